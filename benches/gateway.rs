@@ -1,0 +1,225 @@
+//! What a turn costs: the real program against fakes on loopback, with a model that answers at once.
+//!
+//! `cargo bench --bench gateway` prints a table; figures and their conditions are kept in
+//! docs/performance.md. Durable commits are included in every figure.
+
+#![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use petasos_fakes::Keep;
+use petasos_fakes::model::{Answer, Model};
+use petasos_fakes::telegram::{Change, Telegram};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Bench {
+    telegram: Telegram,
+    _model: Model,
+    home: TempDir,
+    /// Chats as their answers become visible.
+    answered: mpsc::Receiver<i64>,
+}
+
+fn main() {
+    // `cargo test --benches` builds and runs us; there is nothing to measure then.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return;
+    }
+    let only: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|it| name.contains(it.as_str()));
+    println!("| measure | result |\n|---|---|");
+    if wanted("start") {
+        starts();
+    }
+    if wanted("latency") {
+        latency();
+    }
+    if wanted("throughput") {
+        throughput();
+    }
+    if wanted("sessions") {
+        sessions();
+    }
+}
+
+/// Cold start to the first poll, memory when idle, and the way out.
+fn starts() {
+    let (mut polls, mut stops, mut memory) = (vec![], vec![], vec![]);
+    for _ in 0..15 {
+        let bench = Bench::new();
+        let started = Instant::now();
+        let mut gateway = bench.launch();
+        let first = bench
+            .telegram
+            .wait_until(PATIENCE, |world| world.calls_of("getUpdates").next().map(|call| call.at));
+        polls.push(first.expect("polls").duration_since(started));
+        bench.telegram.push_text(1, 1, "hello");
+        bench.answered.recv_timeout(PATIENCE).expect("an answer");
+        memory.push(rss(gateway.id()));
+        let asked = Instant::now();
+        Command::new("kill").arg(gateway.id().to_string()).status().expect("kill");
+        gateway.wait().expect("ends");
+        stops.push(asked.elapsed());
+    }
+    row("cold start to first getUpdates, median", &ms(median(&mut polls)));
+    memory.sort_unstable();
+    row("RSS after one turn, median", &mb(memory[memory.len() / 2]));
+    row("SIGTERM to exit when idle, median", &ms(median(&mut stops)));
+}
+
+/// One chat, one message after the other.
+fn latency() {
+    let bench = Bench::new();
+    let mut gateway = bench.launch();
+    for _ in 0..50 {
+        bench.ask(1);
+    }
+    let idle = rss(gateway.id());
+    let cpu = cpu(gateway.id());
+    let mut taken: Vec<_> = (0..1000).map(|_| bench.ask(1)).collect();
+    let spent = self::cpu(gateway.id()) - cpu;
+    taken.sort_unstable();
+    row("latency of a turn, one session, p50 / p99", &format!("{} / {}", ms(taken[500]), ms(taken[990])));
+    row("CPU per turn, one session", &ms(spent / 1000));
+    row("RSS after 50 turns, one session", &mb(idle));
+    end(&mut gateway);
+}
+
+/// 64 chats, each of which writes again when it is answered.
+fn throughput() {
+    const CHATS: i64 = 64;
+    const TURNS: usize = 12_000;
+    let bench = Bench::new();
+    let mut gateway = bench.launch();
+    for chat in 1..=CHATS {
+        bench.telegram.push_text(chat, chat, "warm up");
+    }
+    for _ in 1..=CHATS {
+        bench.answered.recv_timeout(PATIENCE).expect("an answer");
+    }
+    let cpu = cpu(gateway.id());
+    let started = Instant::now();
+    let mut asked: HashMap<i64, Instant> = HashMap::new();
+    for chat in 1..=CHATS {
+        asked.insert(chat, Instant::now());
+        bench.telegram.push_text(chat, chat, "hello");
+    }
+    let mut taken = Vec::with_capacity(TURNS);
+    for _ in 0..TURNS {
+        let chat = bench.answered.recv_timeout(PATIENCE).expect("an answer");
+        taken.extend(asked.insert(chat, Instant::now()).map(|at| at.elapsed()));
+        bench.telegram.push_text(chat, chat, "hello");
+    }
+    let wall = started.elapsed();
+    let spent = self::cpu(gateway.id()) - cpu;
+    taken.sort_unstable();
+    let turns = f64::from(u32::try_from(TURNS).unwrap_or(u32::MAX));
+    row("turns per second, 64 sessions", &format!("{:.0}", turns / wall.as_secs_f64()));
+    row(
+        "latency, 64 sessions, p50 / p99",
+        &format!("{} / {}", ms(taken[TURNS / 2]), ms(taken[TURNS * 99 / 100])),
+    );
+    row("CPU per turn, 64 sessions", &ms(spent.div_f64(turns)));
+    row("RSS after 12,000 turns", &mb(rss(gateway.id())));
+    end(&mut gateway);
+}
+
+/// A thousand chats, one message each.
+fn sessions() {
+    let bench = Bench::new();
+    let mut gateway = bench.launch();
+    for chat in 1..=1000 {
+        bench.telegram.push_text(chat, chat, "hello");
+    }
+    for _ in 1..=1000 {
+        bench.answered.recv_timeout(PATIENCE).expect("an answer");
+    }
+    row("RSS after 1,000 sessions", &mb(rss(gateway.id())));
+    end(&mut gateway);
+}
+
+impl Bench {
+    fn new() -> Self {
+        let telegram = Telegram::start().expect("fake telegram");
+        let model = Model::start().expect("fake model");
+        model.respond(|_| Answer::text("A short answer."));
+        model.record(Keep::Nothing);
+        telegram.record(Keep::Last(64));
+        let (say, answered) = mpsc::channel();
+        telegram.observe(move |change| {
+            if let Change::Sent(message) = change {
+                let _ = say.send(message.chat);
+            }
+        });
+        let home = TempDir::new().expect("a home");
+        let config = format!(
+            "model:\n  default: fake\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-bench\n\
+             platforms:\n  telegram:\n    enabled: true\n    token: \"123:abc\"\n    extra:\n      base_url: {}/bot\n\
+             web:\n  port: 0\n",
+            model.url(),
+            telegram.url(),
+        );
+        std::fs::write(home.path().join("config.yaml"), config).expect("config");
+        Self { telegram, _model: model, home, answered }
+    }
+
+    fn launch(&self) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_petasos"));
+        command
+            .args(["run", "--quiet"])
+            .env("PETASOS_HOME", self.home.path())
+            .env("GATEWAY_ALLOW_ALL_USERS", "true");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("petasos starts")
+    }
+
+    fn ask(&self, chat: i64) -> Duration {
+        let asked = Instant::now();
+        self.telegram.push_text(chat, chat, "hello");
+        self.answered.recv_timeout(PATIENCE).expect("an answer");
+        asked.elapsed()
+    }
+}
+
+fn end(gateway: &mut Child) {
+    let _ = gateway.kill();
+    let _ = gateway.wait();
+}
+
+fn row(name: &str, value: &str) {
+    println!("| {name} | {value} |");
+}
+
+fn ms(span: Duration) -> String {
+    format!("{:.2} ms", span.as_secs_f64() * 1000.0)
+}
+
+fn mb(kib: u64) -> String {
+    format!("{:.1} MB", f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0)
+}
+
+fn median(spans: &mut [Duration]) -> Duration {
+    spans.sort_unstable();
+    spans[spans.len() / 2]
+}
+
+fn rss(pid: u32) -> u64 {
+    let status =
+        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).expect("alive");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).expect("alive");
+    let (_, fields) = stat.rsplit_once(')').expect("a stat line");
+    let ticks =
+        |at: usize| fields.split_whitespace().nth(at).and_then(|it| it.parse::<u64>().ok()).expect("ticks");
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
+}

@@ -1,0 +1,90 @@
+//! The chain of models: the primary one, and those to turn to.
+//!
+//! Owns no task: an answer is a future, and dropping it closes the connection. The only memory between
+//! two answers is which model rests after it was given up, and how often it fell silent in a row.
+
+mod calls;
+mod run;
+
+use std::fmt;
+
+use crate::config::{ConfigError, Link, ModelConfig, Provider, chain};
+use crate::failure::Failure;
+use crate::http::Http;
+use crate::request::{Answer, Chunk, Request};
+
+pub struct Brain {
+    /// Never empty.
+    links: Vec<Link>,
+    http: Http,
+}
+
+/// Which model answers, for status pages and people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    pub provider: Provider,
+    pub model: String,
+    /// Scheme, host and port.
+    pub endpoint: Option<String>,
+    /// `provider/model` of each fallback, in order.
+    pub fallbacks: Vec<String>,
+}
+
+impl Brain {
+    pub fn new(config: ModelConfig) -> Result<Self, ConfigError> {
+        Ok(Self { links: chain(config)?, http: Http::default() })
+    }
+
+    /// Asks until there is an answer or nothing left to try. The texts handed to `chunks` since the last
+    /// `Restart` are the text of the answer.
+    pub async fn answer(
+        &self,
+        request: &Request,
+        chunks: &mut (dyn FnMut(Chunk) + Send),
+    ) -> Result<Answer, Failure> {
+        run::Run::new(&self.links, &self.http, request, chunks).until_done().await
+    }
+
+    pub fn describe(&self) -> Description {
+        let named = |link: &Link| format!("{}/{}", link.provider.as_str(), link.model);
+        let primary = &self.links[0];
+        Description {
+            provider: primary.provider,
+            model: primary.model.clone(),
+            endpoint: primary.endpoint.as_ref().map(|url| url.origin().ascii_serialization()),
+            fallbacks: self.links.iter().skip(1).map(named).collect(),
+        }
+    }
+
+    /// Tokens that the primary model's window holds.
+    pub fn context_length(&self) -> usize {
+        self.links[0].context
+    }
+}
+
+/// Not derived: an address may carry a password.
+impl fmt::Debug for Brain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Brain").field(&self.describe()).finish()
+    }
+}
+
+impl Description {
+    pub fn is_demo(&self) -> bool {
+        self.provider == Provider::Demo
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_demo() {
+            f.write_str("demo model (scripted, offline; set up a real one under `model:` in config.yaml)")?;
+        } else {
+            write!(f, "{} at {}", self.model, self.provider.as_str())?;
+        }
+        if !self.fallbacks.is_empty() {
+            write!(f, ", then {}", self.fallbacks.join(", "))?;
+        }
+        Ok(())
+    }
+}

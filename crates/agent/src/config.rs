@@ -1,0 +1,259 @@
+//! Which model to ask. What was typed is `ModelConfig`; what it means, once checked, is `Link`.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use reqwest::Url;
+use tokio::time::Instant;
+
+use crate::secret::Secret;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    OpenAi,
+    Anthropic,
+    OpenRouter,
+    Ollama,
+    /// Any server that speaks chat completions.
+    Custom,
+    /// The scripted model inside this program.
+    Demo,
+}
+
+impl Provider {
+    pub const ALL: [Self; 6] =
+        [Self::OpenAi, Self::Anthropic, Self::OpenRouter, Self::Ollama, Self::Custom, Self::Demo];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::OpenRouter => "openrouter",
+            Self::Ollama => "ollama",
+            Self::Custom => "custom",
+            Self::Demo => "demo",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(name.trim()))
+    }
+
+    /// The environment variable its key is usually kept in.
+    pub const fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("OPENAI_API_KEY"),
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::OpenRouter => Some("OPENROUTER_API_KEY"),
+            Self::Ollama | Self::Custom | Self::Demo => None,
+        }
+    }
+
+    pub const fn default_base_url(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("https://api.openai.com/v1"),
+            Self::Anthropic => Some("https://api.anthropic.com/v1"),
+            Self::OpenRouter => Some("https://openrouter.ai/api/v1"),
+            Self::Ollama => Some("http://127.0.0.1:11434"),
+            Self::Custom | Self::Demo => None,
+        }
+    }
+
+    const fn default_context(self) -> u32 {
+        match self {
+            Self::Anthropic => 200_000,
+            Self::OpenAi | Self::OpenRouter | Self::Custom | Self::Demo => 128_000,
+            // Sent as `num_ctx`: without it the server silently forgets the start of the prompt.
+            Self::Ollama => 16_384,
+        }
+    }
+}
+
+/// One model and those to turn to when it fails.
+#[derive(Debug, Clone)]
+pub struct ModelConfig {
+    pub provider: Provider,
+    pub model: String,
+    /// `None`: the provider's own address. Required for `Custom`.
+    pub base_url: Option<String>,
+    pub api_key: Option<Secret>,
+    pub context_length: Option<u32>,
+    pub max_output_tokens: Option<u32>,
+    /// Repetitions of one call after it failed for a passing reason.
+    pub api_max_retries: u32,
+    /// Silence on a stream after which it counts as dead.
+    pub stream_stale: Duration,
+    /// First wait of the retry ladder; it doubles from there.
+    pub retry_base: Duration,
+    /// Asked in order when the one before is given up. Their own fallbacks join the chain.
+    pub fallbacks: Vec<ModelConfig>,
+    /// Pause of the demo model between two words.
+    pub demo_delay: Duration,
+}
+
+impl ModelConfig {
+    /// `model` at `provider`, everything else at its default.
+    pub fn new(provider: Provider, model: impl Into<String>) -> Self {
+        Self {
+            provider,
+            model: model.into(),
+            base_url: None,
+            api_key: None,
+            context_length: None,
+            max_output_tokens: None,
+            api_max_retries: 3,
+            stream_stale: Duration::from_secs(180),
+            retry_base: Duration::from_secs(2),
+            fallbacks: Vec::new(),
+            demo_delay: Duration::from_millis(15),
+        }
+    }
+
+    /// What answers when no model is configured.
+    pub fn demo() -> Self {
+        Self::new(Provider::Demo, "demo")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("model.default is empty: name a model for provider {0}")]
+    NoModel(&'static str),
+    #[error("provider {0} needs model.base_url, for example http://127.0.0.1:8000/v1")]
+    NoBaseUrl(&'static str),
+    #[error("model.base_url of provider {0} is not an http(s) address")]
+    BadBaseUrl(&'static str),
+    #[error("provider {provider} needs an API key: set {variable} or model.api_key")]
+    NoKey { provider: &'static str, variable: &'static str },
+    #[error("the API key of provider {0} contains characters that cannot be sent")]
+    BadKey(&'static str),
+}
+
+/// A checked model: nobody checks again.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) provider: Provider,
+    pub(crate) model: String,
+    /// Where requests go; `None` for the demo model.
+    pub(crate) endpoint: Option<Url>,
+    pub(crate) key: Option<Secret>,
+    pub(crate) context: usize,
+    pub(crate) max_output: Option<u32>,
+    pub(crate) retries: u32,
+    pub(crate) stale: Duration,
+    pub(crate) retry_base: Duration,
+    pub(crate) demo_delay: Duration,
+    /// Set when it was given up in favour of a fallback: it is not asked first before then.
+    pub(crate) resting: Mutex<Option<Instant>>,
+    /// Calls in a row that fell silent.
+    pub(crate) silent: std::sync::atomic::AtomicU32,
+}
+
+/// The primary first, then its fallbacks.
+pub(crate) fn chain(config: ModelConfig) -> Result<Vec<Link>, ConfigError> {
+    let mut links = Vec::new();
+    let mut waiting = vec![config];
+    while let Some(mut next) = waiting.pop() {
+        waiting.extend(next.fallbacks.drain(..).rev());
+        links.push(check(next)?);
+    }
+    Ok(links)
+}
+
+fn check(raw: ModelConfig) -> Result<Link, ConfigError> {
+    let name = raw.provider.as_str();
+    let key = raw.api_key.filter(|key| !key.expose().is_empty());
+    if raw.model.trim().is_empty() && raw.provider != Provider::Demo {
+        return Err(ConfigError::NoModel(name));
+    }
+    if key.as_ref().is_some_and(|key| !key.expose().bytes().all(|byte| (0x20..0x7f).contains(&byte))) {
+        return Err(ConfigError::BadKey(name));
+    }
+    // A server of one's own behind the same protocol may well need no key.
+    if let (None, None, Some(variable)) = (&key, &raw.base_url, raw.provider.key_variable()) {
+        return Err(ConfigError::NoKey { provider: name, variable });
+    }
+    Ok(Link {
+        endpoint: endpoint(raw.provider, raw.base_url.as_deref())?,
+        provider: raw.provider,
+        model: raw.model.trim().to_owned(),
+        key,
+        context: raw.context_length.unwrap_or(raw.provider.default_context()) as usize,
+        max_output: raw.max_output_tokens,
+        retries: raw.api_max_retries,
+        stale: raw.stream_stale,
+        retry_base: raw.retry_base,
+        demo_delay: raw.demo_delay,
+        resting: Mutex::new(None),
+        silent: std::sync::atomic::AtomicU32::new(0),
+    })
+}
+
+/// `base` with the protocol's path. A base may come with or without `/v1` and a closing slash.
+fn endpoint(provider: Provider, base: Option<&str>) -> Result<Option<Url>, ConfigError> {
+    let name = provider.as_str();
+    let path = match provider {
+        Provider::Demo => return Ok(None),
+        Provider::OpenAi | Provider::OpenRouter | Provider::Custom => "/chat/completions",
+        Provider::Anthropic => "/v1/messages",
+        Provider::Ollama => "/api/chat",
+    };
+    let base = base.map(str::trim).filter(|base| !base.is_empty()).or(provider.default_base_url());
+    let mut base = base.ok_or(ConfigError::NoBaseUrl(name))?.trim_end_matches('/');
+    if matches!(provider, Provider::Anthropic | Provider::Ollama) {
+        base = base.strip_suffix("/v1").unwrap_or(base);
+    }
+    let url = Url::parse(&format!("{base}{path}")).map_err(|_| ConfigError::BadBaseUrl(name))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(ConfigError::BadBaseUrl(name));
+    }
+    Ok(Some(url))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn goes_to(provider: Provider, base: Option<&str>, want: &str) {
+        assert_eq!(endpoint(provider, base).unwrap().unwrap().as_str(), want);
+    }
+
+    #[test]
+    fn base_urls_are_taken_with_and_without_version_and_slash() {
+        goes_to(Provider::OpenAi, None, "https://api.openai.com/v1/chat/completions");
+        goes_to(Provider::Custom, Some("http://127.0.0.1:9/v1/"), "http://127.0.0.1:9/v1/chat/completions");
+        goes_to(Provider::Anthropic, None, "https://api.anthropic.com/v1/messages");
+        goes_to(Provider::Anthropic, Some("http://h:1"), "http://h:1/v1/messages");
+        goes_to(Provider::Ollama, Some("http://h:1/v1"), "http://h:1/api/chat");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let refuse = |config| chain(config).map(|_| ()).unwrap_err();
+        assert_eq!(refuse(ModelConfig::new(Provider::Custom, "m")), ConfigError::NoBaseUrl("custom"));
+        assert_eq!(refuse(ModelConfig::new(Provider::Ollama, " ")), ConfigError::NoModel("ollama"));
+        let no_key = refuse(ModelConfig::new(Provider::OpenAi, "m")).to_string();
+        assert!(no_key.contains("OPENAI_API_KEY"), "{no_key}");
+        let mut odd = ModelConfig::new(Provider::Custom, "m");
+        odd.base_url = Some("ftp://h".into());
+        assert_eq!(refuse(odd), ConfigError::BadBaseUrl("custom"));
+    }
+
+    #[test]
+    fn fallbacks_keep_their_order() {
+        let mut first = ModelConfig::demo();
+        let mut second = ModelConfig::new(Provider::Ollama, "b");
+        second.fallbacks = vec![ModelConfig::new(Provider::Ollama, "c")];
+        first.fallbacks = vec![second, ModelConfig::new(Provider::Ollama, "d")];
+        let names: Vec<_> = chain(first).unwrap().into_iter().map(|link| link.model).collect();
+        assert_eq!(names, ["demo", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn debug_output_of_a_configuration_hides_the_key() {
+        let mut config = ModelConfig::new(Provider::OpenAi, "m");
+        config.api_key = Some(Secret::new("sk-live-1"));
+        assert!(!format!("{config:?} {:?}", chain(config.clone()).unwrap()).contains("sk-live-1"));
+    }
+}

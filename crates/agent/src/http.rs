@@ -1,0 +1,242 @@
+//! One model call over HTTP: send, read the stream, stop. No retries here.
+//!
+//! Owns the shared clients. They are built at the first call, because trust roots and TLS state cost
+//! start-up time and memory that an idle gateway should not pay.
+
+use std::error::Error as _;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Response, Url};
+use tokio::time::timeout;
+
+use crate::classify::{classify, retry_after};
+use crate::config::{Link, Provider};
+use crate::failure::{CallError, Class};
+use crate::provider::{Draft, Prompt, Protocol};
+use crate::request::Chunk;
+use crate::sse::{Events, Lines, TooLong};
+
+/// Everything one answer may send us.
+const ANSWER: usize = 32 << 20;
+/// As much of an error page as we look at.
+const ERROR_BODY: usize = 64 << 10;
+/// For the last bytes after an answer that is already complete.
+const LINGER: Duration = Duration::from_millis(50);
+const CONNECT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct Http {
+    direct: OnceLock<Client>,
+    proxied: OnceLock<Client>,
+}
+
+impl Http {
+    /// Fills `draft` as the answer streams in. After an error the draft holds what came before it.
+    pub(crate) async fn call(
+        &self,
+        link: &Link,
+        url: &Url,
+        prompt: &Prompt<'_>,
+        draft: &mut Draft,
+        chunks: &mut (dyn FnMut(Chunk) + Send),
+    ) -> Result<(), CallError> {
+        let protocol = Protocol::of(link.provider);
+        let request = self
+            .client(url)?
+            .post(url.clone())
+            .headers(headers(link))
+            .json(&protocol.request(link.provider, prompt));
+        let sent = timeout(link.stale, request.send()).await.map_err(|_| CallError::new(Class::Timeout))?;
+        let mut response = sent.map_err(|error| lost(&error))?;
+        if !response.status().is_success() {
+            return Err(refused(link, response).await);
+        }
+        let mut frames = Frames::of(protocol, &response)?;
+        let mut size = 0;
+        loop {
+            let piece =
+                timeout(link.stale, response.chunk()).await.map_err(|_| CallError::new(Class::Timeout))?;
+            // Whatever breaks a stream that had begun: it ended before the answer did.
+            let piece = piece.map_err(|_| CallError::new(Class::Cut))?;
+            let Some(piece) = piece else { break };
+            size += piece.len();
+            if size > ANSWER {
+                return Err(CallError::new(Class::Malformed));
+            }
+            let events = frames.push(&piece).map_err(|TooLong| CallError::new(Class::Malformed))?;
+            absorb(protocol, link, &events, draft, chunks)?;
+            if draft.done {
+                // A body read to its end gives the connection back for the next call.
+                let _end = timeout(LINGER, response.chunk()).await;
+                return Ok(());
+            }
+        }
+        absorb(protocol, link, &frames.rest(), draft, chunks)?;
+        match (draft.over(), size) {
+            (true, _) => Ok(()),
+            (false, 0) => Err(CallError::new(Class::Malformed)),
+            (false, _) => Err(CallError::new(Class::Cut)),
+        }
+    }
+
+    fn client(&self, url: &Url) -> Result<&Client, CallError> {
+        let cell = if loopback(url) { &self.direct } else { &self.proxied };
+        if let Some(client) = cell.get() {
+            return Ok(client);
+        }
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT)
+            .tcp_keepalive(Duration::from_secs(30))
+            .pool_max_idle_per_host(4)
+            // A key must not follow a redirect to another host.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("petasos/", env!("CARGO_PKG_VERSION")));
+        if loopback(url) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|_| CallError::new(Class::Tls))?;
+        Ok(cell.get_or_init(|| client))
+    }
+}
+
+fn absorb(
+    protocol: Protocol,
+    link: &Link,
+    events: &[String],
+    draft: &mut Draft,
+    chunks: &mut (dyn FnMut(Chunk) + Send),
+) -> Result<(), CallError> {
+    for event in events {
+        let absorbed = protocol.absorb(draft, event, link.key.as_ref());
+        draft.fresh().for_each(&mut *chunks);
+        absorbed?;
+    }
+    Ok(())
+}
+
+fn headers(link: &Link) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        ACCEPT,
+        HeaderValue::from_static("text/event-stream, application/x-ndjson, application/json"),
+    );
+    if link.provider == Provider::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+    let Some(key) = &link.key else { return headers };
+    let (name, value) = match link.provider {
+        Provider::Anthropic => ("x-api-key", key.expose().to_owned()),
+        Provider::OpenAi | Provider::OpenRouter | Provider::Ollama | Provider::Custom | Provider::Demo => {
+            (AUTHORIZATION.as_str(), format!("Bearer {}", key.expose()))
+        }
+    };
+    if let (Ok(mut value), Ok(name)) =
+        (HeaderValue::from_str(&value), name.parse::<reqwest::header::HeaderName>())
+    {
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    headers
+}
+
+async fn refused(link: &Link, mut response: Response) -> CallError {
+    let wait =
+        response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+    let status = response.status().as_u16();
+    let mut body = Vec::new();
+    while body.len() < ERROR_BODY {
+        match timeout(CONNECT, response.chunk()).await {
+            Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
+        }
+    }
+    classify(status, wait, &String::from_utf8_lossy(&body), link.key.as_ref())
+}
+
+fn lost(error: &reqwest::Error) -> CallError {
+    let mut source = error.source();
+    let mut untrusted = false;
+    while let Some(cause) = source {
+        // How a failed handshake looks from here: an I/O error about invalid data.
+        let io = cause.downcast_ref::<std::io::Error>();
+        untrusted |= io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData);
+        source = cause.source();
+    }
+    CallError::new(match error {
+        error if error.is_connect() && untrusted => Class::Tls,
+        error if error.is_connect() => Class::Unreached,
+        error if error.is_timeout() => Class::Timeout,
+        _ => Class::Unreached,
+    })
+}
+
+fn loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// How the body is cut into events.
+enum Frames {
+    Events(Events),
+    Lines(Lines),
+    /// A server that does not stream: the whole answer is one event.
+    Whole(Vec<u8>),
+}
+
+impl Frames {
+    fn of(protocol: Protocol, response: &Response) -> Result<Self, CallError> {
+        let kind =
+            response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if kind.contains("text/html") {
+            return Err(CallError::new(Class::Malformed));
+        }
+        Ok(match protocol {
+            Protocol::Ollama => Self::Lines(Lines::default()),
+            Protocol::Chat | Protocol::Messages if kind.contains("application/json") => {
+                Self::Whole(Vec::new())
+            }
+            Protocol::Chat | Protocol::Messages => Self::Events(Events::default()),
+        })
+    }
+
+    fn push(&mut self, piece: &[u8]) -> Result<Vec<String>, TooLong> {
+        match self {
+            Self::Events(events) => events.push(piece),
+            Self::Lines(lines) => lines.push(piece),
+            Self::Whole(body) => {
+                body.extend_from_slice(piece);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn rest(&mut self) -> Vec<String> {
+        match self {
+            Self::Events(events) => events.rest(),
+            Self::Lines(lines) => lines.rest().into_iter().collect(),
+            Self::Whole(body) if body.is_empty() => Vec::new(),
+            Self::Whole(body) => vec![String::from_utf8_lossy(&std::mem::take(body)).into_owned()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_recognised_in_all_its_spellings() {
+        for near in
+            ["http://127.0.0.1:1/", "http://127.9.9.9/", "http://localhost:8080/v1", "http://[::1]:1/"]
+        {
+            assert!(loopback(&Url::parse(near).unwrap()), "{near}");
+        }
+        for far in ["https://api.openai.com/", "http://10.0.0.1/", "http://localhost.example/"] {
+            assert!(!loopback(&Url::parse(far).unwrap()), "{far}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The thinking half of Petasos: model providers, prompts and tools.
+//!
+//! `Brain` asks a model (with retries and a fallback chain), `Tools` runs what the model asks for. Both
+//! are futures without tasks of their own: dropping one ends it. Nothing here remembers a conversation;
+//! the transcript comes in with every request and the answer goes out as a value.
+//!
+//! What is absent: chat platforms, the store, secrets in any error, log line or `Debug` output, and the
+//! text of a conversation in the log.
+
+mod brain;
+mod classify;
+mod config;
+mod demo;
+mod failure;
+mod history;
+mod http;
+mod hygiene;
+mod prompt;
+mod provider;
+mod request;
+mod retry;
+mod secret;
+mod sse;
+mod think;
+mod tools;
+
+pub use brain::{Brain, Description};
+pub use config::{ConfigError, ModelConfig, Provider};
+pub use failure::{Class, Failure};
+pub use history::{estimate, fit};
+pub use prompt::{Persona, system_prompt};
+pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
+pub use retry::{Attempts, Step, next_step};
+pub use secret::Secret;
+pub use tools::{SessionCtx, ToolResult, Tools, repeated};

@@ -1,0 +1,232 @@
+//! The tools a model may call. A closed set; every result is bounded JSON text.
+//!
+//! File work runs on a blocking thread that watches a flag: when the future is dropped the flag is set,
+//! and the thread stops before its next file, line or rename. Nothing else outlives a call.
+
+mod clock;
+mod read;
+mod search;
+mod workspace;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use petasos_core::transcript::ToolCall;
+use petasos_core::{Millis, Platform, SessionId, SessionKey};
+use serde_json::{Map, Value, json};
+
+pub(crate) use clock::local;
+
+use crate::request::ToolSpec;
+
+/// Characters of one result.
+const RESULT: usize = 100_000;
+
+/// Who asks, and where. Fixed for a turn.
+#[derive(Debug, Clone)]
+pub struct SessionCtx {
+    pub key: SessionKey,
+    pub session: SessionId,
+    pub platform: Platform,
+    pub chat_id: String,
+    pub user: Option<String>,
+    /// Whether something can be delivered after the answer.
+    pub async_delivery: bool,
+    /// The directory the file tools are confined to. Made if missing.
+    pub workspace: PathBuf,
+    pub now: Millis,
+    /// IANA name; `None`: the system's.
+    pub timezone: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// JSON, for the model.
+    pub content: String,
+    pub failed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    ReadFile,
+    WriteFile,
+    SearchFiles,
+    Clock,
+}
+
+impl Tool {
+    const ALL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::SearchFiles, Self::Clock];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            Self::SearchFiles => "search_files",
+            Self::Clock => "clock",
+        }
+    }
+
+    const fn read_only(self) -> bool {
+        match self {
+            Self::ReadFile | Self::SearchFiles | Self::Clock => true,
+            Self::WriteFile => false,
+        }
+    }
+
+    fn spec(self) -> ToolSpec {
+        let (description, parameters) = match self {
+            Self::ReadFile => read::schema(),
+            Self::WriteFile => write::schema(),
+            Self::SearchFiles => search::schema(),
+            Self::Clock => clock::schema(),
+        };
+        ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
+    }
+}
+
+/// The tools that are on.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    on: Vec<Tool>,
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self { on: Tool::ALL.to_vec() }
+    }
+}
+
+impl Tools {
+    /// No tools at all.
+    pub fn none() -> Self {
+        Self { on: Vec::new() }
+    }
+
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.on.iter().map(|tool| tool.spec()).collect()
+    }
+
+    /// Whether a call changes nothing: it may run beside others, and may be repeated.
+    pub fn read_only(&self, name: &str) -> bool {
+        self.find(name).is_some_and(Tool::read_only)
+    }
+
+    pub async fn run(&self, ctx: &SessionCtx, call: &ToolCall) -> ToolResult {
+        let Some(tool) = self.find(&call.name) else {
+            let names: Vec<_> = self.on.iter().map(|tool| tool.name()).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return failed(&format!("Unknown tool: {}. Available tools: {known}", call.name));
+        };
+        let arguments = match serde_json::from_str(&call.arguments) {
+            Ok(Value::Object(map)) => Arguments(map),
+            Ok(_) | Err(_) => {
+                return failed(
+                    "The arguments of this call are not a JSON object. Call again with valid JSON.",
+                );
+            }
+        };
+        let done = match tool {
+            Tool::Clock => clock::run(ctx, &arguments),
+            Tool::ReadFile => blocking(ctx, arguments, read::run).await,
+            Tool::WriteFile => blocking(ctx, arguments, write::run).await,
+            Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
+        };
+        match done {
+            Ok(value) => ToolResult { content: bounded(value.to_string()), failed: false },
+            Err(reason) => failed(&reason),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<Tool> {
+        self.on.iter().copied().find(|tool| tool.name() == name)
+    }
+}
+
+/// The result for a call that repeats an earlier one of the same answer: it runs once, and the model is
+/// told so. `None`: run it.
+pub fn repeated(calls: &[ToolCall], call: &ToolCall) -> Option<ToolResult> {
+    let first = calls.iter().find(|it| it.name == call.name && it.arguments == call.arguments)?;
+    (first.id != call.id)
+        .then(|| failed(&format!("Not run: the same call as {} in this answer. Use its result.", first.id)))
+}
+
+/// What a tool gives back: a value, or a reason for the model.
+type Outcome = Result<Value, String>;
+
+/// Set when nobody waits for the result any more.
+#[derive(Debug, Clone, Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Dropping the future drops this.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn blocking(
+    ctx: &SessionCtx,
+    arguments: Arguments,
+    work: fn(&SessionCtx, &Arguments, &Stop) -> Outcome,
+) -> Outcome {
+    let guard = StopOnDrop(Stop::default());
+    let (ctx, stop) = (ctx.clone(), guard.0.clone());
+    let done = tokio::task::spawn_blocking(move || work(&ctx, &arguments, &stop)).await;
+    drop(guard);
+    done.unwrap_or_else(|_panicked| Err("The tool failed unexpectedly.".to_owned()))
+}
+
+fn failed(reason: &str) -> ToolResult {
+    ToolResult { content: bounded(json!({ "error": reason }).to_string()), failed: true }
+}
+
+/// Tools bound their own output; this is the last line of defence.
+fn bounded(text: String) -> String {
+    match text.char_indices().nth(RESULT + RESULT / 2) {
+        Some((end, _)) => format!("{} (cut here: the result was too large)", &text[..end]),
+        None => text,
+    }
+}
+
+/// Arguments of a call, checked as they are taken.
+#[derive(Debug)]
+struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    fn text(&self, name: &str) -> Result<&str, String> {
+        self.maybe(name)?.ok_or_else(|| format!("The argument {name:?} is missing."))
+    }
+
+    fn maybe(&self, name: &str) -> Result<Option<&str>, String> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(format!("The argument {name:?} must be a text.")),
+        }
+    }
+
+    /// A whole number between 1 and `most`; larger ones are lowered to it.
+    fn count(&self, name: &str, default: usize, most: usize) -> Result<usize, String> {
+        let given = match self.0.get(name) {
+            None | Some(Value::Null) => return Ok(default),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(value) => value.as_u64(),
+        };
+        let wrong = || format!("The argument {name:?} must be a whole number from 1.");
+        let count = given.filter(|count| *count > 0).ok_or_else(wrong)?;
+        Ok(usize::try_from(count).unwrap_or(most).min(most))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! `search_files`: lines by their content, or files by their name.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::{Duration, Instant};
+
+use regex::{Regex, RegexBuilder};
+use rustix::fs::{Dir, FileType};
+use serde_json::{Value, json};
+
+use super::workspace::{Workspace, kind, open_directory, open_file, show};
+use super::{Arguments, Outcome, SessionCtx, Stop};
+
+const MATCHES: usize = 50;
+const MOST_MATCHES: usize = 200;
+/// Characters of a line that are shown.
+const LINE: usize = 300;
+/// A larger file is not searched.
+const FILE: u64 = 4 << 20;
+const BYTES: u64 = 256 << 20;
+const ENTRIES: usize = 100_000;
+const DEPTH: usize = 40;
+const TIME: Duration = Duration::from_secs(10);
+
+pub(super) fn schema() -> (&'static str, Value) {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "description": "Regular expression; for files also a glob such as *.md"},
+            "target": {"type": "string", "enum": ["content", "files"], "description": "Search in lines (default) or in file names"},
+            "path": {"type": "string", "description": "Directory to search, default: the whole workspace"},
+            "limit": {"type": "integer", "description": "Most results, default 50", "maximum": MOST_MATCHES},
+        },
+        "required": ["pattern"],
+    });
+    (
+        "Searches the workspace: lines whose text matches, or files whose path matches. Case is ignored when the pattern has no capitals.",
+        parameters,
+    )
+}
+
+pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
+    let pattern = arguments.text("pattern")?;
+    let target = match arguments.maybe("target")? {
+        None | Some("content") => Target::Content,
+        Some("files" | "names") => Target::Files,
+        Some(other) => {
+            return Err(format!("The argument \"target\" must be content or files, not {other:?}."));
+        }
+    };
+    let workspace = Workspace::open(&ctx.workspace)?;
+    let names = workspace.inside(arguments.maybe("path")?.unwrap_or("."))?;
+    let mut search = Search {
+        pattern: compile(pattern, target)?,
+        target,
+        limit: arguments.count("limit", MATCHES, MOST_MATCHES)?,
+        found: Vec::new(),
+        entries: 0,
+        bytes: 0,
+        until: Instant::now() + TIME,
+        stop,
+        incomplete: None,
+    };
+    let root = workspace.directory(&names)?;
+    let mut path = names;
+    search.walk(&root, &mut path);
+    let list = if target == Target::Files { "files" } else { "matches" };
+    let mut result = json!({ "total_count": search.found.len(), list: search.found });
+    if let Some(reason) = search.incomplete {
+        result["incomplete"] = reason.into();
+    }
+    Ok(result)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Content,
+    Files,
+}
+
+struct Search<'a> {
+    pattern: Regex,
+    target: Target,
+    limit: usize,
+    found: Vec<Value>,
+    entries: usize,
+    bytes: u64,
+    until: Instant,
+    stop: &'a Stop,
+    /// Why the search ended early.
+    incomplete: Option<&'static str>,
+}
+
+impl Search<'_> {
+    /// Depth first, in name order. Links are not followed.
+    fn walk(&mut self, directory: &OwnedFd, path: &mut Vec<OsString>) {
+        for name in entries(directory) {
+            self.entries += 1;
+            if self.over() {
+                return;
+            }
+            let Ok(Some(kind)) = kind(directory, &name) else { continue };
+            path.push(name.clone());
+            match kind {
+                FileType::Directory if name == ".git" => {}
+                FileType::Directory if path.len() > DEPTH => {
+                    self.incomplete = Some("some directories lie too deep")
+                }
+                FileType::Directory => {
+                    if let Ok(inner) = open_directory(directory, &name) {
+                        self.walk(&inner, path);
+                    }
+                }
+                FileType::RegularFile => self.file(directory, &name, path),
+                _ => {}
+            }
+            path.pop();
+        }
+    }
+
+    fn file(&mut self, directory: &OwnedFd, name: &OsStr, path: &[OsString]) {
+        let shown = show(path);
+        if self.target == Target::Files {
+            if self.pattern.is_match(&shown) {
+                self.found.push(shown.into());
+            }
+            return;
+        }
+        let Ok(file) = open_file(directory, name) else { return };
+        let mut content = Vec::new();
+        let Ok(size) = file.take(FILE + 1).read_to_end(&mut content) else { return };
+        self.bytes += size as u64;
+        if size as u64 > FILE || content[..size.min(8192)].contains(&0) {
+            return;
+        }
+        for (index, line) in content.split(|byte| *byte == b'\n').enumerate() {
+            let text = String::from_utf8_lossy(line);
+            if !self.pattern.is_match(&text) {
+                continue;
+            }
+            if self.over() {
+                return;
+            }
+            let text: String = text.trim_end().chars().take(LINE).collect();
+            self.found.push(json!({"path": shown, "line": index + 1, "content": text}));
+        }
+    }
+
+    fn over(&mut self) -> bool {
+        let reason = match () {
+            () if self.stop.asked() => "cancelled",
+            () if self.found.len() >= self.limit => {
+                "there are more results: narrow the pattern or raise the limit"
+            }
+            () if self.entries > ENTRIES || self.bytes > BYTES => {
+                "the workspace is too large to search at once: give a path"
+            }
+            () if Instant::now() > self.until => "the search took too long: give a path",
+            () => return false,
+        };
+        self.incomplete = Some(reason);
+        true
+    }
+}
+
+fn entries(directory: &OwnedFd) -> Vec<OsString> {
+    let Ok(listing) = Dir::read_from(directory) else { return Vec::new() };
+    let mut names: Vec<OsString> = listing
+        .filter_map(Result::ok)
+        .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
+        .filter(|name| name != "." && name != "..")
+        .take(ENTRIES)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn compile(pattern: &str, target: Target) -> Result<Regex, String> {
+    let source = if target == Target::Files && is_glob(pattern) { glob(pattern) } else { pattern.to_owned() };
+    RegexBuilder::new(&source)
+        .case_insensitive(!pattern.chars().any(char::is_uppercase))
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|_| format!("{pattern:?} is not a valid regular expression."))
+}
+
+/// A star that repeats nothing: `*.md`, `notes/*`.
+fn is_glob(pattern: &str) -> bool {
+    let mut before = None;
+    pattern.chars().any(|c| {
+        let bare = c == '*' && !matches!(before, Some('.' | ')' | ']' | '}')) && before != Some('\\');
+        before = Some(c);
+        bare
+    })
+}
+
+fn glob(pattern: &str) -> String {
+    let mut source = String::from("(^|/)");
+    for c in pattern.chars() {
+        match c {
+            '*' => source.push_str(".*"),
+            '?' => source.push_str("[^/]"),
+            c => source.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    source.push('$');
+    source
+}

@@ -1,0 +1,240 @@
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+
+struct Desk {
+    directory: TempDir,
+    ctx: SessionCtx,
+}
+
+fn desk() -> Desk {
+    let directory = TempDir::new().unwrap();
+    let workspace = directory.path().join("work");
+    std::fs::create_dir(&workspace).unwrap();
+    let ctx = SessionCtx {
+        key: SessionKey("agent:main:local:dm:1".into()),
+        session: SessionId("s".into()),
+        platform: Platform::parse("local").unwrap(),
+        chat_id: "1".into(),
+        user: None,
+        async_delivery: true,
+        workspace,
+        now: Millis(1_700_000_000_000),
+        timezone: Some("UTC".into()),
+    };
+    Desk { directory, ctx }
+}
+
+impl Desk {
+    async fn run(&self, name: &str, arguments: Value) -> Value {
+        let call = ToolCall { id: "1".into(), name: name.into(), arguments: arguments.to_string() };
+        let result = Tools::default().run(&self.ctx, &call).await;
+        let value: Value = serde_json::from_str(&result.content).unwrap();
+        assert_eq!(result.failed, value.get("error").is_some(), "{value}");
+        value
+    }
+
+    async fn error(&self, name: &str, arguments: Value) -> String {
+        let value = self.run(name, arguments.clone()).await;
+        value["error"].as_str().unwrap_or_else(|| panic!("{name} {arguments} gave {value}")).to_owned()
+    }
+
+    fn put(&self, path: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.ctx.workspace.join(path), content).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_written_whole_and_read_back() {
+    let desk = desk();
+    let written = desk.run("write_file", json!({"path": "a/b/notes.txt", "content": "milk\nbread\n"})).await;
+    assert_eq!(
+        written,
+        json!({"path": "a/b/notes.txt", "bytes_written": 11, "replaced": false, "dirs_created": true})
+    );
+    let read = desk.run("read_file", json!({"path": "./a/x/../b/notes.txt"})).await;
+    assert_eq!(
+        read,
+        json!({"content": "1|milk\n2|bread\n", "total_lines": 2, "file_size": 11, "truncated": false})
+    );
+    let again = desk.run("write_file", json!({"path": "a/b/notes.txt", "content": ""})).await;
+    assert_eq!(again["replaced"], true);
+    let left: Vec<_> = std::fs::read_dir(desk.ctx.workspace.join("a/b")).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file stays behind");
+}
+
+#[tokio::test]
+async fn an_absolute_path_inside_the_workspace_is_fine() {
+    let desk = desk();
+    let path = desk.ctx.workspace.join("a.txt").display().to_string();
+    desk.run("write_file", json!({"path": path, "content": "x"})).await;
+    assert_eq!(desk.run("read_file", json!({ "path": path })).await["content"], "1|x\n");
+}
+
+#[tokio::test]
+async fn nothing_outside_the_workspace_can_be_reached() {
+    let desk = desk();
+    std::fs::write(desk.directory.path().join("secret"), "secret").unwrap();
+    std::fs::create_dir(desk.directory.path().join("other")).unwrap();
+    symlink(desk.directory.path().join("secret"), desk.ctx.workspace.join("link")).unwrap();
+    symlink(desk.directory.path(), desk.ctx.workspace.join("door")).unwrap();
+    symlink("nowhere", desk.ctx.workspace.join("dangling")).unwrap();
+    let sibling = format!("{}-evil/x", desk.ctx.workspace.display());
+    let paths = [
+        "../secret",
+        "a/../../secret",
+        "/etc/passwd",
+        "~/x",
+        "link",
+        "door/secret",
+        "door/other/new",
+        "dangling",
+        "",
+        "a\0b",
+        ".",
+        &sibling,
+    ];
+    for path in paths {
+        desk.error("read_file", json!({ "path": path })).await;
+        desk.error("write_file", json!({"path": path, "content": "x"})).await;
+    }
+    for path in ["..", "door", "/"] {
+        desk.error("search_files", json!({"pattern": "secret", "path": path})).await;
+    }
+    let found = desk.run("search_files", json!({"pattern": "secret"})).await;
+    assert_eq!(found["total_count"], 0);
+    assert_eq!(std::fs::read_to_string(desk.directory.path().join("secret")).unwrap(), "secret");
+    assert!(!desk.directory.path().join("other/new").exists());
+}
+
+#[tokio::test]
+async fn special_files_directories_and_binaries_are_refused() {
+    let desk = desk();
+    std::fs::create_dir(desk.ctx.workspace.join("dir")).unwrap();
+    let pipe = rustix::fs::mknodat(
+        rustix::fs::CWD,
+        desk.ctx.workspace.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    );
+    pipe.unwrap();
+    desk.put("binary", [1, 0, 2]);
+    for (path, want) in [("dir", "directory"), ("pipe", "regular"), ("binary", "binary"), ("none", "exist")] {
+        let error = desk.error("read_file", json!({ "path": path })).await;
+        assert!(error.contains(want), "{path}: {error}");
+    }
+    assert!(desk.error("write_file", json!({"path": "dir", "content": ""})).await.contains("directory"));
+    desk.run("search_files", json!({"pattern": "x"})).await;
+}
+
+#[tokio::test]
+async fn long_files_come_in_pages_that_fit() {
+    let desk = desk();
+    desk.put("long", (1..=3000).map(|n| format!("line {n}\n")).collect::<String>());
+    let first = desk.run("read_file", json!({"path": "long"})).await;
+    assert_eq!((&first["next_offset"], &first["total_lines"]), (&json!(501), &json!(3000)));
+    let last = desk.run("read_file", json!({"path": "long", "offset": 3000, "limit": 9999})).await;
+    assert_eq!((&last["content"], &last["truncated"]), (&json!("3000|line 3000\n"), &json!(false)));
+    assert!(
+        desk.error("read_file", json!({"path": "long", "offset": 3001})).await.contains("only 3000 lines")
+    );
+    desk.put("wide", format!("{}\n", "x".repeat(1999)).repeat(100) + &"y".repeat(1 << 20));
+    let wide = desk.run("read_file", json!({"path": "wide", "limit": 2000})).await;
+    assert_eq!(wide["truncated"], true);
+    assert!(wide["content"].as_str().unwrap().len() < 102_000);
+    let end = desk.run("read_file", json!({"path": "wide", "offset": 101})).await;
+    assert!(end["content"].as_str().unwrap().len() < 2100);
+    desk.put("empty", "");
+    assert_eq!(desk.run("read_file", json!({"path": "empty"})).await["total_lines"], 0);
+}
+
+#[tokio::test]
+async fn searches_find_lines_and_names_within_limits() {
+    let desk = desk();
+    std::fs::create_dir_all(desk.ctx.workspace.join("sub/.git")).unwrap();
+    desk.put("a.md", "Buy Milk\nnothing\nmilk again\n");
+    desk.put("sub/b.rs", "let milk = 1;");
+    desk.put("sub/.git/c", "milk");
+    let found = desk.run("search_files", json!({"pattern": "milk"})).await;
+    assert_eq!(found["total_count"], 3);
+    assert_eq!(found["matches"][1], json!({"path": "a.md", "line": 3, "content": "milk again"}));
+    assert_eq!(desk.run("search_files", json!({"pattern": "^Buy"})).await["total_count"], 1);
+    let one = desk.run("search_files", json!({"pattern": "milk", "limit": 1})).await;
+    assert_eq!(one["total_count"], 1);
+    assert!(one["incomplete"].as_str().unwrap().contains("more"));
+    for (pattern, want) in
+        [("*.md", json!(["a.md"])), (r"\.rs$", json!(["sub/b.rs"])), ("sub/*", json!(["sub/b.rs"]))]
+    {
+        let files = desk.run("search_files", json!({"pattern": pattern, "target": "files"})).await;
+        assert_eq!(files["files"], want, "{pattern}");
+    }
+    let below = desk.run("search_files", json!({"pattern": "milk", "path": "sub"})).await;
+    assert_eq!(below["matches"][0]["path"], "sub/b.rs");
+    assert!(desk.error("search_files", json!({"pattern": "("})).await.contains("regular expression"));
+    assert!(
+        desk.error("search_files", json!({"pattern": "a{9999999}"})).await.contains("regular expression")
+    );
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_named() {
+    let desk = desk();
+    for (name, arguments, want) in [
+        ("read_file", json!({}), "\"path\" is missing"),
+        ("read_file", json!({"path": 7}), "\"path\" must be a text"),
+        ("read_file", json!({"path": "a", "offset": 0}), "\"offset\" must be"),
+        ("read_file", json!("text"), "not a JSON object"),
+        ("write_file", json!({"path": "a"}), "\"content\" is missing"),
+        ("search_files", json!({"pattern": "a", "target": "moon"}), "\"target\" must be"),
+        ("clock", json!({"timezone": "Moon/Base"}), "No time zone"),
+        ("delete_all", json!({}), "read_file, write_file, search_files, clock"),
+    ] {
+        let error = desk.error(name, arguments).await;
+        assert!(error.contains(want), "{name}: {error}");
+    }
+    let huge = "x".repeat(5 << 20);
+    assert!(desk.error("write_file", json!({"path": "a", "content": huge})).await.contains("larger"));
+}
+
+#[tokio::test]
+async fn the_clock_tells_the_time_it_was_given() {
+    let desk = desk();
+    let told = desk.run("clock", json!({})).await;
+    assert_eq!(told["time"], "2023-11-14 22:13:20");
+    assert_eq!(
+        (&told["weekday"], &told["timezone"], &told["utc_offset"]),
+        (&json!("Tuesday"), &json!("UTC"), &json!("+00:00"))
+    );
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
+    let desk = desk();
+    let stop = Stop::default();
+    stop.0.store(true, Ordering::Relaxed);
+    let Value::Object(arguments) = json!({"path": "a", "content": "x"}) else { unreachable!() };
+    assert!(write::run(&desk.ctx, &Arguments(arguments), &stop).is_err());
+    assert_eq!(std::fs::read_dir(&desk.ctx.workspace).unwrap().count(), 0);
+}
+
+#[test]
+fn specs_and_effects_are_known_for_every_tool() {
+    let tools = Tools::default();
+    for spec in tools.specs() {
+        assert_eq!(spec.parameters["type"], "object", "{}", spec.name);
+        assert_eq!(tools.read_only(&spec.name), spec.name != "write_file");
+    }
+    assert!(!tools.read_only("unknown"));
+    assert!(Tools::none().specs().is_empty());
+}
+
+#[test]
+fn the_second_of_two_equal_calls_is_not_run() {
+    let call = |id: &str| ToolCall { id: id.into(), name: "clock".into(), arguments: "{}".into() };
+    let calls = [call("a"), call("b")];
+    assert_eq!(repeated(&calls, &calls[0]), None);
+    assert!(repeated(&calls, &calls[1]).unwrap().content.contains("same call as a"));
+}

@@ -1,0 +1,369 @@
+//! The brain against a fake provider on loopback: retries, cuts, continuations, fallbacks.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use petasos_agent::{
+    Answer as Said, Brain, Chunk, Class, Failure, Finish, ModelConfig, Provider, Request, Secret, Tools,
+};
+use petasos_core::transcript::{EffectState, Message, ToolCall};
+use petasos_core::{Millis, SessionId};
+use petasos_fakes::Model;
+use petasos_fakes::model::{Answer, Fault, Outcome, Point, Quirk};
+use serde_json::json;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn config(model: &Model, provider: Provider) -> ModelConfig {
+    ModelConfig {
+        base_url: Some(format!("{}/v1", model.url())),
+        api_key: Some(Secret::new("sk-test-key")),
+        retry_base: Duration::from_millis(1),
+        ..ModelConfig::new(provider, "m")
+    }
+}
+
+fn request(messages: Vec<Message>) -> Request {
+    Request {
+        system: "be kind".into(),
+        messages,
+        note: None,
+        tools: Tools::default().specs(),
+        model: None,
+        session: SessionId("s".into()),
+    }
+}
+
+fn hello() -> Request {
+    request(vec![Message::user("hello", Millis(0))])
+}
+
+/// Asks, and checks that the chunks are the text of the answer.
+fn ask(config: ModelConfig, request: &Request) -> (Result<Said, Failure>, Vec<Chunk>) {
+    let brain = Brain::new(config).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut chunks = Vec::new();
+    let answer = runtime.block_on(brain.answer(request, &mut |chunk| chunks.push(chunk)));
+    if let Ok(answer) = &answer {
+        let mut text = String::new();
+        for chunk in &chunks {
+            match chunk {
+                Chunk::Text(piece) => text.push_str(piece),
+                Chunk::Restart => text.clear(),
+                Chunk::Reasoning => {}
+            }
+        }
+        assert_eq!(text, answer.text);
+    }
+    (answer, chunks)
+}
+
+/// The answer to `hello` of a model with this script, and the number of requests it took.
+fn script(answers: impl IntoIterator<Item = Answer>) -> (Result<Said, Failure>, usize) {
+    let model = Model::start().unwrap();
+    model.script_many(answers);
+    model.respond(|_| Answer::text("beyond the script"));
+    let (answer, _) = ask(config(&model, Provider::Custom), &hello());
+    (answer, model.requests().len())
+}
+
+#[track_caller]
+fn recovers(answers: impl IntoIterator<Item = Answer>, want: &str, requests: usize) -> Said {
+    let (answer, count) = script(answers);
+    let answer = answer.unwrap();
+    assert_eq!((answer.text.as_str(), count), (want, requests));
+    answer
+}
+
+#[track_caller]
+fn fails(answers: impl IntoIterator<Item = Answer>, want: Class, requests: usize) -> String {
+    let (answer, count) = script(answers);
+    let failure = answer.unwrap_err();
+    assert_eq!((failure.class, count), (want, requests), "{failure}");
+    assert!(!failure.message.contains("sk-") && !failure.message.contains('<'), "{failure}");
+    failure.message
+}
+
+#[test]
+fn all_protocols_stream_text_and_calls() {
+    for provider in
+        [Provider::Custom, Provider::OpenAi, Provider::OpenRouter, Provider::Anthropic, Provider::Ollama]
+    {
+        let model = Model::start().unwrap();
+        model.expect_key("sk-test-key");
+        let answer = Answer::text("Hello you")
+            .chunks(3)
+            .reasoning("hm")
+            .usage(7, 5)
+            .quirk(Quirk::SplitWrites)
+            .quirk(Quirk::KeepAlives)
+            .and_tool("clock", json!({"timezone": "UTC"}))
+            .and_tool("read_file", json!({"path": "a"}));
+        model.script(answer);
+        let (answer, chunks) = ask(config(&model, provider), &hello());
+        let answer = answer.unwrap();
+        assert_eq!(
+            (answer.text.as_str(), answer.finish, answer.partial),
+            ("Hello you", Finish::Calls, false)
+        );
+        let calls: Vec<_> =
+            answer.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(
+            calls,
+            [("clock", r#"{"timezone":"UTC"}"#), ("read_file", r#"{"path":"a"}"#)],
+            "{provider:?}"
+        );
+        assert_eq!(
+            (answer.usage.input, answer.usage.output, answer.model.as_str()),
+            (7, 5, "m"),
+            "{provider:?}"
+        );
+        assert!(chunks.contains(&Chunk::Reasoning), "{provider:?}");
+        assert_eq!(model.requests()[0].tools(), ["read_file", "write_file", "search_files", "clock"]);
+    }
+}
+
+#[test]
+fn quirks_of_compatible_servers_lose_nothing() {
+    for quirk in
+        [Quirk::NoToolIndex, Quirk::ArgumentsAsObject, Quirk::InterleavedTools, Quirk::NoDone, Quirk::NoUsage]
+    {
+        let answer =
+            Answer::tool("clock", json!({"a": 1})).and_tool("read_file", json!({"b": 2})).quirk(quirk);
+        let said = recovers([answer], "", 1);
+        let calls: Vec<_> =
+            said.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(calls, [("clock", r#"{"a":1}"#), ("read_file", r#"{"b":2}"#)], "{quirk:?}");
+    }
+}
+
+#[test]
+fn passing_faults_are_repeated() {
+    let good = || Answer::text("ok");
+    recovers([Answer::status(500, ""), Answer::status(502, "<html>"), good()], "ok", 3);
+    recovers([Answer::too_many(0), good()], "ok", 2);
+    recovers([Answer::status(529, ""), good()], "ok", 2);
+    recovers([Answer::failing(Fault::ResetBefore), good()], "ok", 2);
+    recovers([Answer::failing(Fault::Garbage), good()], "ok", 2);
+    recovers([Answer::text("ok").fault(Fault::CutAfter(0)), good()], "ok", 2);
+}
+
+#[test]
+fn what_does_not_pass_ends_in_one_clear_line() {
+    let key = fails([Answer::status(401, r#"{"error":{"message":"bad key sk-test-key"}}"#)], Class::Auth, 1);
+    assert!(key.contains("key"), "{key}");
+    fails([Answer::status(402, "")], Class::Billing, 1);
+    fails([Answer::status(404, "<html>no</html>")], Class::ModelNotFound, 1);
+    let said =
+        fails([Answer::status(400, r#"{"error":{"message":"tools: too many"}}"#)], Class::BadRequest, 1);
+    assert!(said.contains("tools: too many"), "{said}");
+    fails((0..4).map(|_| Answer::status(500, "")), Class::ServerError, 4);
+    fails([Answer::text("").finish("content_filter")], Class::Refused, 1);
+}
+
+#[test]
+fn text_that_was_shown_before_a_cut_is_kept_and_continued() {
+    for fault in [Fault::CutAfter(2), Fault::ErrorAfter { deltas: 2, message: "boom".into() }] {
+        let model = Model::start().unwrap();
+        model.script(Answer::text("one two three four").chunks(4).fault(fault));
+        model.script(Answer::text(" and the rest"));
+        let (answer, chunks) = ask(config(&model, Provider::Custom), &hello());
+        let answer = answer.unwrap();
+        assert!(
+            answer.text.starts_with("one two") && answer.text.ends_with(" and the rest"),
+            "{}",
+            answer.text
+        );
+        assert!(!chunks.contains(&Chunk::Restart) && !answer.partial);
+        let requests = model.requests();
+        let asked = requests[1].messages();
+        assert_eq!(asked[asked.len() - 2]["role"], "assistant");
+        assert!(answer.text.starts_with(asked[asked.len() - 2]["content"].as_str().unwrap()));
+        assert!(requests[1].last_user.contains("Go on exactly"));
+    }
+}
+
+#[test]
+fn a_stream_that_keeps_dying_leaves_the_partial_text() {
+    let cut = || Answer::text("a b").chunks(2).fault(Fault::CutAfter(1));
+    let said = recovers([cut(), cut(), cut(), cut()], "a a a ", 3);
+    assert_eq!((said.finish, said.partial), (Finish::Cut, true));
+}
+
+#[test]
+fn a_cut_inside_a_tool_call_starts_the_call_again() {
+    let model = Model::start().unwrap();
+    let call = || Answer::text("Let me see.").and_tool("clock", json!({"timezone": "UTC"}));
+    model.script_many([call().fault(Fault::CutAfter(3)), call()]);
+    let (answer, chunks) = ask(config(&model, Provider::Custom), &hello());
+    let answer = answer.unwrap();
+    assert_eq!((answer.text.as_str(), answer.calls.len()), ("Let me see.", 1));
+    assert_eq!(chunks.iter().filter(|chunk| **chunk == Chunk::Restart).count(), 1);
+}
+
+#[test]
+fn a_truncated_answer_is_continued_three_times_with_more_room() {
+    let model = Model::start().unwrap();
+    model.script_many((0..4).map(|n| Answer::text(format!("part{n} ")).finish("length")));
+    let (answer, _) = ask(config(&model, Provider::Custom), &hello());
+    let answer = answer.unwrap();
+    assert_eq!(answer.text, "part0 part1 part2 part3 ");
+    assert_eq!((answer.finish, answer.partial), (Finish::Length, true));
+    let room: Vec<_> = model.requests().iter().map(|request| request.body()["max_tokens"].as_u64()).collect();
+    assert_eq!(room, [None, Some(8192), Some(16384), Some(32768)]);
+    recovers([Answer::text("a").finish("length"), Answer::text(" b")], "a b", 2);
+}
+
+#[test]
+fn empty_answers_are_asked_again_and_then_explained() {
+    recovers([Answer::empty(), Answer::empty(), Answer::text("ok")], "ok", 3);
+    let line = fails((0..9).map(|_| Answer::empty()), Class::Empty, 4);
+    assert!(line.contains("empty"), "{line}");
+}
+
+#[test]
+fn after_tools_an_empty_answer_gets_a_nudge() {
+    let model = Model::start().unwrap();
+    model.script_many([Answer::empty(), Answer::text("noon")]);
+    let call = ToolCall { id: "c".into(), name: "clock".into(), arguments: "{}".into() };
+    let rows = vec![
+        Message::user("time?", Millis(0)),
+        Message::asking("", vec![call.clone()], Millis(0)),
+        Message::tool(&call, "12:00", EffectState::Known, Millis(0)),
+    ];
+    let (answer, _) = ask(config(&model, Provider::Custom), &request(rows));
+    assert_eq!(answer.unwrap().text, "noon");
+    assert!(model.requests()[1].last_user.contains("answer now"));
+}
+
+#[test]
+fn the_fallback_answers_when_the_primary_cannot() {
+    for (first, tries) in
+        [(Answer::too_many(60), 1), (Answer::status(401, ""), 1), (Answer::failing(Fault::ResetBefore), 2)]
+    {
+        let (model, other) = (Model::start().unwrap(), Model::start().unwrap());
+        model.respond(move |_| first.clone());
+        other.respond(|_| Answer::text("from the other"));
+        let mut config = config(&model, Provider::Custom);
+        config.fallbacks =
+            vec![ModelConfig { model: "n".into(), ..self::config(&other, Provider::Anthropic) }];
+        let brain = Brain::new(config).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let request = Request { model: Some("chosen".into()), ..hello() };
+        for _ in 0..2 {
+            let answer = runtime.block_on(brain.answer(&request, &mut |_| {})).unwrap();
+            assert_eq!((answer.text.as_str(), answer.model.as_str()), ("from the other", "n"));
+        }
+        // The second time it rests.
+        assert_eq!((model.requests().len(), other.requests().len()), (tries, 2));
+        assert_eq!(model.requests()[0].model, "chosen");
+    }
+}
+
+#[test]
+fn when_everything_fails_the_first_reason_is_told() {
+    let model = Model::start().unwrap();
+    model.respond(|request| Answer::status(if request.model == "m" { 402 } else { 401 }, ""));
+    let mut config = config(&model, Provider::Custom);
+    config.fallbacks = vec![ModelConfig { model: "n".into(), ..config.clone() }];
+    assert_eq!(ask(config, &hello()).0.unwrap_err().class, Class::Billing);
+}
+
+#[test]
+fn a_prompt_that_is_too_long_is_shortened_and_sent_again() {
+    let model = Model::start().unwrap();
+    model.script(Answer::status(400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#));
+    model.script(Answer::text("ok"));
+    let rows: Vec<Message> = (0..40)
+        .flat_map(|n| {
+            [
+                Message::user(format!("q{n} {}", "x".repeat(400)), Millis(0)),
+                Message::assistant("a", Millis(0)),
+            ]
+        })
+        .chain([Message::user("last", Millis(0))])
+        .collect();
+    assert_eq!(ask(config(&model, Provider::Custom), &request(rows)).0.unwrap().text, "ok");
+    let sizes: Vec<_> = model.requests().iter().map(|request| request.raw.len()).collect();
+    assert!(sizes[1] < sizes[0] * 2 / 3, "{sizes:?}");
+    assert_eq!(model.requests()[1].last_user, "last");
+}
+
+#[test]
+fn a_silent_stream_is_given_up_and_asked_again() {
+    let model = Model::start().unwrap();
+    model.script(Answer::text("never").fault(Fault::Hang(Point::Before)));
+    model.script(Answer::text("a b").chunks(2).fault(Fault::Hang(Point::AfterDelta(1))));
+    model.script(Answer::text("c"));
+    let config = ModelConfig { stream_stale: Duration::from_millis(200), ..config(&model, Provider::Custom) };
+    assert_eq!(ask(config, &hello()).0.unwrap().text, "a c");
+}
+
+#[test]
+fn unreadable_arguments_are_asked_again_and_then_passed_on_as_text() {
+    let broken = || Answer::tool("clock", json!("not an object")).quirk(Quirk::ArgumentsAsObject);
+    let good = recovers([broken(), Answer::tool("clock", json!({}))], "", 2);
+    assert_eq!(good.calls[0].arguments, "{}");
+    let bad = recovers((0..4).map(|_| broken()), "", 4);
+    assert_eq!(bad.calls[0].arguments, "\"not an object\"");
+}
+
+#[test]
+fn dropping_the_future_hangs_up() {
+    let model = Model::start().unwrap();
+    model.script(Answer::text("a b").chunks(2).fault(Fault::Hang(Point::AfterDelta(1))));
+    let brain = Brain::new(config(&model, Provider::Custom)).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (shown, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let request = hello();
+        let mut tell = move |chunk| drop(shown.send(chunk));
+        tokio::select! {
+            _ = brain.answer(&request, &mut tell) => panic!("it hangs"),
+            chunk = seen.recv() => assert_eq!(chunk, Some(Chunk::Text("a ".into()))),
+        }
+    });
+    let gone = model.wait_until(LONG, |desk| {
+        desk.requests().next().filter(|request| request.outcome() == Outcome::Abandoned).map(|_| ())
+    });
+    assert!(gone.is_some());
+}
+
+#[test]
+fn an_answer_may_move_between_threads() {
+    fn movable<T: Send>(_: &T) {}
+    let brain = Brain::new(ModelConfig::demo()).unwrap();
+    let request = hello();
+    let mut ignore = |_| {};
+    movable(&brain.answer(&request, &mut ignore));
+}
+
+#[test]
+fn a_limit_spent_on_thinking_gets_more_room() {
+    let model = Model::start().unwrap();
+    model.script_many([Answer::empty().reasoning("hm").finish("length"), Answer::text("ok")]);
+    assert_eq!(ask(config(&model, Provider::Custom), &hello()).0.unwrap().text, "ok");
+    assert_eq!(model.requests()[1].body()["max_tokens"], 8192);
+}
+
+#[test]
+fn a_note_is_sent_and_notices_are_not() {
+    let model = Model::start().unwrap();
+    let rows = vec![Message::notice("restarted", Millis(0)), Message::user("hello", Millis(0))];
+    let request = Request { note: Some("[resumed]".into()), ..request(rows) };
+    ask(config(&model, Provider::Custom), &request).0.unwrap();
+    assert_eq!(model.requests()[0].last_user, "[resumed]\n\nhello");
+    assert!(!String::from_utf8_lossy(&model.requests()[0].raw).contains("restarted"));
+}
+
+#[test]
+fn the_demo_model_answers_offline_and_says_what_it_is() {
+    let config = ModelConfig { demo_delay: Duration::ZERO, ..ModelConfig::demo() };
+    assert!(Brain::new(config.clone()).unwrap().describe().to_string().contains("demo model"));
+    let (answer, chunks) = ask(config.clone(), &hello());
+    assert!(answer.unwrap().text.contains("demo model"));
+    assert!(chunks.len() > 10, "word by word");
+    let asked = request(vec![Message::user("what time is it?", Millis(0))]);
+    let calls = ask(config, &asked).0.unwrap().calls;
+    assert_eq!(calls[0].name, "clock");
+}

@@ -1,0 +1,180 @@
+//! The access table, case by case.
+
+use super::*;
+
+fn platform(name: &str) -> Platform {
+    Platform::parse(name).unwrap()
+}
+
+fn from(name: &str, chat: ChatType, user: &str) -> Source {
+    let mut source = Source::new(platform(name), chat, if chat == ChatType::Dm { user } else { "-100" });
+    source.user_id = Some(user.into()).filter(|id: &String| !id.is_empty());
+    source
+}
+
+fn telegram(change: impl FnOnce(&mut PlatformAccess)) -> Access {
+    let mut it = PlatformAccess::default();
+    change(&mut it);
+    Access { platforms: [(platform("telegram"), it)].into(), ..Access::default() }
+}
+
+const ALLOW: Verdict = Verdict::Allow;
+const SILENT: Verdict = Verdict::Deny(Refusal::Silently);
+const PAIR: Verdict = Verdict::Deny(Refusal::OfferPairing);
+
+#[track_caller]
+fn check(access: &Access, source: &Source, want: Verdict) {
+    assert_eq!(decide(access, source, Standing::default()), want, "{source:?}");
+}
+
+#[test]
+fn nobody_is_admitted_by_default_and_a_stranger_is_offered_pairing() {
+    let access = Access::default();
+    check(&access, &from("telegram", ChatType::Dm, "7"), PAIR);
+    check(&access, &from("telegram", ChatType::Group, "7"), SILENT);
+    check(&access, &from("telegram", ChatType::Dm, ""), SILENT);
+    check(&access, &from("email", ChatType::Dm, "a@b.c"), SILENT);
+}
+
+#[test]
+fn with_a_list_strangers_hear_nothing() {
+    let access = telegram(|it| it.users = list("1, 2"));
+    check(&access, &from("telegram", ChatType::Dm, "2"), ALLOW);
+    check(&access, &from("telegram", ChatType::Group, "2"), ALLOW);
+    check(&access, &from("telegram", ChatType::Dm, "7"), SILENT);
+    check(&access, &from("telegram", ChatType::Group, "7"), SILENT);
+}
+
+#[test]
+fn channels_that_authenticate_their_callers_are_admitted() {
+    for name in ["webhook", "homeassistant", "api_server", "web"] {
+        check(&Access::default(), &from(name, ChatType::Dm, ""), ALLOW);
+    }
+}
+
+#[test]
+fn pairing_role_and_relay_add_to_the_lists() {
+    let access = telegram(|it| it.users = list("1"));
+    let stranger = from("telegram", ChatType::Dm, "7");
+    for standing in [
+        Standing { paired: true, ..Standing::default() },
+        Standing { role: true, ..Standing::default() },
+        Standing { upstream: true, ..Standing::default() },
+    ] {
+        assert_eq!(decide(&access, &stranger, standing), ALLOW, "{standing:?}");
+    }
+}
+
+#[test]
+fn an_open_group_admits_even_anonymous_senders() {
+    for access in [
+        telegram(|it| it.group_chats = list("-100")),
+        telegram(|it| it.group_chats = list("*")),
+        telegram(|it| it.group_users = list("-100")),
+    ] {
+        check(&access, &from("telegram", ChatType::Group, ""), ALLOW);
+        check(&access, &from("telegram", ChatType::Dm, "7"), SILENT);
+    }
+    check(&telegram(|it| it.group_chats = list("-5")), &from("telegram", ChatType::Group, "7"), SILENT);
+}
+
+#[test]
+fn group_users_count_in_groups_only() {
+    let access = telegram(|it| it.group_users = list("7"));
+    check(&access, &from("telegram", ChatType::Group, "7"), ALLOW);
+    check(&access, &from("telegram", ChatType::Dm, "7"), SILENT);
+}
+
+#[test]
+fn other_bots_are_taken_if_the_platform_says_so() {
+    let mut bot = from("telegram", ChatType::Group, "9");
+    bot.is_bot = true;
+    check(&telegram(|it| it.bots = Bots::Mentions), &bot, ALLOW);
+    check(&telegram(|it| it.bots = Bots::None), &bot, SILENT);
+}
+
+#[test]
+fn allow_all_of_the_gateway_yields_to_any_list() {
+    let stranger = from("telegram", ChatType::Dm, "7");
+    let everyone = Access { allow_all: true, ..Access::default() };
+    check(&everyone, &stranger, ALLOW);
+    check(&Access { users: list("1"), ..everyone }, &stranger, SILENT);
+    check(&telegram(|it| it.allow_all = true), &stranger, ALLOW);
+    check(&telegram(|it| it.users = list("*")), &stranger, ALLOW);
+    check(&Access { users: list("7"), ..Access::default() }, &stranger, ALLOW);
+}
+
+#[test]
+fn the_id_before_an_at_sign_counts() {
+    let access = Access { users: list("4917"), ..Access::default() };
+    check(&access, &from("whatsapp", ChatType::Dm, "4917@s.whatsapp.net"), ALLOW);
+    check(&access, &from("whatsapp", ChatType::Dm, "@s.whatsapp.net"), SILENT);
+}
+
+#[test]
+fn an_adapter_with_its_own_list_has_already_decided() {
+    let own = |dm| telegram(|it| it.own = Some(OwnPolicy { dm, group: Policy::Disabled }));
+    let stranger = from("telegram", ChatType::Dm, "7");
+    check(&own(Policy::Allowlist), &stranger, ALLOW);
+    check(&own(Policy::Pairing), &stranger, PAIR);
+    check(&own(Policy::Disabled), &stranger, SILENT);
+    check(&own(Policy::Open), &stranger, PAIR);
+    check(&own(Policy::Allowlist), &from("telegram", ChatType::Group, "7"), SILENT);
+}
+
+#[test]
+fn the_platform_overrules_the_gateway_on_strangers() {
+    let stranger = from("telegram", ChatType::Dm, "7");
+    let mut access = telegram(|it| {
+        it.users = list("1");
+        it.strangers = Some(Strangers::Pair);
+    });
+    check(&access, &stranger, PAIR);
+    access.strangers = Strangers::Ignore;
+    check(&access, &stranger, PAIR);
+    access.platforms.clear();
+    check(&access, &stranger, SILENT);
+}
+
+#[track_caller]
+fn may(tiers: &Tiers, chat: ChatType, user: &str, command: &str, moment: Moment, want: bool) {
+    assert_eq!(
+        may_run(tiers, chat, Some(user), command, moment),
+        want,
+        "{user} /{command} {chat:?} {moment:?}"
+    );
+}
+
+#[test]
+fn others_run_only_what_is_listed_even_while_a_turn_runs() {
+    let dm = Tier { admins: list("1"), commands: Some(list("/status,reset")) };
+    let tiers = Tiers { dm, group: Tier::default() };
+    for moment in [Moment::Idle, Moment::TurnRunning] {
+        for (user, command, want) in [
+            ("1", "restart", true),
+            ("2", "restart", false),
+            ("2", "status", true),
+            ("2", "help", true),
+            ("2", "commands", true),
+            ("2", "whoami", true),
+            ("2", "new", true),
+            ("2", "model", false),
+        ] {
+            may(&tiers, ChatType::Dm, user, command, moment, want);
+        }
+    }
+    may(&tiers, ChatType::Group, "2", "restart", Moment::Idle, true);
+}
+
+#[test]
+fn the_command_list_of_groups_serves_direct_chats_but_their_admins_do_not() {
+    let tiers = Tiers {
+        dm: Tier { admins: list("1"), commands: None },
+        group: Tier { admins: list("5"), commands: Some(list("usage")) },
+    };
+    may(&tiers, ChatType::Dm, "5", "usage", Moment::Idle, true);
+    may(&tiers, ChatType::Dm, "5", "model", Moment::Idle, false);
+    may(&tiers, ChatType::Group, "1", "model", Moment::Idle, false);
+    may(&tiers, ChatType::Group, "1", "status", Moment::TurnRunning, true);
+    may(&tiers, ChatType::Group, "1", "status", Moment::Idle, false);
+}

@@ -1,0 +1,80 @@
+//! Names of things. Each is its own type, so that one cannot be passed for another.
+
+use alloc::string::String;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+macro_rules! row_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Where a conversation lives (`agent:main:telegram:dm:123`): the routing key.
+    SessionKey
+}
+text_id! {
+    /// Which transcript it is now (`20261115_181205_13f6a7af`); changes on `/new`.
+    SessionId
+}
+row_id! {
+    /// One accepted inbound message.
+    InboxId
+}
+row_id! {
+    /// One turn. It carries the number of the inbound message that started it, so a second turn for
+    /// the same message is a primary-key conflict.
+    TurnId
+}
+row_id! {
+    /// One message we owe to a chat.
+    OutboxId
+}
+row_id! {
+    /// One row of a transcript; ascending within a session.
+    RowId
+}
+
+impl From<InboxId> for TurnId {
+    fn from(id: InboxId) -> Self {
+        Self(id.0)
+    }
+}
+
+impl From<TurnId> for InboxId {
+    fn from(id: TurnId) -> Self {
+        Self(id.0)
+    }
+}

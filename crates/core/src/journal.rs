@@ -1,0 +1,86 @@
+//! Everything that can be made durable by a decision, as data.
+//!
+//! A decision's writes are applied in order inside one transaction, or not at all. The store knows how;
+//! the machines know only what. Writes never depend on the answer of another write.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
+use crate::outbox::Draft;
+use crate::time::Millis;
+use crate::transcript::{Message, Usage};
+use crate::turn::Turn;
+
+/// How an accepted message ended: exactly one of these, always visible to its author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Answered,
+    /// Turned away with a notice (queue full, failed turn, unknown command).
+    Refused,
+    /// Became part of another message's turn.
+    Merged,
+    /// Stopped by its author (`/stop`, `/new`, a newer message in interrupt mode).
+    Cancelled,
+    /// Given up after repeated crashes, with a notice, and listed.
+    Dead,
+}
+
+impl Outcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+            Self::Merged => "merged",
+            Self::Cancelled => "cancelled",
+            Self::Dead => "dead",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Answered, Self::Refused, Self::Merged, Self::Cancelled, Self::Dead]
+            .into_iter()
+            .find(|outcome| outcome.as_str() == name)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Write {
+    /// Insert a turn or replace its state. The stored state is what `recover` starts from.
+    PutTurn(Turn),
+    /// The turn is over: its row keeps the outcome and stops being recovered.
+    EndTurn { turn: TurnId, outcome: Outcome, at: Millis },
+    /// Accepted messages now belong to this turn.
+    ClaimInbox { inbox: Vec<InboxId>, turn: TurnId },
+    /// Accepted messages have their final outcome.
+    SettleInbox { inbox: Vec<InboxId>, outcome: Outcome, at: Millis },
+    /// Append a row to a transcript (and to its full-text index).
+    Append { session: SessionId, message: Message },
+    /// Add tokens to a session's counters.
+    Spend { key: SessionKey, session: SessionId, usage: Usage },
+    /// Owe a message. For a pair `(turn, step)` that is already streaming, the text is completed and
+    /// becomes due; otherwise a new item becomes due.
+    Owe(Draft),
+    /// The preview became visible under this id.
+    PreviewShown { turn: TurnId, step: u32, message: String },
+    /// The preview is certainly not visible (never sent, or deleted by someone): the answer is sent as new.
+    DropPreview { turn: TurnId, step: u32 },
+    /// The step ends without an answer: what is visible of it is completed with this text, or, when the
+    /// text is empty, taken back. Without a streaming item nothing happens.
+    ClosePreview { turn: TurnId, step: u32, text: String },
+    /// The next part is being handed to the platform.
+    Sending { item: OutboxId },
+    /// A part was acknowledged under this id; more parts follow.
+    PartSent { item: OutboxId, message: String },
+    /// The last part was acknowledged (`None`: the platform gave no id, or nothing was left to send).
+    Delivered { item: OutboxId, message: Option<String>, at: Millis },
+    /// Try again later. `doubtful`: the part may be visible already.
+    Postpone { item: OutboxId, not_before: Millis, doubtful: bool, error: String },
+    /// Give it up and list it.
+    Bury { item: OutboxId, error: String, at: Millis },
+    /// A successful turn proves the session healthy: clear its resume mark and its failure count.
+    ClearResume { key: SessionKey },
+}

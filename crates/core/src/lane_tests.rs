@@ -1,0 +1,123 @@
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+use super::*;
+use crate::ids::OutboxId;
+use crate::message::{ChatType, Delivery, Platform, Route, Source};
+use crate::outbox::{Draft, Kind};
+
+const NOW: Millis = Millis(1_000_000);
+
+fn item(state: State, preview: Preview, sent: usize, doubtful: bool) -> Item {
+    let platform = Platform::parse("telegram").unwrap();
+    let route = Route::back_to(&Source::new(platform, ChatType::Dm, "7"), Delivery::Push);
+    let text = String::from("hello");
+    let draft = Draft { route, session_key: None, turn: None, kind: Kind::Answer, text, buttons: vec![] };
+    Item {
+        id: OutboxId(1),
+        draft,
+        state,
+        preview,
+        sent: (0..sent).map(|n| n.to_string()).collect(),
+        doubtful,
+        attempts: 0,
+        not_before: Millis(0),
+        created_at: NOW,
+        last_error: None,
+    }
+}
+
+#[track_caller]
+fn check(item: &Item, parts: usize, want: Act) {
+    assert_eq!(act(item, parts), want, "{:?} {:?} sent {}", item.state, item.preview, item.sent.len());
+}
+
+#[test]
+fn parts_leave_in_order_and_only_those_not_acknowledged() {
+    check(&item(State::Due, Preview::None, 0, false), 3, Act::Send { part: 0, marked: false });
+    check(&item(State::Due, Preview::None, 2, false), 3, Act::Send { part: 2, marked: false });
+    check(&item(State::Due, Preview::None, 3, false), 3, Act::Finish);
+}
+
+#[test]
+fn a_part_whose_outcome_is_unknown_is_marked() {
+    check(&item(State::Due, Preview::None, 1, true), 3, Act::Send { part: 1, marked: true });
+}
+
+#[test]
+fn a_shown_preview_is_replaced_never_marked() {
+    let shown = Preview::Shown("9".into());
+    check(&item(State::Due, shown.clone(), 0, false), 2, Act::Replace { message: "9".into() });
+    check(&item(State::Due, shown.clone(), 1, false), 2, Act::Send { part: 1, marked: false });
+    check(&item(State::Due, shown, 0, false), 0, Act::Withdraw { message: "9".into() });
+}
+
+#[test]
+fn a_preview_of_unknown_fate_makes_the_first_part_doubtful_and_no_other() {
+    check(&item(State::Due, Preview::Asked, 0, false), 2, Act::Send { part: 0, marked: true });
+    check(&item(State::Due, Preview::Asked, 1, false), 2, Act::Send { part: 1, marked: false });
+}
+
+#[test]
+fn a_streaming_item_waits_for_its_turn() {
+    check(&item(State::Streaming, Preview::Shown("9".into()), 0, false), 1, Act::Hold);
+}
+
+#[track_caller]
+fn after(act: &Act, fault: Fault, reached: Reached, want: Setback) {
+    let due = item(State::Sending, Preview::None, 0, false);
+    assert_eq!(setback(&due, act, fault, reached, NOW, 0), want, "{act:?} {fault:?} {reached:?}");
+}
+
+#[test]
+fn an_unknown_outcome_is_doubtful_unless_repeating_is_harmless() {
+    let second = Some(Duration::from_secs(1));
+    let later = Fault::Later { after: second };
+    let at = Millis(NOW.0 + 1000);
+    let send = Act::Send { part: 0, marked: false };
+    after(&send, later, Reached::Maybe, Setback::Again { at, doubtful: true });
+    after(&send, later, Reached::No, Setback::Again { at, doubtful: false });
+    let replace = Act::Replace { message: "9".into() };
+    after(&replace, later, Reached::Maybe, Setback::Again { at, doubtful: false });
+}
+
+#[test]
+fn a_refused_message_is_buried_and_an_old_one_too() {
+    let send = Act::Send { part: 0, marked: false };
+    after(&send, Fault::Refused, Reached::No, Setback::Bury);
+    let old = item(State::Sending, Preview::None, 0, false);
+    let much_later = NOW.after(PATIENCE).after(Duration::from_secs(1));
+    let later = Fault::Later { after: None };
+    assert_eq!(setback(&old, &send, later, Reached::No, much_later, 0), Setback::Bury);
+}
+
+#[test]
+fn messages_are_never_held_back_by_the_budget_but_previews_are() {
+    let mut budget = Budget::new(Duration::from_secs(1));
+    for _ in 0..5 {
+        assert_eq!(budget.message_at(NOW), NOW);
+        budget.spend(NOW);
+    }
+    assert_eq!(budget.preview_at(NOW), NOW.after(Duration::from_secs(3)));
+}
+
+#[test]
+fn a_penalty_holds_back_everything() {
+    let mut budget = Budget::new(Duration::from_secs(1));
+    let until = NOW.after(Duration::from_secs(30));
+    budget.penalize(until);
+    assert_eq!((budget.message_at(NOW), budget.preview_at(NOW)), (until, until));
+}
+
+#[test]
+fn previews_slow_down_when_refused_and_stop_after_three() {
+    let mut rhythm = Rhythm::new(Duration::from_millis(800));
+    rhythm.shown(NOW);
+    assert_eq!(rhythm.next_at(NOW), Some(NOW.after(Duration::from_millis(800))));
+    for _ in 0..2 {
+        rhythm.failed(NOW, Fault::Later { after: None });
+    }
+    assert_eq!(rhythm.next_at(NOW), Some(NOW.after(Duration::from_millis(3200))));
+    rhythm.failed(NOW, Fault::Later { after: None });
+    assert_eq!(rhythm.next_at(NOW), None);
+}

@@ -1,0 +1,33 @@
+//! The deciding half of Petasos: types and state machines without clock, socket, file or task.
+//!
+//! Everything here is a pure function of its arguments. Time and chance are passed in, what should
+//! happen is returned as data (`Decision`: writes first, effects afterwards), and the shell in
+//! `petasos-gateway` carries it out. `no_std` lets the compiler guard that rule.
+#![no_std]
+
+extern crate alloc;
+
+pub mod access;
+pub mod admission;
+pub mod backoff;
+pub mod capability;
+pub mod command;
+pub mod fault;
+pub mod ids;
+pub mod journal;
+pub mod lane;
+pub mod link;
+pub mod message;
+pub mod outbox;
+pub mod pairing;
+pub mod session;
+pub mod text;
+pub mod time;
+pub mod transcript;
+pub mod turn;
+
+pub use capability::Capabilities;
+pub use fault::{Fault, Reached};
+pub use ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
+pub use message::{Inbound, Platform, Route, Source};
+pub use time::Millis;

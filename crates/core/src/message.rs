@@ -1,0 +1,273 @@
+//! Messages as the inside sees them: who said what where, and the way back.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::time::Millis;
+
+/// A known platform id. Unknown names are rejected at the edge, never created.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Platform(&'static str);
+
+/// Every id that may appear in configuration and stored sessions.
+const KNOWN: &[&str] = &[
+    "local",
+    "web",
+    "terminal",
+    "telegram",
+    "discord",
+    "whatsapp",
+    "whatsapp_cloud",
+    "slack",
+    "signal",
+    "mattermost",
+    "matrix",
+    "homeassistant",
+    "email",
+    "sms",
+    "dingtalk",
+    "api_server",
+    "webhook",
+    "msgraph_webhook",
+    "feishu",
+    "wecom",
+    "wecom_callback",
+    "weixin",
+    "bluebubbles",
+    "qqbot",
+    "yuanbao",
+    "relay",
+    "irc",
+    "line",
+    "ntfy",
+    "simplex",
+    "teams",
+    "google_chat",
+    "photon",
+    "raft",
+];
+
+impl Platform {
+    /// Case-insensitive; `None` for a name nobody knows.
+    pub fn parse(name: &str) -> Option<Self> {
+        let wanted = name.trim();
+        KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(wanted)).map(Self)
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    pub fn known() -> impl Iterator<Item = Self> {
+        KNOWN.iter().copied().map(Self)
+    }
+}
+
+impl fmt::Debug for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Serialize for Platform {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Platform {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Self::parse(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown platform {name:?}")))
+    }
+}
+
+/// The kind of room a message came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatType {
+    #[default]
+    Dm,
+    Group,
+    Channel,
+    Thread,
+    Forum,
+    Webhook,
+}
+
+impl ChatType {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dm => "dm",
+            Self::Group => "group",
+            Self::Channel => "channel",
+            Self::Thread => "thread",
+            Self::Forum => "forum",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// Who spoke, and where. Unknown keys of older files are ignored, missing ones take their default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    pub platform: Platform,
+    #[serde(default)]
+    pub chat_id: Option<String>,
+    #[serde(default)]
+    pub chat_name: Option<String>,
+    #[serde(default)]
+    pub chat_type: ChatType,
+    #[serde(default)]
+    pub user_id: Option<String>,
+    #[serde(default)]
+    pub user_name: Option<String>,
+    #[serde(default)]
+    pub thread_id: Option<String>,
+    #[serde(default)]
+    pub chat_topic: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id_alt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_id_alt: Option<String>,
+    /// Guild or workspace. `guild_id` is its older name; both are read, this one wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guild_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_chat_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_bot: bool,
+}
+
+impl Source {
+    /// A source that names nothing but its platform and room.
+    pub fn new(platform: Platform, chat_type: ChatType, chat_id: impl Into<String>) -> Self {
+        Self {
+            platform,
+            chat_id: Some(chat_id.into()),
+            chat_name: None,
+            chat_type,
+            user_id: None,
+            user_name: None,
+            thread_id: None,
+            chat_topic: None,
+            user_id_alt: None,
+            chat_id_alt: None,
+            scope_id: None,
+            guild_id: None,
+            parent_chat_id: None,
+            message_id: None,
+            profile: None,
+            is_bot: false,
+        }
+    }
+}
+
+/// Something attached that we do not read as text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// What it is, in one word for the model and the user: `photo`, `voice`, `document`.
+    pub kind: String,
+    /// The platform's own handle to fetch it by.
+    pub reference: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// One message, parsed at the edge, not yet accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inbound {
+    pub source: Source,
+    /// The platform's own identity of this event: the same one never starts a second turn.
+    pub dedup: String,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    /// The text this message answers, if the platform quotes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quoted: Option<String>,
+    /// When the sender sent it, if the platform says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at: Option<Millis>,
+    /// Made by the gateway itself (a completion, a resume): skips access checks, never interrupts.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub internal: bool,
+}
+
+/// How an answer leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// We send it: an outbox row per message.
+    Push,
+    /// The reader comes for it (web page, terminal): the transcript row is the delivery.
+    Pull,
+}
+
+/// The way back to where a message came from. Fixed when the turn starts, never changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    pub platform: Platform,
+    pub chat_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    pub delivery: Delivery,
+}
+
+impl Route {
+    /// The way back to `source`, anchored at the message that asked.
+    pub fn back_to(source: &Source, delivery: Delivery) -> Self {
+        let chat = source.chat_id.as_ref().or(source.user_id.as_ref());
+        Self {
+            platform: source.platform,
+            chat_id: chat.map(String::as_str).unwrap_or_default().to_owned(),
+            thread_id: source.thread_id.clone(),
+            reply_to: source.message_id.clone(),
+            delivery,
+        }
+    }
+
+    /// The lane that keeps this chat's messages in order and shares one rate budget.
+    pub fn lane(&self) -> String {
+        format!("{}:{}", self.platform, self.chat_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn platform_names_are_case_insensitive_and_closed() {
+        assert_eq!(Platform::parse(" Telegram ").map(Platform::as_str), Some("telegram"));
+        assert_eq!(Platform::parse("telegramm"), None);
+    }
+
+    #[test]
+    fn the_lane_is_the_chat_whatever_the_thread() {
+        let mut source = Source::new(Platform("telegram"), ChatType::Dm, "7");
+        let plain = Route::back_to(&source, Delivery::Push).lane();
+        source.thread_id = Some("3".into());
+        assert_eq!(plain, Route::back_to(&source, Delivery::Push).lane());
+        assert_eq!(plain, "telegram:7");
+    }
+}

@@ -1,0 +1,12 @@
+//! Text as platforms measure, cut and understand it.
+
+mod fence;
+mod nearest;
+mod silence;
+mod split;
+mod unit;
+
+pub use nearest::nearest;
+pub use silence::{is_silence_marker, is_silence_narration, may_become_silence_marker};
+pub use split::{Limits, indicator, number, split, split_measured, split_plain};
+pub use unit::Unit;

@@ -1,0 +1,143 @@
+//! The conversation as it is stored and as a model sees it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Assistant,
+    Tool,
+    /// Shown to people, never to a model: acknowledgements, command answers, failures.
+    #[serde(rename = "session_meta")]
+    Notice,
+}
+
+impl Role {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::Notice => "session_meta",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::User, Self::Assistant, Self::Tool, Self::Notice].into_iter().find(|role| role.as_str() == name)
+    }
+}
+
+/// A tool the model asks for. `arguments` is canonical JSON text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
+}
+
+/// What is known about a tool's effect on the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectState {
+    /// It ran to its end.
+    Known,
+    /// It was running when we lost it: the model is told so, and we never repeat it.
+    Unknown,
+    /// It was never started.
+    Cancelled,
+}
+
+/// One row of a transcript.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<EffectState>,
+    /// The inbound message a user row came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform_message_id: Option<String>,
+    pub at: Millis,
+}
+
+impl Message {
+    fn new(role: Role, content: String, at: Millis) -> Self {
+        Self {
+            role,
+            content,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            tool_name: None,
+            effect: None,
+            platform_message_id: None,
+            at,
+        }
+    }
+
+    pub fn user(content: impl Into<String>, at: Millis) -> Self {
+        Self::new(Role::User, content.into(), at)
+    }
+
+    pub fn assistant(content: impl Into<String>, at: Millis) -> Self {
+        Self::new(Role::Assistant, content.into(), at)
+    }
+
+    pub fn notice(content: impl Into<String>, at: Millis) -> Self {
+        Self::new(Role::Notice, content.into(), at)
+    }
+
+    /// An assistant row that asks for tools.
+    pub fn asking(content: impl Into<String>, tool_calls: Vec<ToolCall>, at: Millis) -> Self {
+        Self { tool_calls, ..Self::new(Role::Assistant, content.into(), at) }
+    }
+
+    pub fn tool(call: &ToolCall, content: impl Into<String>, effect: EffectState, at: Millis) -> Self {
+        Self {
+            tool_call_id: Some(call.id.clone()),
+            tool_name: Some(call.name.clone()),
+            effect: Some(effect),
+            ..Self::new(Role::Tool, content.into(), at)
+        }
+    }
+}
+
+/// Tokens spent by a call, as the provider counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    #[serde(default)]
+    pub input: u64,
+    #[serde(default)]
+    pub output: u64,
+    #[serde(default)]
+    pub cache_read: u64,
+    #[serde(default)]
+    pub cache_write: u64,
+}
+
+impl Usage {
+    pub fn add(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+    }
+
+    pub const fn total(&self) -> u64 {
+        self.input
+            .saturating_add(self.output)
+            .saturating_add(self.cache_read)
+            .saturating_add(self.cache_write)
+    }
+}

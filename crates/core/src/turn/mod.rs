@@ -1,0 +1,71 @@
+//! One turn: from the first claimed message to its one visible outcome.
+//!
+//! Owns nothing but its own fields. `step` takes the turn by value and gives back the turn as it must be
+//! stored, together with the writes of one transaction and the effects to start after the commit. An
+//! effect carries the attempt it belongs to; an answer to an older attempt is ignored.
+//!
+//! What a crash leaves: the last stored state. `recover` turns it into the effects it was waiting for:
+//! a model call is asked again (under a new attempt), a tool whose outcome we lost is reported to the
+//! model as unknown and never repeated, and a turn that took the process down too often is given up
+//! with a notice.
+
+mod notes;
+mod step;
+
+pub use notes::resume_note;
+pub use step::{Answer, Decision, Effect, Event, Limits, step};
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{InboxId, SessionId, SessionKey, TurnId};
+use crate::message::Route;
+use crate::time::Millis;
+use crate::transcript::ToolCall;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub id: TurnId,
+    pub key: SessionKey,
+    pub session: SessionId,
+    /// Fixed at the start: the answer goes here and nowhere else.
+    pub route: Route,
+    /// The accepted messages this turn answers, the first one being its namesake.
+    pub inbox: Vec<InboxId>,
+    pub phase: Phase,
+    /// Number of the question now asked of the outside.
+    pub attempt: u32,
+    /// How many times the model has answered so far.
+    pub step: u32,
+    /// How many times the process died under this turn.
+    pub crashes: u32,
+    pub started_at: Millis,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// A model call is under way.
+    Thinking,
+    /// The assistant row that asks for these calls is stored; those in `open` have no result yet.
+    Acting { calls: Vec<ToolCall>, open: Vec<String> },
+    /// Nothing more happens.
+    Over,
+}
+
+impl Turn {
+    /// A turn about to ask the model for the first time.
+    pub fn new(
+        key: SessionKey,
+        session: SessionId,
+        route: Route,
+        inbox: Vec<InboxId>,
+        now: Millis,
+    ) -> Option<Self> {
+        let id = TurnId::from(*inbox.first()?);
+        let phase = Phase::Thinking;
+        Some(Self { id, key, session, route, inbox, phase, attempt: 0, step: 0, crashes: 0, started_at: now })
+    }
+}

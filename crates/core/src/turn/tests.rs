@@ -1,0 +1,225 @@
+use alloc::string::ToString;
+
+use super::*;
+use crate::ids::{SessionId, SessionKey};
+use crate::message::{ChatType, Platform, Route, Source};
+
+const NOW: Millis = Millis(1_000);
+
+fn turn(delivery: Delivery) -> Turn {
+    let platform = Platform::parse("telegram").unwrap();
+    let route = Route::back_to(&Source::new(platform, ChatType::Dm, "7"), delivery);
+    let key = SessionKey("agent:main:telegram:dm:7".into());
+    Turn::new(key, SessionId("s1".into()), route, vec![InboxId(41), InboxId(42)], NOW).unwrap()
+}
+
+fn started(delivery: Delivery) -> Turn {
+    let rows = vec![Message::user("hi", NOW)];
+    step(turn(delivery), Limits::default(), NOW, Event::Started { rows }).0
+}
+
+fn go(turn: Turn, event: Event) -> (Turn, Decision) {
+    step(turn, Limits::default(), NOW, event)
+}
+
+fn says(text: &str) -> Answer {
+    Answer { text: text.to_string(), calls: vec![], usage: Usage::default() }
+}
+
+fn calls(ids: &[&str]) -> Answer {
+    let call = |id: &&str| ToolCall { id: id.to_string(), name: "write_file".into(), arguments: "{}".into() };
+    Answer { text: String::new(), calls: ids.iter().map(call).collect(), usage: Usage::default() }
+}
+
+fn ended(turn: &Turn, call: &str) -> Event {
+    let effect = EffectState::Known;
+    Event::ToolEnded { attempt: turn.attempt, call: call.into(), content: "ok".into(), effect, steer: vec![] }
+}
+
+fn owed(decision: &Decision) -> Vec<&str> {
+    let text = |write: &'_ Write| match write {
+        Write::Owe(draft) => Some(draft.text.clone()),
+        _ => None,
+    };
+    decision
+        .writes
+        .iter()
+        .filter_map(text)
+        .map(|t| -> &str { alloc::boxed::Box::leak(t.into_boxed_str()) })
+        .collect()
+}
+
+fn settled(decision: &Decision) -> Vec<(Vec<i64>, Outcome)> {
+    let settle = |write: &Write| match write {
+        Write::SettleInbox { inbox, outcome, .. } => Some((inbox.iter().map(|id| id.0).collect(), *outcome)),
+        _ => None,
+    };
+    decision.writes.iter().filter_map(settle).collect()
+}
+
+#[test]
+fn the_user_row_is_written_before_the_model_is_asked() {
+    let rows = vec![Message::user("hi", NOW)];
+    let (turn, decision) = go(turn(Delivery::Push), Event::Started { rows });
+    assert!(matches!(decision.writes[0], Write::ClaimInbox { .. }));
+    assert!(matches!(decision.writes[1], Write::Append { .. }));
+    assert_eq!(decision.writes[2], Write::PutTurn(turn));
+    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 1, last: false }]);
+}
+
+#[test]
+fn the_answer_its_parcel_and_the_end_are_one_decision() {
+    let turn = started(Delivery::Push);
+    let (turn, decision) = go(turn, Event::Answered { attempt: 1, answer: says("hello") });
+    assert_eq!(owed(&decision), ["hello"]);
+    assert_eq!(settled(&decision), [(vec![41], Outcome::Answered), (vec![42], Outcome::Merged)]);
+    assert!(decision.writes.iter().any(|w| matches!(w, Write::EndTurn { .. })));
+    assert!(decision.writes.iter().any(|w| matches!(w, Write::ClearResume { .. })));
+    assert_eq!(turn.phase, Phase::Over);
+    assert_eq!(decision.effects.last(), Some(&Effect::Finished { outcome: Outcome::Answered }));
+}
+
+#[test]
+fn a_reader_who_comes_for_the_answer_is_owed_no_parcel() {
+    let (_, decision) = go(started(Delivery::Pull), Event::Answered { attempt: 1, answer: says("hello") });
+    assert!(owed(&decision).is_empty());
+    assert_eq!(settled(&decision).len(), 2);
+}
+
+#[test]
+fn an_answer_to_an_older_attempt_changes_nothing() {
+    let (turn, _) = go(started(Delivery::Push), Event::Recovered { clean: false, repeatable: vec![] });
+    assert_eq!(turn.attempt, 2);
+    let before = turn.clone();
+    let (turn, decision) = go(turn, Event::Answered { attempt: 1, answer: says("late") });
+    assert_eq!((turn, decision), (before, Decision::default()));
+}
+
+#[test]
+fn nothing_happens_after_the_end() {
+    let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: says("hello") });
+    let (_, decision) = go(turn, Event::Answered { attempt: 1, answer: says("again") });
+    assert_eq!(decision, Decision::default());
+}
+
+#[test]
+fn the_assistant_row_that_asks_for_tools_is_stored_before_they_run() {
+    let (turn, decision) =
+        go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a", "b"]) });
+    let stored = decision
+        .writes
+        .iter()
+        .any(|w| matches!(w, Write::Append { message, .. } if message.tool_calls.len() == 2));
+    assert!(stored);
+    assert!(matches!(&decision.effects[..], [Effect::RunTools { attempt: 2, calls }] if calls.len() == 2));
+    let (turn, decision) = go(turn.clone(), ended(&turn, "b"));
+    assert!(decision.effects.is_empty(), "one result is still awaited");
+    let (turn, decision) = go(turn.clone(), ended(&turn, "a"));
+    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 3, last: false }]);
+    assert_eq!(turn.phase, Phase::Thinking);
+}
+
+#[test]
+fn a_result_that_comes_twice_is_stored_once() {
+    let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a", "b"]) });
+    let (turn, _) = go(turn.clone(), ended(&turn, "a"));
+    let (_, decision) = go(turn.clone(), ended(&turn, "a"));
+    assert_eq!(decision, Decision::default());
+}
+
+#[test]
+fn a_tool_lost_in_a_crash_is_reported_as_unknown_and_not_repeated() {
+    let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a"]) });
+    let (_, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![] });
+    let unknown = decision.writes.iter().any(
+        |w| matches!(w, Write::Append { message, .. } if message.effect == Some(EffectState::Unknown) && message.content.contains("UNKNOWN")),
+    );
+    assert!(unknown);
+    assert!(matches!(decision.effects[..], [Effect::CallModel { .. }]));
+}
+
+#[test]
+fn a_read_only_tool_lost_in_a_crash_is_run_again() {
+    let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a", "b"]) });
+    let (turn, decision) = go(turn, Event::Recovered { clean: true, repeatable: vec!["b".into()] });
+    assert!(
+        matches!(&decision.effects[..], [Effect::RunTools { attempt: 3, calls }] if calls.len() == 1 && calls[0].id == "b")
+    );
+    let (_, decision) = go(turn.clone(), ended(&turn, "b"));
+    assert!(matches!(decision.effects[..], [Effect::CallModel { .. }]));
+}
+
+#[test]
+fn a_turn_that_keeps_killing_the_process_is_given_up_with_a_notice() {
+    let mut turn = started(Delivery::Push);
+    for _ in 0..3 {
+        turn = go(turn, Event::Recovered { clean: false, repeatable: vec![] }).0;
+    }
+    let (turn, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![] });
+    assert_eq!(turn.phase, Phase::Over);
+    assert_eq!(settled(&decision)[0].1, Outcome::Dead);
+    assert!(owed(&decision)[0].contains("stopped trying"));
+}
+
+#[test]
+fn a_planned_stop_does_not_count_as_a_crash() {
+    let mut turn = started(Delivery::Push);
+    for _ in 0..10 {
+        turn = go(turn, Event::Recovered { clean: true, repeatable: vec![] }).0;
+    }
+    assert_eq!((turn.crashes, turn.phase), (0, Phase::Thinking));
+}
+
+#[test]
+fn a_failed_call_leaves_the_user_row_and_a_notice() {
+    let (_, decision) =
+        go(started(Delivery::Push), Event::CallFailed { attempt: 1, notice: "no credit".into() });
+    assert_eq!(owed(&decision), ["no credit"]);
+    assert_eq!(settled(&decision)[0].1, Outcome::Refused);
+    assert!(!decision.writes.iter().any(|w| matches!(w, Write::ClearResume { .. })));
+}
+
+#[test]
+fn stopping_keeps_what_was_shown_and_says_so() {
+    let (_, decision) = go(started(Delivery::Push), Event::Interrupted { shown: "half an ans".into() });
+    let closed = decision
+        .writes
+        .iter()
+        .any(|w| matches!(w, Write::ClosePreview { text, .. } if text == "half an ans\n\n(stopped)"));
+    assert!(closed);
+    assert_eq!(settled(&decision)[0].1, Outcome::Cancelled);
+}
+
+#[test]
+fn a_silence_marker_is_stored_and_never_shown() {
+    let (_, decision) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: says("NO_REPLY") });
+    assert!(owed(&decision).is_empty());
+    assert!(decision.writes.iter().any(|w| matches!(w, Write::ClosePreview { text, .. } if text.is_empty())));
+}
+
+#[test]
+fn a_steered_message_joins_the_turn_with_the_next_result() {
+    let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a"]) });
+    let steer = vec![(InboxId(50), "in French please".to_string())];
+    let effect = EffectState::Known;
+    let event =
+        Event::ToolEnded { attempt: turn.attempt, call: "a".into(), content: "ok".into(), effect, steer };
+    let (turn, decision) = go(turn, event);
+    assert_eq!(turn.inbox.last(), Some(&InboxId(50)));
+    assert!(matches!(&decision.writes[0], Write::ClaimInbox { inbox, .. } if inbox == &[InboxId(50)]));
+    assert!(
+        matches!(&decision.writes[1], Write::Append { message, .. } if message.content.contains("in French please"))
+    );
+}
+
+#[test]
+fn the_last_allowed_step_is_asked_for_without_tools_and_ends_the_turn() {
+    let limits = Limits { steps: 2, crashes: 3 };
+    let turn = started(Delivery::Push);
+    let (turn, _) = step(turn, limits, NOW, Event::Answered { attempt: 1, answer: calls(&["a"]) });
+    let (turn, decision) = step(turn.clone(), limits, NOW, ended(&turn, "a"));
+    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 3, last: true }]);
+    let (turn, decision) = step(turn, limits, NOW, Event::Answered { attempt: 3, answer: calls(&["b"]) });
+    assert_eq!(turn.phase, Phase::Over);
+    assert!(owed(&decision)[0].contains("number of steps"));
+}

@@ -1,0 +1,21 @@
+//! Fake services on loopback, for tests, benchmarks and trials by hand.
+//!
+//! They follow the public protocols and know nothing of our own types, so a mistake of ours is not
+//! repeated here. Each fake runs on a runtime of its own and is driven by a handle whose methods block:
+//! a test needs no async. Everything received is recorded, and everything can be made to go wrong.
+//!
+//! * [`Telegram`]: the Bot API, with a user's view of each chat.
+//! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
+
+mod gate;
+mod keep;
+mod line;
+pub mod model;
+mod server;
+pub mod telegram;
+mod watched;
+
+pub use gate::Gate;
+pub use keep::Keep;
+pub use model::Model;
+pub use telegram::Telegram;

@@ -1,0 +1,41 @@
+//! What the Bot API answers: a result, or a refusal with a code and an English sentence.
+
+use serde_json::{Value, json};
+
+pub(crate) type Answer = Result<Value, Refusal>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: u16,
+    pub(crate) description: String,
+    pub(crate) retry_after: Option<u64>,
+}
+
+impl Refusal {
+    /// A 400, worded as the real service words it.
+    pub(crate) fn bad(why: impl std::fmt::Display) -> Self {
+        Self { code: 400, description: format!("Bad Request: {why}"), retry_after: None }
+    }
+
+    pub(crate) fn conflict() -> Self {
+        let description = "Conflict: terminated by other getUpdates request; \
+                           make sure that only one bot instance is running";
+        Self { code: 409, description: description.into(), retry_after: None }
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self { code: 404, description: "Not Found".into(), retry_after: None }
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self { code: 401, description: "Unauthorized".into(), retry_after: None }
+    }
+
+    pub(crate) fn body(&self) -> Value {
+        let mut body = json!({"ok": false, "error_code": self.code, "description": self.description});
+        if let Some(seconds) = self.retry_after {
+            body["parameters"] = json!({"retry_after": seconds});
+        }
+        body
+    }
+}

@@ -1,0 +1,10 @@
+//! The fakes under test themselves, over real sockets, by a client that hides nothing.
+
+#![allow(clippy::unwrap_used, reason = "helpers outside #[test] functions fail by panicking too")]
+
+mod client;
+mod faults;
+mod load;
+mod model;
+mod quirks;
+mod telegram;

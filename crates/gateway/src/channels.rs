@@ -1,0 +1,59 @@
+//! Every way in and out, and what each can do.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::capability::{Capabilities, Dialect};
+use petasos_core::message::Delivery;
+use petasos_core::text::Unit;
+use petasos_core::{Platform, Route, Source};
+use petasos_platforms::Adapter;
+
+#[derive(Debug)]
+pub(crate) struct Channels {
+    adapters: HashMap<Platform, Arc<Adapter>>,
+    /// Page and terminal: readers who come for their answers.
+    pulled: Capabilities,
+}
+
+impl Channels {
+    pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
+        let adapters = adapters.into_iter().map(|adapter| (adapter.platform(), Arc::new(adapter))).collect();
+        Self { adapters, pulled: pulled() }
+    }
+
+    pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
+        self.adapters.get(&platform)
+    }
+
+    pub(crate) fn adapters(&self) -> impl Iterator<Item = &Arc<Adapter>> {
+        self.adapters.values()
+    }
+
+    pub(crate) fn capabilities(&self, platform: Platform) -> &Capabilities {
+        self.adapters.get(&platform).map_or(&self.pulled, |adapter| adapter.capabilities())
+    }
+
+    pub(crate) fn way_back(&self, source: &Source) -> Route {
+        Route::back_to(source, self.capabilities(source.platform).delivery)
+    }
+}
+
+fn pulled() -> Capabilities {
+    Capabilities {
+        label: "Petasos".into(),
+        delivery: Delivery::Pull,
+        max_message: usize::MAX,
+        unit: Unit::Chars,
+        split_hint: None,
+        dialect: Dialect::Markdown,
+        edit: false,
+        finalize: false,
+        typing: false,
+        buttons: false,
+        async_delivery: true,
+        pace: Duration::ZERO,
+        hint: "You are shown as Markdown in a web page or a terminal.".into(),
+    }
+}

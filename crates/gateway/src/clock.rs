@@ -1,0 +1,34 @@
+//! Time and chance: the only place that asks the machine for either.
+
+use petasos_core::Millis;
+
+/// The wall clock.
+pub fn now() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Sleeps until a wall-clock instant; returns at once when it has passed.
+pub async fn sleep_until(at: Millis) {
+    tokio::time::sleep(at.since(now())).await;
+}
+
+/// A roll of the dice from 0 to 1000, for jitter.
+pub fn roll() -> u64 {
+    u64::from(u16::from_le_bytes(random())) % 1001
+}
+
+/// Bytes nobody can guess.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        // The operating system has no randomness to give: going on would make guessable secrets.
+        std::process::abort();
+    }
+    bytes
+}
+
+/// A secret for a link or a cookie: 32 random bytes in hex.
+pub fn secret() -> String {
+    random::<32>().iter().map(|byte| format!("{byte:02x}")).collect()
+}

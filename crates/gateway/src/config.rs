@@ -1,0 +1,87 @@
+//! What a gateway is started with. Checked by whoever builds it; nobody checks again.
+
+use std::path::PathBuf;
+
+use petasos_agent::{ModelConfig, Persona, system_prompt};
+use petasos_core::Millis;
+use petasos_core::access::Access;
+use petasos_core::admission::BusyMode;
+use petasos_core::session::{Ask, Background, Entry, KeyOptions, Policies, ResetReason, Resolution, Window};
+use petasos_core::turn::Limits;
+use petasos_core::{SessionKey, Source};
+use petasos_platforms::Adapter;
+use petasos_store::{Binding, Error as StoreError, Tx};
+
+use crate::deliver::Streaming;
+
+#[derive(Debug)]
+pub struct Config {
+    /// Where the database lives.
+    pub home: PathBuf,
+    pub model: ModelConfig,
+    pub adapters: Vec<Adapter>,
+    pub access: Access,
+    pub keys: KeyOptions,
+    pub settings: Settings,
+}
+
+/// What sessions go by.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub resets: Policies,
+    /// How long an interrupted turn may be taken up again.
+    pub resume_window: Window,
+    pub busy: BusyMode,
+    /// Whether a message to a busy session is acknowledged.
+    pub busy_ack: bool,
+    pub streaming: Streaming,
+    pub limits: Limits,
+    /// The folder that file tools work in.
+    pub workspace: PathBuf,
+    /// The owner's own words to the agent.
+    pub persona: Option<String>,
+}
+
+/// The transcript a message belongs to.
+pub(crate) struct Opened {
+    pub(crate) entry: Entry,
+    /// It began afresh without being asked to, and the author is to be told.
+    pub(crate) told: Option<ResetReason>,
+}
+
+impl Settings {
+    /// Finds or makes the transcript of a conversation, with its system prompt.
+    pub(crate) fn open(
+        &self,
+        tx: &Tx<'_>,
+        key: &SessionKey,
+        source: &Source,
+        hint: &str,
+        ask: Ask,
+        now: Millis,
+    ) -> Result<Opened, StoreError> {
+        let policy = self.resets.lookup(Some(source.platform), source.chat_type);
+        let background = Background::None;
+        let binding = Binding { key, source, ask, policy, window: self.resume_window, background };
+        let bound = tx.get_or_create(&binding, now)?;
+        let told = match bound.resolution {
+            Resolution::Keep | Resolution::Resume | Resolution::Recover(_) => None,
+            Resolution::New { reset, .. } => {
+                tx.put_system_prompt(&bound.entry.session_id, &self.system_prompt(hint, now))?;
+                reset.filter(|reason| policy.tells(*reason, Some(source.platform)))
+            }
+        };
+        Ok(Opened { entry: bound.entry, told })
+    }
+
+    pub(crate) fn system_prompt(&self, channel: &str, started: Millis) -> String {
+        system_prompt(&Persona {
+            extra: self.persona.as_deref(),
+            channel,
+            workspace: &self.workspace,
+            started,
+            timezone: None,
+            async_delivery: true,
+        })
+    }
+}

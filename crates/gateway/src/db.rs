@@ -1,0 +1,203 @@
+//! The store's thread and the way to it.
+//!
+//! Owns the one write connection. Everything that waits becomes one synced transaction (group commit); an
+//! answer is given only after that commit, so whoever has an answer has it on disk. A crash loses the
+//! jobs that have no answer yet, and nobody has acted on those.
+//!
+//! When the disk refuses (full, read-only, damaged) the jobs fail with that reason, `health` shows it, and
+//! the next job that succeeds clears it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use petasos_store::{Error as StoreError, Reader, Store, Tx};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::Error;
+
+/// Jobs that may wait. Beyond, askers wait to ask.
+const DEPTH: usize = 1024;
+/// Jobs in one transaction.
+const GROUP: usize = 512;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Db {
+    jobs: mpsc::Sender<Box<dyn Job>>,
+    readers: Arc<Readers>,
+    health: watch::Receiver<Option<StoreError>>,
+}
+
+/// The writer's thread. Joining it closes the database.
+#[derive(Debug)]
+pub(crate) struct Writer(JoinHandle<()>);
+
+impl Writer {
+    /// Waits until every handle is gone and the file is closed.
+    pub(crate) fn join(self) {
+        if self.0.join().is_err() {
+            tracing::error!("the database thread panicked");
+        }
+    }
+}
+
+/// Starts the thread around an open store.
+pub(crate) fn start(store: Store) -> Result<(Db, Writer), Error> {
+    let path = store.path().to_owned();
+    let (jobs, waiting) = mpsc::channel(DEPTH);
+    let (report, health) = watch::channel(None);
+    let thread = std::thread::Builder::new()
+        .name("petasos-db".into())
+        .spawn(move || write_all(store, waiting, &report))
+        .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
+    let readers = Arc::new(Readers { path, idle: Mutex::new(Vec::new()) });
+    Ok((Db { jobs, readers, health }, Writer(thread)))
+}
+
+impl Db {
+    /// Runs a job in the next transaction and answers after its commit.
+    pub(crate) async fn write<T, F>(&self, job: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Typed { job: Some(job), value: None, reply };
+        self.jobs.send(Box::new(job)).await.map_err(|_closed| Error::Stopping)?;
+        answer.await.map_err(|_closed| Error::Stopping)?.map_err(Error::Store)
+    }
+
+    /// Asks a read-only connection.
+    pub(crate) async fn read<T, F>(&self, question: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    {
+        let readers = self.readers.clone();
+        let asked = tokio::task::spawn_blocking(move || readers.ask(question));
+        asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?
+    }
+
+    /// What the disk last refused, until something succeeds again.
+    pub(crate) fn trouble(&self) -> Option<StoreError> {
+        self.health.borrow().clone()
+    }
+}
+
+#[derive(Debug)]
+struct Readers {
+    path: PathBuf,
+    /// Connections nobody uses at the moment. Held only to push or pop.
+    idle: Mutex<Vec<Reader>>,
+}
+
+/// Connections kept for the next question.
+const IDLE_READERS: usize = 2;
+
+impl Readers {
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, Error> {
+        let kept = self.lock().pop();
+        let reader = match kept {
+            Some(reader) => reader,
+            None => open_reader(&self.path)?,
+        };
+        let answer = question(&reader).map_err(Error::Store);
+        let mut idle = self.lock();
+        if idle.len() < IDLE_READERS {
+            idle.push(reader);
+        }
+        answer
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn open_reader(path: &Path) -> Result<Reader, Error> {
+    Reader::open(path).map_err(|error| Error::Io(error.to_string()))
+}
+
+/// A job whose answer type only its asker knows.
+trait Job: Send {
+    fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError>;
+    /// Tells the asker: `outcome` is the fate of the transaction.
+    fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+struct Typed<F, T> {
+    job: Option<F>,
+    value: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<F, T> Job for Typed<F, T>
+where
+    T: Send,
+    F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError> {
+        let job = self.job.take().ok_or(StoreError::Broken)?;
+        self.value = Some(job(tx)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let Self { value, reply, .. } = *self;
+        let answer = outcome.and_then(|()| value.ok_or(StoreError::Broken));
+        // An asker who has left does not need the answer.
+        let _ = reply.send(answer);
+    }
+}
+
+fn write_all(
+    mut store: Store,
+    mut waiting: mpsc::Receiver<Box<dyn Job>>,
+    health: &watch::Sender<Option<StoreError>>,
+) {
+    let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
+    while waiting.blocking_recv_many(&mut jobs, GROUP) > 0 {
+        let outcomes = write_group(&mut store, &mut jobs);
+        note_health(health, &outcomes);
+        for (job, outcome) in jobs.drain(..).zip(outcomes) {
+            job.answer(outcome);
+        }
+    }
+    if let Err(error) = store.close() {
+        tracing::error!(%error, "the database did not close cleanly");
+    }
+}
+
+fn write_group(store: &mut Store, jobs: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
+    let group = match store.group() {
+        Ok(group) => group,
+        Err(error) => return jobs.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let outcomes: Vec<_> = jobs.iter_mut().map(|job| group.job(|tx| job.run(tx))).collect();
+    match group.commit() {
+        Ok(()) => outcomes,
+        Err(error) => outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(error.clone()))).collect(),
+    }
+}
+
+fn note_health(health: &watch::Sender<Option<StoreError>>, outcomes: &[Result<(), StoreError>]) {
+    let trouble = outcomes.iter().find_map(|outcome| match outcome {
+        Err(
+            error @ (StoreError::Full | StoreError::ReadOnly | StoreError::Corrupt(_) | StoreError::Io(_)),
+        ) => Some(error.clone()),
+        Ok(()) | Err(_) => None,
+    });
+    health.send_if_modified(|known| {
+        if *known == trouble {
+            return false;
+        }
+        match &trouble {
+            Some(error) => {
+                tracing::error!(%error, "the database refuses writes; nothing is acknowledged until it works")
+            }
+            None => tracing::info!("the database accepts writes again"),
+        }
+        *known = trouble.clone();
+        true
+    });
+}

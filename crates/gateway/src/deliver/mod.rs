@@ -1,0 +1,137 @@
+//! Everything that leaves: one task per chat that has something to say.
+//!
+//! Owns the map of lanes. A lane's task (see `lane.rs`) lives while its chat is active and leaves when
+//! nothing has happened for a while; what it owes is in the outbox, so its end loses nothing.
+
+mod lane;
+mod preview;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::channels::Channels;
+use crate::db::Db;
+use crate::lifecycle::Stopper;
+
+pub(crate) use preview::Following;
+
+/// How answers are shown while they grow.
+#[derive(Debug, Clone)]
+pub struct Streaming {
+    pub enabled: bool,
+    /// Least time between two previews of one answer.
+    pub gap: Duration,
+    /// Shown at the end of an unfinished text.
+    pub cursor: String,
+}
+
+impl Default for Streaming {
+    fn default() -> Self {
+        Self { enabled: false, gap: Duration::from_millis(800), cursor: " ▉".into() }
+    }
+}
+
+/// What every lane needs.
+#[derive(Debug)]
+pub(crate) struct Outward {
+    pub(crate) db: Db,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) streaming: Streaming,
+    pub(crate) stopper: Stopper,
+}
+
+/// The way to the lanes.
+#[derive(Debug, Clone)]
+pub(crate) struct Deliver(mpsc::Sender<Ask>);
+
+#[derive(Debug)]
+enum Ask {
+    /// Something became due in this lane.
+    Due { lane: String },
+    /// An answer is growing there.
+    Follow { lane: String, following: Box<Following> },
+    /// An idle lane wants to end.
+    Leave { lane: String, granted: oneshot::Sender<()> },
+}
+
+/// What a lane hears.
+#[derive(Debug)]
+enum Word {
+    Due,
+    Follow(Box<Following>),
+}
+
+/// Words that may wait at one lane. A lane that misses one looks at the outbox anyway.
+const LANE_DEPTH: usize = 8;
+const DEPTH: usize = 1024;
+
+impl Deliver {
+    /// Makes the channel; `run` is to be spawned.
+    pub(crate) fn new(outward: Outward) -> (Self, impl Future<Output = ()>) {
+        let (asks, inbox) = mpsc::channel(DEPTH);
+        let deliver = Self(asks);
+        let task = run(Arc::new(outward), deliver.clone(), inbox);
+        (deliver, task)
+    }
+
+    pub(crate) async fn due(&self, lane: String) {
+        self.ask(Ask::Due { lane }).await;
+    }
+
+    pub(crate) async fn follow(&self, lane: String, following: Following) {
+        self.ask(Ask::Follow { lane, following: Box::new(following) }).await;
+    }
+
+    async fn ask(&self, ask: Ask) {
+        // Closed only while stopping; the outbox keeps what is owed.
+        let _ = self.0.send(ask).await;
+    }
+}
+
+/// Runs until stopping begins, then until the sends under way have their answers.
+async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<Ask>) {
+    let mut lanes: HashMap<String, mpsc::Sender<Word>> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        let ask = tokio::select! {
+            ask = asks.recv() => ask,
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                if ended.is_err() {
+                    tracing::error!("a lane panicked; what it owes stays in the outbox");
+                    lanes.retain(|_, lane| !lane.is_closed());
+                }
+                continue;
+            }
+            () = outward.stopper.stopped() => break,
+        };
+        let Some(ask) = ask else { break };
+        let (lane, word) = match ask {
+            Ask::Due { lane } => (lane, Word::Due),
+            Ask::Follow { lane, following } => (lane, Word::Follow(following)),
+            Ask::Leave { lane, granted } => {
+                lanes.remove(&lane);
+                // A lane that did not wait for the answer has ended anyway.
+                let _ = granted.send(());
+                continue;
+            }
+        };
+        let mailbox = match lanes.entry(lane) {
+            Entry::Occupied(known) if !known.get().is_closed() => known.into_mut(),
+            entry => {
+                let (mailbox, words) = mpsc::channel(LANE_DEPTH);
+                let name = entry.key().clone();
+                tasks.spawn(lane::run(name, outward.clone(), deliver.clone(), words));
+                entry.insert_entry(mailbox).into_mut()
+            }
+        };
+        // A lane with a full mailbox is about to look at the outbox.
+        let _ = mailbox.try_send(word);
+    }
+    lanes.clear();
+    while tasks.join_next().await.is_some() {}
+}

@@ -1,0 +1,223 @@
+//! The one way in for everything outside the gateway: web, terminal, companion commands.
+//!
+//! Cheap to clone, holds no state of its own. What it changes, it changes by asking the owner.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::ids::{OutboxId, RowId, SessionId, SessionKey};
+use petasos_core::link;
+use petasos_core::outbox::{Item, State};
+use petasos_core::pairing::{Approval, Book};
+use petasos_core::{Inbound, InboxId, Millis, Platform, Source};
+use petasos_store::{Said, SessionRow};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::db::Db;
+use crate::deliver::Deliver;
+use crate::ingest::Ingest;
+use crate::lifecycle::Stopper;
+use crate::router::Router;
+use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Status};
+use crate::supervise::{DEAF_AFTER, LinkHandle};
+use crate::view::View;
+use crate::{Error, clock};
+
+#[derive(Debug, Clone)]
+pub struct Handle(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) db: Db,
+    pub(crate) ingest: Arc<Ingest>,
+    pub(crate) router: Router,
+    pub(crate) deliver: Deliver,
+    pub(crate) stopper: Stopper,
+    pub(crate) links: Vec<LinkHandle>,
+    pub(crate) model: petasos_agent::Description,
+    pub(crate) home: PathBuf,
+    pub(crate) started_at: Millis,
+}
+
+/// A message that is on disk.
+#[derive(Debug, Clone, Serialize)]
+pub struct Submitted {
+    pub inbox: InboxId,
+    pub key: SessionKey,
+    /// The same message had been accepted before; nothing new was started.
+    pub duplicate: bool,
+}
+
+/// How long a login link may wait to be used, and a login to be seen again.
+const LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
+const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl Handle {
+    /// Accepts a message from a channel that has checked its author. Returns after the commit.
+    pub async fn submit(&self, inbound: Inbound) -> Result<Submitted, Error> {
+        if self.0.stopper.stopping() {
+            return Err(Error::Stopping);
+        }
+        self.0.ingest.submit(inbound).await
+    }
+
+    pub fn key_of(&self, source: &Source) -> SessionKey {
+        self.0.ingest.key_of(source)
+    }
+
+    /// What can be seen of a conversation, always current.
+    pub async fn view(&self, key: &SessionKey) -> Result<watch::Receiver<View>, Error> {
+        self.0.router.view(key.clone()).await.ok_or(Error::Stopping)
+    }
+
+    /// Ends the running turn. `false`: there was none.
+    pub async fn stop_turn(&self, key: &SessionKey) -> Result<bool, Error> {
+        Ok(self.0.router.stop_turn(key.clone()).await)
+    }
+
+    /// Newest first.
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionRow>, Error> {
+        self.0.db.read(move |reader| reader.sessions(None, limit)).await
+    }
+
+    pub async fn session(&self, id: &SessionId) -> Result<Option<SessionRow>, Error> {
+        let id = id.clone();
+        self.0.db.read(move |reader| reader.session(&id)).await
+    }
+
+    /// Rows of a transcript, notices included.
+    pub async fn rows(&self, session: &SessionId, after: RowId, limit: usize) -> Result<Vec<Said>, Error> {
+        let session = session.clone();
+        self.0.db.read(move |reader| reader.rows_after(&session, after, limit)).await
+    }
+
+    pub async fn outbox(&self, state: State, limit: usize) -> Result<Vec<Item>, Error> {
+        self.0.db.read(move |reader| reader.items_in(state, limit)).await
+    }
+
+    /// Owes a given-up message again.
+    pub async fn outbox_retry(&self, id: OutboxId) -> Result<bool, Error> {
+        let lane = self
+            .0
+            .db
+            .write(move |tx| {
+                let lane = tx.item(id)?.map(|item| item.draft.route.lane());
+                Ok(lane.filter(|_| matches!(tx.retry_item(id), Ok(true))))
+            })
+            .await?;
+        let Some(lane) = lane else { return Ok(false) };
+        self.0.deliver.due(lane).await;
+        Ok(true)
+    }
+
+    pub async fn outbox_drop(&self, id: OutboxId) -> Result<bool, Error> {
+        self.0.db.write(move |tx| tx.drop_item(id)).await
+    }
+
+    pub async fn pairing(&self) -> Result<Vec<(Platform, Book)>, Error> {
+        self.0.db.read(|reader| reader.pairing_books()).await
+    }
+
+    /// `None`: what was typed cannot be a code.
+    pub async fn pairing_approve(&self, platform: Platform, code: &str) -> Result<Option<Approval>, Error> {
+        let (code, now) = (code.to_owned(), clock::now());
+        self.0.db.write(move |tx| tx.pairing_approve(platform, &code, now)).await
+    }
+
+    pub async fn pairing_revoke(&self, platform: Platform, user: &str) -> Result<bool, Error> {
+        let user = user.to_owned();
+        self.0.db.write(move |tx| tx.pairing_revoke(platform, &user)).await
+    }
+
+    /// A token that lets one browser in, once.
+    pub async fn login_link_token(&self) -> Result<String, Error> {
+        let now = clock::now();
+        let token = self.0.db.write(move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
+        Ok(token.as_str().to_owned())
+    }
+
+    /// Trades a link's token for a cookie. `None`: used up, expired or unknown.
+    pub async fn redeem(&self, token: &str) -> Result<Option<String>, Error> {
+        let (token, now) = (token.to_owned(), clock::now());
+        self.0
+            .db
+            .write(move |tx| {
+                if !tx.redeem_login_link(&token, now)? {
+                    return Ok(None);
+                }
+                Ok(Some(tx.create_login("browser", LOGIN_LIFE, now)?.as_str().to_owned()))
+            })
+            .await
+    }
+
+    pub async fn cookie_ok(&self, cookie: &str) -> Result<bool, Error> {
+        let (cookie, now) = (cookie.to_owned(), clock::now());
+        self.0.db.read(move |reader| Ok(reader.check_login(&cookie, now)?.is_some())).await
+    }
+
+    pub async fn logout(&self, cookie: &str) -> Result<bool, Error> {
+        let cookie = cookie.to_owned();
+        self.0.db.write(move |tx| tx.revoke_login(&cookie)).await
+    }
+
+    /// Tries a link now, whatever it waits for.
+    pub async fn link_retry(&self, name: &str) -> Result<(), Error> {
+        let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
+        link.retry().await
+    }
+
+    /// Begins to stop. The process ends when `Running::wait` returns.
+    pub fn shutdown(&self) {
+        self.0.stopper.stop();
+    }
+
+    /// Resolves when stopping has begun, whoever asked for it.
+    pub async fn stopped(&self) {
+        self.0.stopper.stopped().await;
+    }
+
+    pub async fn status(&self) -> Result<Status, Error> {
+        let links: Vec<_> = self
+            .0
+            .links
+            .iter()
+            .map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() })
+            .collect();
+        let trouble = self.0.db.trouble();
+        let deaf = links.iter().any(|it| !hears(&it.link.state));
+        let state = match (self.0.stopper.stopping(), deaf || trouble.is_some()) {
+            (true, _) => "stopping",
+            (false, true) => "degraded",
+            (false, false) => "running",
+        };
+        let (backlog, owed) =
+            self.0.db.read(|reader| Ok((reader.backlog()?, reader.outbox_counts()?))).await?;
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            home: self.0.home.display().to_string(),
+            started_at: self.0.started_at,
+            state,
+            model: Model {
+                name: self.0.model.model.clone(),
+                provider: self.0.model.provider.as_str(),
+                demo: self.0.model.is_demo(),
+            },
+            links,
+            sessions: self.0.router.count().await,
+            inbox: Counts { queued: backlog.queued, running: backlog.claimed },
+            outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
+            store_trouble: trouble.map(|error| error.to_string()),
+        })
+    }
+}
+
+fn hears(link: &link::State) -> bool {
+    match link {
+        link::State::Up { last_inbound, .. } => clock::now().since(*last_inbound) < DEAF_AFTER,
+        link::State::Paused => true,
+        link::State::Connecting | link::State::Waiting { .. } | link::State::Fatal { .. } => false,
+    }
+}

@@ -1,0 +1,169 @@
+//! The way in for every message: allowed? known already? then on disk, and only then acknowledged.
+//!
+//! Owns nothing. A batch is one transaction together with the platform's cursor; when it is refused, the
+//! platform keeps the batch for us, and when it is repeated, the inbox knows it.
+
+use std::sync::Arc;
+
+use petasos_core::access::{self, Access, Refusal, Standing, Verdict};
+use petasos_core::journal::Write;
+use petasos_core::message::Delivery;
+use petasos_core::outbox::{Draft, Kind};
+use petasos_core::session::{KeyOptions, session_key};
+use petasos_core::{Inbound, Millis, Platform, Route, SessionKey, Source};
+use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx};
+
+use crate::channels::Channels;
+use crate::db::Db;
+use crate::deliver::Deliver;
+use crate::handle::Submitted;
+use crate::router::Router;
+use crate::{Error, clock};
+
+#[derive(Debug)]
+pub(crate) struct Ingest {
+    pub(crate) db: Db,
+    pub(crate) router: Router,
+    pub(crate) deliver: Deliver,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) rules: Arc<Rules>,
+}
+
+/// What decides where a message goes and whether it may.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) access: Access,
+    pub(crate) keys: KeyOptions,
+}
+
+/// What became of one message.
+enum Placed {
+    Accepted(Pending),
+    Duplicate(Pending),
+    /// Not for us. `told`: the lane through which the stranger hears how to get in.
+    Denied {
+        told: Option<String>,
+    },
+}
+
+/// Longest text that is taken as it is; more is cut, and says so.
+const LONGEST_TEXT: usize = 1 << 20;
+
+impl Ingest {
+    pub(crate) fn key_of(&self, source: &Source) -> SessionKey {
+        session_key(source, &self.rules.keys)
+    }
+
+    /// A batch of a platform, with the place to go on from.
+    pub(crate) async fn take(
+        &self,
+        link: Platform,
+        events: Vec<Inbound>,
+        cursor: Option<String>,
+    ) -> Result<(), Error> {
+        let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+        let placed = self
+            .db
+            .write(move |tx| {
+                if let Some(cursor) = &cursor {
+                    tx.put_cursor(link.as_str(), cursor)?;
+                }
+                events
+                    .into_iter()
+                    .map(|event| place(tx, &rules, &channels, event, now))
+                    .collect::<Result<Vec<_>, _>>()
+            })
+            .await?;
+        for placed in placed {
+            self.hand_on(placed).await;
+        }
+        Ok(())
+    }
+
+    /// One message from a channel that has checked its author.
+    pub(crate) async fn submit(&self, inbound: Inbound) -> Result<Submitted, Error> {
+        let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+        let placed = self.db.write(move |tx| place(tx, &rules, &channels, inbound, now)).await?;
+        let submitted = match &placed {
+            Placed::Accepted(pending) => {
+                Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: false }
+            }
+            Placed::Duplicate(pending) => {
+                Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: true }
+            }
+            Placed::Denied { .. } => return Err(Error::NotFound("channel")),
+        };
+        self.hand_on(placed).await;
+        Ok(submitted)
+    }
+
+    async fn hand_on(&self, placed: Placed) {
+        match placed {
+            Placed::Accepted(pending) => self.router.arrived(pending.key.clone(), pending).await,
+            Placed::Denied { told: Some(lane) } => self.deliver.due(lane).await,
+            Placed::Duplicate(_) | Placed::Denied { told: None } => {}
+        }
+    }
+}
+
+fn place(
+    tx: &Tx<'_>,
+    rules: &Rules,
+    channels: &Channels,
+    mut inbound: Inbound,
+    now: Millis,
+) -> Result<Placed, StoreError> {
+    let source = &inbound.source;
+    if !inbound.internal {
+        let paired = match &source.user_id {
+            Some(user) => tx.pairing_book(source.platform)?.is_paired(user),
+            None => false,
+        };
+        match access::decide(&rules.access, source, Standing { paired, ..Standing::default() }) {
+            Verdict::Allow => {}
+            Verdict::Deny(Refusal::Silently) => return Ok(Placed::Denied { told: None }),
+            Verdict::Deny(Refusal::OfferPairing) => {
+                return offer_pairing(tx, channels.way_back(source), source, now);
+            }
+        }
+    }
+    cut(&mut inbound.text);
+    let key = session_key(&inbound.source, &rules.keys);
+    let accepted = tx.accept(&inbound, &key, now)?;
+    let pending = Pending { id: accepted.id(), key, inbound, received_at: now };
+    Ok(match accepted {
+        Accepted::New(_) => Placed::Accepted(pending),
+        Accepted::Duplicate(_) => Placed::Duplicate(pending),
+    })
+}
+
+fn cut(text: &mut String) {
+    if text.len() <= LONGEST_TEXT {
+        return;
+    }
+    let end = text.floor_char_boundary(LONGEST_TEXT);
+    text.truncate(end);
+    text.push_str("\n[The rest of this message was cut: it is longer than 1 MB.]");
+}
+
+fn offer_pairing(tx: &Tx<'_>, route: Route, source: &Source, now: Millis) -> Result<Placed, StoreError> {
+    let Some(user) = &source.user_id else { return Ok(Placed::Denied { told: None }) };
+    let text = match tx.pairing_request(source.platform, user, source.user_name.as_deref(), now)? {
+        PairingAnswer::Code(code) => format!(
+            "👋 I do not know you yet. If this is your agent, approve this chat on its machine:\n\n\
+             petasos pairing approve {} {code}\n\nThe code is good for one hour.",
+            source.platform
+        ),
+        PairingAnswer::Refused => {
+            "🔒 Pairing is closed for now after too many wrong codes. Try again in an hour.".into()
+        }
+        PairingAnswer::Silent => return Ok(Placed::Denied { told: None }),
+    };
+    if route.delivery == Delivery::Pull {
+        return Ok(Placed::Denied { told: None });
+    }
+    let lane = route.lane();
+    let notice = Draft { route, session_key: None, turn: None, kind: Kind::Notice, text, buttons: vec![] };
+    tx.apply(&[Write::Owe(notice)], now)?;
+    Ok(Placed::Denied { told: Some(lane) })
+}

@@ -1,0 +1,57 @@
+//! Whether we run, stop, or have failed.
+//!
+//! One value with one meaning, watched by everyone. Stopping needs no goodbye from a turn: its journal
+//! row is what the next start resumes from. Only sends that are under way are waited for, because their
+//! outcome would otherwise be unknown.
+
+use tokio::sync::watch;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Running,
+    Stopping,
+    /// Something we cannot live without has ended.
+    Failed,
+}
+
+/// Watches the phase and can end it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopper(watch::Sender<Phase>);
+
+impl Stopper {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(Phase::Running))
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        *self.0.borrow()
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.phase() != Phase::Running
+    }
+
+    pub(crate) fn stop(&self) {
+        self.end(Phase::Stopping);
+    }
+
+    pub(crate) fn fail(&self) {
+        self.end(Phase::Failed);
+    }
+
+    /// Resolves when stopping begins.
+    pub(crate) async fn stopped(&self) {
+        // The sender lives in `self`, so this cannot end by itself.
+        let _ = self.0.subscribe().wait_for(|phase| *phase != Phase::Running).await;
+    }
+
+    fn end(&self, phase: Phase) {
+        self.0.send_if_modified(|now| {
+            let first = *now == Phase::Running;
+            if first {
+                *now = phase;
+            }
+            first
+        });
+    }
+}

@@ -1,0 +1,135 @@
+//! How a turn starts: which messages it takes, and what the model is told about them.
+
+use petasos_core::journal::Write;
+use petasos_core::message::Delivery;
+use petasos_core::outbox::{Draft, Kind};
+use petasos_core::session::{Ask, ResetReason};
+use petasos_core::transcript::Message;
+use petasos_core::turn::{self, Effect, Event, Turn};
+use petasos_core::{Inbound, Millis};
+use petasos_store::Pending;
+
+use super::{Ended, SPLIT_WAIT, Session, Waiting};
+use crate::clock;
+use crate::config::Opened;
+
+/// A turn that is on disk.
+struct Begun {
+    turn: Turn,
+    effects: Vec<Effect>,
+}
+
+impl Session {
+    /// When the first waiting message may start; `None`: nothing waits, or a turn runs.
+    pub(super) fn ready_at(&self) -> Option<Millis> {
+        if self.turn.is_some() {
+            return None;
+        }
+        let first = self.queue.front()?;
+        let last = &self.queue.back().unwrap_or(first).pending;
+        let hint = self.shell.channels.capabilities(last.inbound.source.platform).split_hint;
+        let long = hint.is_some_and(|hint| last.inbound.text.chars().count() >= hint);
+        Some(if long { last.received_at.after(SPLIT_WAIT) } else { first.pending.received_at })
+    }
+
+    /// Takes the next messages and starts their turn: one transaction.
+    pub(super) async fn begin(&mut self) -> Result<(), Ended> {
+        let batch = self.take_batch();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let begun = loop {
+            match self.try_begin(&batch).await {
+                Ok(begun) => break begun,
+                Err(error) => self.refused(&error).await?,
+            }
+        };
+        let Some(Begun { turn, effects }) = begun else { return Ok(()) };
+        self.publish_queue();
+        self.turn = Some(turn);
+        self.go_live().await;
+        self.start(effects).await
+    }
+
+    /// The first waiting message, and what its author added meanwhile.
+    fn take_batch(&mut self) -> Vec<Pending> {
+        let Some(Waiting { pending: first, alone }) = self.queue.pop_front() else { return vec![] };
+        let author = first.inbound.source.user_id.clone();
+        let mut batch = vec![first];
+        while !alone
+            && self
+                .queue
+                .front()
+                .is_some_and(|next| !next.alone && next.pending.inbound.source.user_id == author)
+        {
+            batch.extend(self.queue.pop_front().map(|next| next.pending));
+        }
+        batch
+    }
+
+    async fn try_begin(&self, batch: &[Pending]) -> Result<Option<Begun>, crate::Error> {
+        let Some(first) = batch.first() else { return Ok(None) };
+        let now = clock::now();
+        let (key, source) = (self.key.clone(), first.inbound.source.clone());
+        let route = self.shell.channels.way_back(&source);
+        let inbox: Vec<_> = batch.iter().map(|pending| pending.id).collect();
+        let rows: Vec<_> = batch.iter().map(|pending| user_row(&pending.inbound, now)).collect();
+        let settings = self.shell.settings.clone();
+        let hint = self.shell.channels.capabilities(source.platform).hint.clone();
+        let begin = self.shell.db.write(move |tx| {
+            let Opened { entry, told } = settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
+            let Some(turn) = Turn::new(key, entry.session_id, route, inbox, now) else { return Ok(None) };
+            if let Some(reason) = told {
+                tx.apply(&reset_notice(&turn, reason, now), now)?;
+            }
+            let (turn, decision) = turn::step(turn, settings.limits, now, Event::Started { rows });
+            tx.apply(&decision.writes, now)?;
+            let mut effects = decision.effects;
+            if told.is_some() && turn.route.delivery == Delivery::Push {
+                effects.push(Effect::Deliver { lane: turn.route.lane() });
+            }
+            Ok(Some(Begun { turn, effects }))
+        });
+        begin.await
+    }
+}
+
+fn reset_notice(turn: &Turn, reason: ResetReason, now: Millis) -> Vec<Write> {
+    let text = format!(
+        "◐ Session automatically reset ({}). Your earlier conversation is kept: /resume brings it back.",
+        reason.as_str()
+    );
+    let mut writes =
+        vec![Write::Append { session: turn.session.clone(), message: Message::notice(text.clone(), now) }];
+    if turn.route.delivery == Delivery::Push {
+        writes.push(Write::Owe(Draft {
+            route: turn.route.clone(),
+            session_key: Some(turn.key.clone()),
+            turn: None,
+            kind: Kind::Notice,
+            text,
+            buttons: vec![],
+        }));
+    }
+    writes
+}
+
+fn user_row(inbound: &Inbound, now: Millis) -> Message {
+    let mut row = Message::user(said(inbound), now);
+    row.platform_message_id = inbound.source.message_id.clone();
+    row
+}
+
+/// The message as the model reads it.
+pub(super) fn said(inbound: &Inbound) -> String {
+    let mut text = String::new();
+    if let Some(quoted) = &inbound.quoted {
+        text.push_str(&format!("[In reply to: \"{quoted}\"]\n\n"));
+    }
+    text.push_str(&inbound.text);
+    for attachment in &inbound.attachments {
+        let name = attachment.name.as_deref().map(|name| format!(" {name:?}")).unwrap_or_default();
+        text.push_str(&format!("\n[Attached: {}{name}; its content cannot be read here]", attachment.kind));
+    }
+    text
+}

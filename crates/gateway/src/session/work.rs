@@ -1,0 +1,211 @@
+//! What a turn has under way: one model call, or one batch of tools.
+//!
+//! Runs in a task of its own, so that a panic is a report like any other. Dropping [`Work`] ends it. Text
+//! goes straight into the view, guarded by turn and attempt; results come back as reports.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use petasos_agent::{Chunk, Request, SessionCtx, repeated};
+use petasos_core::TurnId;
+use petasos_core::transcript::{EffectState, ToolCall};
+use petasos_core::turn::{Answer, Turn};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::{Session, Shell, words};
+use crate::view::{Live, View};
+use crate::{Error, clock};
+
+#[derive(Debug)]
+pub(super) struct Work {
+    attempt: u32,
+    /// Tools without a result yet; empty for a model call.
+    open: Vec<String>,
+    task: JoinHandle<()>,
+    reports: mpsc::Receiver<Report>,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Report {
+    Answered { attempt: u32, answer: Answer },
+    Failed { attempt: u32, notice: String },
+    ToolEnded { attempt: u32, call: String, content: String, effect: EffectState },
+    ToolsEnded,
+    Panicked { attempt: u32, open: Vec<String> },
+}
+
+/// The next thing the work has to say; never, if there is none.
+pub(super) async fn next(work: &mut Option<Work>) -> Report {
+    let Some(current) = work else {
+        return std::future::pending().await;
+    };
+    match current.reports.recv().await {
+        Some(Report::ToolEnded { attempt, call, content, effect }) => {
+            current.open.retain(|id| *id != call);
+            Report::ToolEnded { attempt, call, content, effect }
+        }
+        Some(report) => report,
+        None => {
+            let (attempt, open) = (current.attempt, std::mem::take(&mut current.open));
+            Report::Panicked { attempt, open }
+        }
+    }
+}
+
+/// Reports that may wait for the session.
+const REPORTS: usize = 8;
+/// Rows of history that are read for a call; what does not fit the model's context is cut later.
+const HISTORY_ROWS: usize = 2000;
+/// Harmless tools that run at the same time.
+const PARALLEL: usize = 8;
+
+impl Session {
+    pub(super) fn call_model(&mut self, attempt: u32, last: bool) {
+        let Some(turn) = self.turn.clone() else { return };
+        let (shell, show) = (self.shell.clone(), self.show.clone());
+        show.send_modify(|view| {
+            view.live = Some(Live {
+                turn: turn.id,
+                step: turn.step,
+                attempt,
+                text: String::new(),
+                tools: Vec::new(),
+            });
+        });
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        let task = tokio::spawn(async move {
+            let report = match think(&shell, &show, &turn, attempt, last).await {
+                Ok(answer) => Report::Answered { attempt, answer },
+                Err(notice) => Report::Failed { attempt, notice },
+            };
+            // A session that has moved on does not want to know.
+            let _ = reports.send(report).await;
+        });
+        self.work = Some(Work { attempt, open: vec![], task, reports: inbox });
+    }
+
+    pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
+        let Some(turn) = &self.turn else { return };
+        let ctx = context(&self.shell, turn);
+        let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
+        show.send_modify(|view| {
+            let tools = calls.iter().map(|call| call.name.clone()).collect();
+            view.live = Some(Live { turn: id, step: turn.step, attempt, text: String::new(), tools });
+        });
+        let open = calls.iter().map(|call| call.id.clone()).collect();
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        let task = tokio::spawn(async move {
+            for batch in batches(&shell, &calls) {
+                join_all(batch.iter().map(|call| run_one(&shell, &ctx, attempt, &calls, call, &reports)))
+                    .await;
+            }
+            let _ = reports.send(Report::ToolsEnded).await;
+        });
+        self.work = Some(Work { attempt, open, task, reports: inbox });
+    }
+}
+
+/// Harmless calls that stand together run together; every other runs alone, in its place.
+fn batches<'a>(shell: &Shell, calls: &'a [ToolCall]) -> Vec<&'a [ToolCall]> {
+    let harmless = |call: &ToolCall| shell.tools.read_only(&call.name);
+    let runs = calls.chunk_by(|a, b| harmless(a) && harmless(b));
+    runs.flat_map(|run| run.chunks(PARALLEL)).collect()
+}
+
+async fn run_one(
+    shell: &Shell,
+    ctx: &SessionCtx,
+    attempt: u32,
+    calls: &[ToolCall],
+    call: &ToolCall,
+    reports: &mpsc::Sender<Report>,
+) {
+    let result = match repeated(calls, call) {
+        Some(result) => result,
+        None => shell.tools.run(ctx, call).await,
+    };
+    let (call, content, effect) = (call.id.clone(), result.content, EffectState::Known);
+    let _ = reports.send(Report::ToolEnded { attempt, call, content, effect }).await;
+}
+
+async fn think(
+    shell: &Shell,
+    show: &Arc<watch::Sender<View>>,
+    turn: &Turn,
+    attempt: u32,
+    last: bool,
+) -> Result<Answer, String> {
+    let request = request(shell, turn, last).await.map_err(|error| {
+        format!(
+            "⚠️ I could not read our conversation ({error}). Your message is kept; send /retry to try again."
+        )
+    })?;
+    let id = turn.id;
+    let mut on_chunk = |chunk| show_chunk(show, id, attempt, chunk);
+    match shell.brain.answer(&request, &mut on_chunk).await {
+        Ok(mut answer) => {
+            if answer.partial {
+                answer.text.push_str(words::CUT_OFF);
+            }
+            Ok(Answer { text: answer.text, calls: answer.calls, usage: answer.usage })
+        }
+        Err(failure) => {
+            tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
+            Err(format!("⚠️ {}", failure.message))
+        }
+    }
+}
+
+fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chunk) {
+    show.send_if_modified(|view| {
+        let current = view.live.as_mut().filter(|live| live.turn == turn && live.attempt == attempt);
+        let Some(live) = current else { return false };
+        match chunk {
+            Chunk::Text(text) => live.text.push_str(&text),
+            Chunk::Restart => live.text.clear(),
+            Chunk::Reasoning => return false,
+        }
+        true
+    });
+}
+
+async fn request(shell: &Shell, turn: &Turn, last: bool) -> Result<Request, Error> {
+    let (session, key) = (turn.session.clone(), turn.key.clone());
+    let (said, prompt, entry) = shell
+        .db
+        .read(move |reader| {
+            Ok((
+                reader.history(&session, HISTORY_ROWS)?,
+                reader.system_prompt(&session)?,
+                reader.entry(&key)?,
+            ))
+        })
+        .await?;
+    let messages = said.into_iter().map(|said| said.message).collect();
+    let tools = if last { vec![] } else { shell.tools.specs() };
+    let hint = &shell.channels.capabilities(turn.route.platform).hint;
+    let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
+    let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
+    Ok(Request { system, messages, note: None, tools, model, session: turn.session.clone() })
+}
+
+fn context(shell: &Shell, turn: &Turn) -> SessionCtx {
+    SessionCtx {
+        key: turn.key.clone(),
+        session: turn.session.clone(),
+        platform: turn.route.platform,
+        chat_id: turn.route.chat_id.clone(),
+        user: None,
+        async_delivery: shell.channels.capabilities(turn.route.platform).async_delivery,
+        workspace: shell.settings.workspace.clone(),
+        now: clock::now(),
+        timezone: None,
+    }
+}

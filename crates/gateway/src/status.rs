@@ -1,0 +1,51 @@
+//! What the gateway says of itself. Content-free: no message text, no secret.
+
+use petasos_core::Millis;
+use petasos_core::link::Link;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    pub version: &'static str,
+    pub pid: u32,
+    pub home: String,
+    pub started_at: Millis,
+    /// `running`, `degraded` (a link is down or the disk refuses), `stopping`.
+    pub state: &'static str,
+    pub model: Model,
+    pub links: Vec<LinkStatus>,
+    /// Sessions awake now.
+    pub sessions: usize,
+    pub inbox: Counts,
+    pub outbox: OutboxCounts,
+    /// What the disk refuses, if it does.
+    pub store_trouble: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Model {
+    pub name: String,
+    pub provider: &'static str,
+    /// The scripted model that needs no key.
+    pub demo: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct LinkStatus {
+    pub name: &'static str,
+    #[serde(flatten)]
+    pub link: Link,
+}
+
+/// Accepted messages without an outcome yet.
+#[derive(Debug, Clone, Serialize)]
+pub struct Counts {
+    pub queued: u64,
+    pub running: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct OutboxCounts {
+    pub due: u64,
+    pub dead: u64,
+}

@@ -1,0 +1,217 @@
+//! One supervisor per platform: it connects, listens, and connects again.
+//!
+//! Owns the link's machine and the connection's task. The adapter runs in a task of its own, so that a
+//! panic there is a broken link like any other; dropping the connection ends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::link::{Effect, Event, Link};
+use petasos_core::{Fault, Millis};
+use petasos_platforms::{Adapter, Batch, Health, Intake, Taken};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::db::Db;
+use crate::deliver::Deliver;
+use crate::ingest::Ingest;
+use crate::lifecycle::Stopper;
+use crate::{Error, clock};
+
+/// The way to one supervisor.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkHandle {
+    pub(crate) name: &'static str,
+    pub(crate) link: watch::Receiver<Link>,
+    commands: mpsc::Sender<Command>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Command {
+    Retry,
+}
+
+impl LinkHandle {
+    /// Tries now, whatever the link is waiting for.
+    pub(crate) async fn retry(&self) -> Result<(), Error> {
+        self.commands.send(Command::Retry).await.map_err(|_closed| Error::Stopping)
+    }
+}
+
+/// Makes a supervisor; the future is to be spawned.
+pub(crate) fn supervisor(
+    adapter: Arc<Adapter>,
+    db: Db,
+    ingest: Arc<Ingest>,
+    deliver: Deliver,
+    stopper: Stopper,
+) -> (LinkHandle, impl Future<Output = ()>) {
+    let (commands, asked) = mpsc::channel(4);
+    let (report, link) = watch::channel(Link::default());
+    let name = adapter.platform().as_str();
+    let supervisor = Supervisor { adapter, db, ingest, deliver, stopper, report, asked, connection: None };
+    (LinkHandle { name, link, commands }, supervisor.run())
+}
+
+struct Supervisor {
+    adapter: Arc<Adapter>,
+    db: Db,
+    ingest: Arc<Ingest>,
+    deliver: Deliver,
+    stopper: Stopper,
+    report: watch::Sender<Link>,
+    asked: mpsc::Receiver<Command>,
+    connection: Option<Connection>,
+}
+
+/// A running adapter. Dropping it ends the adapter at its next wait.
+struct Connection {
+    generation: u64,
+    task: JoinHandle<petasos_platforms::Error>,
+    batches: mpsc::Receiver<Batch>,
+    alive: mpsc::Receiver<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Batches that may wait for a commit.
+const BATCHES: usize = 2;
+
+impl Supervisor {
+    async fn run(mut self) {
+        let mut event = Some(Event::Start);
+        let mut wake: Option<Millis> = None;
+        loop {
+            if let Some(event) = event.take() {
+                match self.feed(event).await {
+                    Some(Effect::WakeAt(at)) => wake = Some(at),
+                    Some(Effect::Connect { .. } | Effect::Disconnect | Effect::CameUp) | None => wake = None,
+                }
+            }
+            event = tokio::select! {
+                () = self.stopper.stopped() => return,
+                Some(Command::Retry) = self.asked.recv() => Some(Event::Retry),
+                () = clock::sleep_until(wake.unwrap_or_default()), if wake.is_some() => Some(Event::Tick),
+                heard = hear(&mut self.connection) => self.heard(heard).await,
+            };
+        }
+    }
+
+    async fn feed(&mut self, event: Event) -> Option<Effect> {
+        let link = self.report.borrow().clone();
+        let (link, effect) = link.step(clock::now(), clock::roll(), event);
+        self.report.send_if_modified(|known| {
+            let changed = *known != link;
+            *known = link;
+            changed
+        });
+        match effect? {
+            Effect::Connect { generation } => self.connect(generation).await,
+            Effect::Disconnect => self.connection = None,
+            Effect::CameUp => {
+                tracing::info!(link = self.name(), "connected");
+                self.wake_lanes().await;
+            }
+            Effect::WakeAt(_) => {}
+        }
+        effect
+    }
+
+    async fn connect(&mut self, generation: u64) {
+        self.connection = None;
+        let name = self.name();
+        let cursor = self.db.read(move |reader| reader.cursor(name)).await.unwrap_or_else(|error| {
+            // Starting without it is safe: the platform repeats what it still has, and the inbox knows it.
+            tracing::warn!(link = name, %error, "the cursor cannot be read");
+            None
+        });
+        let (intake, batches) = Intake::new(BATCHES);
+        let (pulse, alive) = mpsc::channel(1);
+        let adapter = self.adapter.clone();
+        let task = tokio::spawn(async move {
+            let mut health = move |health| match health {
+                // A pulse that is still waiting to be noticed says the same.
+                Health::Polling => drop(pulse.try_send(())),
+                Health::Degraded { reason } => tracing::warn!(link = name, reason, "connection troubled"),
+                Health::Connecting => {}
+            };
+            adapter.receive(cursor, &intake, &mut health).await
+        });
+        self.connection = Some(Connection { generation, task, batches, alive });
+    }
+
+    async fn heard(&mut self, heard: Heard) -> Option<Event> {
+        match heard {
+            Heard::Batch(batch) => {
+                let taken = self.ingest.take(self.adapter.platform(), batch.events, batch.cursor).await;
+                let answer = match &taken {
+                    Ok(()) => Taken::Committed,
+                    Err(error) => {
+                        tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
+                        Taken::NotTaken
+                    }
+                };
+                // An adapter that has gone meanwhile asks again from the stored cursor.
+                let _ = batch.done.send(answer);
+                None
+            }
+            Heard::Alive(generation) => Some(Event::Alive { generation }),
+            Heard::Broke { generation, fault, code, reason } => {
+                self.connection = None;
+                tracing::warn!(link = self.name(), code, reason, "connection lost");
+                Some(Event::Broke { generation, fault, code, reason })
+            }
+        }
+    }
+
+    async fn wake_lanes(&self) {
+        let (prefix, now) = (format!("{}:", self.name()), clock::now());
+        match self.db.read(move |reader| reader.due_lanes(now)).await {
+            Ok(lanes) => {
+                for lane in lanes.into_iter().filter(|lane| lane.starts_with(&prefix)) {
+                    self.deliver.due(lane).await;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the outbox cannot be read"),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.adapter.platform().as_str()
+    }
+}
+
+enum Heard {
+    Batch(Batch),
+    Alive(u64),
+    Broke { generation: u64, fault: Fault, code: String, reason: String },
+}
+
+async fn hear(connection: &mut Option<Connection>) -> Heard {
+    let Some(connection) = connection else {
+        return std::future::pending().await;
+    };
+    let generation = connection.generation;
+    tokio::select! {
+        biased;
+        Some(batch) = connection.batches.recv() => Heard::Batch(batch),
+        Some(()) = connection.alive.recv() => Heard::Alive(generation),
+        ended = &mut connection.task => match ended {
+            Ok(error) => {
+                let (fault, code, reason) = (error.fault(), error.code().to_owned(), error.to_string());
+                Heard::Broke { generation, fault, code, reason }
+            }
+            Err(_panicked) => {
+                let (fault, reason) = (Fault::Later { after: None }, "the adapter panicked".to_owned());
+                Heard::Broke { generation, fault, code: "adapter_panicked".into(), reason }
+            }
+        },
+    }
+}
+
+/// A link counts as deaf when nothing has come in for this long.
+pub(crate) const DEAF_AFTER: Duration = Duration::from_secs(120);

@@ -1,0 +1,98 @@
+//! The way in: events reach the gateway in batches that it must commit before the platform is told
+//! that we have them.
+//!
+//! Invariant: an adapter moves its cursor only after `commit` returned `Ok`. A crash, a dropped batch or
+//! a gateway that is gone leaves the cursor where it was, and the platform says everything again.
+
+use petasos_core::Inbound;
+use tokio::sync::{mpsc, oneshot};
+
+/// What the gateway did with a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Events and cursor are on disk.
+    Committed,
+    /// Nothing was kept; the platform must keep it for us.
+    NotTaken,
+}
+
+/// Events with the place to go on from once they are kept. Dropping it unanswered means `NotTaken`.
+#[derive(Debug)]
+pub struct Batch {
+    /// May be empty: everything in it was for others, and only the cursor moves.
+    pub events: Vec<Inbound>,
+    pub cursor: Option<String>,
+    pub done: oneshot::Sender<Taken>,
+}
+
+/// Why a batch was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    #[error("the gateway could not keep the batch")]
+    Refused,
+    #[error("the gateway no longer listens")]
+    Closed,
+}
+
+/// The adapter's end.
+#[derive(Debug, Clone)]
+pub struct Intake(mpsc::Sender<Batch>);
+
+impl Intake {
+    pub fn new(depth: usize) -> (Self, mpsc::Receiver<Batch>) {
+        let (sender, receiver) = mpsc::channel(depth);
+        (Self(sender), receiver)
+    }
+
+    pub async fn commit(&self, events: Vec<Inbound>, cursor: Option<String>) -> Result<(), NotTaken> {
+        let (done, answer) = oneshot::channel();
+        let batch = Batch { events, cursor, done };
+        self.0.send(batch).await.map_err(|_gone| NotTaken::Closed)?;
+        match answer.await {
+            Ok(Taken::Committed) => Ok(()),
+            Ok(Taken::NotTaken) | Err(_) => Err(NotTaken::Refused),
+        }
+    }
+}
+
+/// What the adapter knows of its link. The supervisor keeps the time of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    Connecting,
+    /// A full inbound round trip succeeded just now.
+    Polling,
+    /// The adapter is waiting to try again; `reason` is an error code.
+    Degraded {
+        reason: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn answered(answer: Option<Taken>) -> Result<(), NotTaken> {
+        let (intake, mut batches) = Intake::new(1);
+        let gateway = async {
+            let batch = batches.recv().await.expect("a batch");
+            if let Some(answer) = answer {
+                batch.done.send(answer).expect("the adapter waits");
+            }
+        };
+        tokio::join!(intake.commit(vec![], Some("7".into())), gateway).0
+    }
+
+    #[tokio::test]
+    async fn only_a_committed_batch_is_taken() {
+        assert_eq!(answered(Some(Taken::Committed)).await, Ok(()));
+        assert_eq!(answered(Some(Taken::NotTaken)).await, Err(NotTaken::Refused));
+        assert_eq!(answered(None).await, Err(NotTaken::Refused), "dropped unanswered");
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_is_gone_is_closed() {
+        let (intake, batches) = Intake::new(1);
+        drop(batches);
+        assert_eq!(intake.commit(vec![], None).await, Err(NotTaken::Closed));
+    }
+}

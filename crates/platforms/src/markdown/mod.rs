@@ -1,0 +1,108 @@
+//! Markdown as models write it, read leniently and line by line.
+//!
+//! Shared by every platform: `parse` gives a small tree, the platform writes it in its own dialect.
+//! Whatever does not close on its line is ordinary text, so half a sentence of a stream reads as well as
+//! a whole one. `without_tables` comes first where a platform cannot show tables.
+
+mod block;
+mod fence;
+mod inline;
+mod table;
+
+pub use block::parse;
+pub use table::without_tables;
+
+/// One line, or one block of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block {
+    Line(Vec<Inline>),
+    Heading(Vec<Inline>),
+    Quote(Vec<Inline>),
+    /// `lead` is what stands before the fence on its line; usually nothing.
+    Code {
+        lead: Vec<Inline>,
+        language: String,
+        code: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inline {
+    Text(String),
+    Code(String),
+    /// Never inside another of the same style.
+    Styled(Style, Vec<Inline>),
+    /// Never inside another link.
+    Link {
+        text: Vec<Inline>,
+        url: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Bold,
+    Italic,
+    Strike,
+    Spoiler,
+}
+
+/// The text without its markup.
+pub fn plain(blocks: &[Block]) -> String {
+    let mut out = String::new();
+    for (at, block) in blocks.iter().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        match block {
+            Block::Line(line) | Block::Heading(line) => plain_inline(&mut out, line),
+            Block::Quote(line) => {
+                out.push('>');
+                plain_inline(&mut out, line);
+            }
+            Block::Code { lead, language: _, code } => {
+                plain_inline(&mut out, lead);
+                out.push_str(code);
+            }
+        }
+    }
+    out
+}
+
+fn plain_inline(out: &mut String, line: &[Inline]) {
+    for inline in line {
+        match inline {
+            Inline::Text(text) | Inline::Code(text) => out.push_str(text),
+            Inline::Styled(_, inner) => plain_inline(out, inner),
+            Inline::Link { text, url } => {
+                let start = out.len();
+                plain_inline(out, text);
+                if out[start..] != *url {
+                    out.push_str(" (");
+                    out.push_str(url);
+                    out.push(')');
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_loses_the_marks_and_keeps_the_words() {
+        for (source, want) in [
+            ("# Title", "Title"),
+            ("**b** *i* ~~s~~ ||p|| `c`", "b i s p c"),
+            ("[text](https://e.org)", "text (https://e.org)"),
+            ("[https://e.org](https://e.org)", "https://e.org"),
+            ("> quote", "> quote"),
+            ("```py\nx = 1\n```", "x = 1"),
+            ("a * b * c", "a * b * c"),
+        ] {
+            assert_eq!(plain(&parse(source)), want, "{source:?}");
+        }
+    }
+}

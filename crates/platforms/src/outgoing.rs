@@ -1,0 +1,50 @@
+//! What leaves: a message of the platform's size, how to send it, and what came back.
+
+use petasos_core::outbox::Button;
+
+/// Room that every rendered part leaves for a mark in front of it, in the platform's unit.
+pub const MARK_ROOM: usize = 48;
+
+/// One message, small enough for the platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What is sent.
+    pub text: String,
+    /// The same without markup, for when the platform does not accept ours.
+    /// `None`: `text` is plain already (a preview), and is sent as it stands.
+    pub plain: Option<String>,
+}
+
+impl Part {
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), plain: None }
+    }
+
+    /// The same with `mark` in front; a mark has no character that any markup reserves.
+    pub fn led_by(&self, mark: &str) -> Self {
+        let plain = self.plain.as_ref().map(|plain| format!("{mark}{plain}"));
+        Self { text: format!("{mark}{}", self.text), plain }
+    }
+
+    pub fn marked(text: impl Into<String>, plain: impl Into<String>) -> Self {
+        Self { text: text.into(), plain: Some(plain.into()) }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SendOptions<'a> {
+    /// Show the message as an answer to the route's `reply_to`.
+    pub reply: bool,
+    /// Without a sound at the other end.
+    pub silent: bool,
+    pub buttons: &'a [Button],
+}
+
+/// The platform has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Receipt {
+    /// `None`: accepted, but there is nothing that could be edited later.
+    pub message_id: Option<String>,
+    /// The thread is gone; the message went to the chat itself.
+    pub thread_fallback: bool,
+}

@@ -1,0 +1,160 @@
+//! The wire: `POST <base_url><token>/<method>` with JSON, and Telegram's envelope around every answer.
+
+use std::time::Duration;
+
+use reqwest::Client;
+use reqwest::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{Config, Error};
+use crate::Secret;
+use crate::http::{self, Answer, Failure};
+
+/// One connection pool to the Bot API.
+#[derive(Debug)]
+pub(super) struct Api {
+    client: Client,
+    base_url: String,
+    token: Secret,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    ok: bool,
+    result: Option<Box<RawValue>>,
+    error_code: Option<u16>,
+    description: Option<String>,
+    parameters: Option<Parameters>,
+}
+
+#[derive(Deserialize, Default)]
+struct Parameters {
+    retry_after: Option<f64>,
+    migrate_to_chat_id: Option<i64>,
+}
+
+impl Api {
+    pub(super) fn new(client: Client, config: &Config) -> Self {
+        Self { client, base_url: config.base_url.clone(), token: config.token.clone() }
+    }
+
+    /// One try. The answer's `result`, read as `T`.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        parameters: &Value,
+        within: Duration,
+    ) -> Result<T, Error> {
+        let result = self.exchange(method, parameters, within).await?;
+        serde_json::from_str(result.get()).map_err(|error| Failure::Garbage(place(&error)).into())
+    }
+
+    async fn exchange(
+        &self,
+        method: &str,
+        parameters: &Value,
+        within: Duration,
+    ) -> Result<Box<RawValue>, Error> {
+        let url = format!("{}{}/{method}", self.base_url, self.token.expose());
+        let request = self.client.post(url).header(CONTENT_TYPE, "application/json");
+        let answer = http::once(request.body(parameters.to_string()), within).await?;
+        result(&answer).map_err(|error| self.redacted(error))
+    }
+
+    /// A description is the server's text, and a server may echo the address.
+    fn redacted(&self, error: Error) -> Error {
+        match error {
+            Error::Answered { code, description, retry_after, migrated_to } => {
+                let description = self.token.redact(&description);
+                Error::Answered { code, description, retry_after, migrated_to }
+            }
+            Error::Link(_) | Error::Unreachable(_) | Error::Conflict | Error::Closed => error,
+        }
+    }
+}
+
+fn result(answer: &Answer) -> Result<Box<RawValue>, Error> {
+    // One update with broken UTF-8 must not hide the others.
+    let body = String::from_utf8_lossy(&answer.body);
+    let good = (200..300).contains(&answer.status);
+    let envelope: Envelope = match serde_json::from_str(&body) {
+        Ok(envelope) => envelope,
+        Err(error) if good => return Err(Failure::Garbage(place(&error)).into()),
+        Err(_) => return Err(refusal(answer.status, None, None)),
+    };
+    if good && envelope.ok {
+        return envelope.result.ok_or_else(|| Failure::Garbage("no result".into()).into());
+    }
+    let code = envelope.error_code.unwrap_or(answer.status);
+    if (200..300).contains(&code) {
+        return Err(Failure::Garbage("neither a result nor an error".into()).into());
+    }
+    Err(refusal(code, envelope.description, envelope.parameters))
+}
+
+fn refusal(code: u16, description: Option<String>, parameters: Option<Parameters>) -> Error {
+    let Parameters { retry_after, migrate_to_chat_id } = parameters.unwrap_or_default();
+    Error::Answered {
+        code,
+        description: description.unwrap_or_else(|| "no description".to_owned()),
+        retry_after: retry_after.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        migrated_to: migrate_to_chat_id,
+    }
+}
+
+/// Where JSON went wrong. Its own message may quote what a user wrote.
+fn place(error: &serde_json::Error) -> String {
+    format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(status: u16, body: &str) -> Result<String, Error> {
+        result(&Answer { status, body: body.as_bytes().to_vec() }).map(|raw| raw.get().to_owned())
+    }
+
+    fn refused(code: u16, description: &str) -> Result<String, Error> {
+        Err(refusal(code, Some(description.into()), None))
+    }
+
+    #[test]
+    fn the_envelope_decides_before_the_status() {
+        assert_eq!(read(200, r#"{"ok":true,"result":[1, 2]}"#), Ok("[1, 2]".to_owned()));
+        assert_eq!(read(200, r#"{"ok":false,"error_code":403,"description":"no"}"#), refused(403, "no"));
+        assert_eq!(read(400, r#"{"ok":false,"description":"no"}"#), refused(400, "no"));
+        assert_eq!(read(502, "<html>"), refused(502, "no description"));
+    }
+
+    #[test]
+    fn a_good_status_with_a_senseless_body_may_have_had_its_effect() {
+        for body in ["<html>", "", "{}", r#"{"ok":true}"#, r#"{"ok":false}"#] {
+            let error = read(200, body).expect_err(body);
+            assert_eq!(error.reached(), petasos_core::Reached::Maybe, "{body:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn waits_may_be_fractions_and_never_break_the_answer() {
+        let body = r#"{"ok":false,"error_code":429,"description":"slow","parameters":{"retry_after":1.5}}"#;
+        let Err(Error::Answered { retry_after, .. }) = read(429, body) else { panic!("an answer") };
+        assert_eq!(retry_after, Some(Duration::from_millis(1500)));
+        let body = r#"{"ok":false,"error_code":429,"description":"slow","parameters":{"retry_after":-1}}"#;
+        let Err(Error::Answered { retry_after, .. }) = read(429, body) else { panic!("an answer") };
+        assert_eq!(retry_after, None);
+    }
+
+    #[test]
+    fn broken_text_in_one_update_leaves_the_rest_readable() {
+        let mut body = br#"{"ok":true,"result":[{"update_id":1,"x":""#.to_vec();
+        body.push(0xff);
+        body.extend_from_slice(br#""},{"update_id":2}]}"#);
+        let raw = result(&Answer { status: 200, body }).expect("an envelope");
+        let updates: Vec<Box<RawValue>> = serde_json::from_str(raw.get()).expect("a list");
+        assert_eq!(updates.len(), 2);
+    }
+}

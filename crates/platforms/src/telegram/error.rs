@@ -1,0 +1,197 @@
+//! What Telegram's failures mean. The codes of the answer decide; its text only where Telegram has no
+//! finer code than 400.
+
+use std::time::Duration;
+
+use petasos_core::{Fault, Reached};
+
+use crate::Kind;
+use crate::http::Failure;
+
+/// Another poller has the token: waiting a little has not helped, so wait long.
+const CONFLICT_PAUSE: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Telegram said no. `code` is its `error_code`, or the HTTP status where there is none.
+    #[error("Telegram answered {code}: {description}")]
+    Answered { code: u16, description: String, retry_after: Option<Duration>, migrated_to: Option<i64> },
+    #[error(transparent)]
+    Link(#[from] Failure),
+    /// Polling failed too often in a row.
+    #[error("Telegram cannot be polled: {0}")]
+    Unreachable(Box<Error>),
+    #[error("another process polls with this bot token; stop it, or give this one its own bot")]
+    Conflict,
+    #[error("the gateway no longer listens")]
+    Closed,
+}
+
+impl Error {
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Answered { code: 401 | 404, .. } => Fault::Fatal,
+            Self::Answered { code: 420 | 429, retry_after, .. } => Fault::Later { after: *retry_after },
+            Self::Answered { code: 409 | 500.., .. } => Fault::Later { after: None },
+            Self::Answered { .. } => Fault::Refused,
+            Self::Link(failure) => failure.fault(),
+            Self::Unreachable(_) | Self::Closed => Fault::Later { after: None },
+            Self::Conflict => Fault::Later { after: Some(CONFLICT_PAUSE) },
+        }
+    }
+
+    pub fn reached(&self) -> Reached {
+        match self {
+            Self::Link(failure) => failure.reached(),
+            Self::Answered { .. } | Self::Unreachable(_) | Self::Conflict | Self::Closed => Reached::No,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Answered { code: 403, .. } => Kind::Forbidden,
+            Self::Answered { code: 420 | 429, .. } => Kind::RateLimited,
+            Self::Answered { code: 500.., .. } => Kind::Transient,
+            Self::Answered { code: 400, description, .. } => Kind::of_text(description),
+            Self::Answered { .. } => Kind::Unknown,
+            Self::Link(Failure::Unreached(_)) => Kind::Transient,
+            Self::Link(_) => Kind::Unknown,
+            Self::Unreachable(_) | Self::Closed => Kind::Transient,
+            Self::Conflict => Kind::Unknown,
+        }
+    }
+
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Answered { code: 401 | 404, .. } => "telegram_invalid_token",
+            Self::Answered { code: 409, .. } | Self::Conflict => "telegram_polling_conflict",
+            Self::Answered { code: 500.., .. } => "telegram_server_error",
+            Self::Answered { migrated_to: Some(_), .. } => "telegram_chat_migrated",
+            Self::Answered { .. } => match self.kind() {
+                Kind::TooLong => "telegram_too_long",
+                Kind::BadFormat => "telegram_bad_format",
+                Kind::Forbidden => "telegram_forbidden",
+                Kind::ChatNotFound => "telegram_chat_not_found",
+                Kind::NotFound => "telegram_not_found",
+                Kind::RateLimited => "telegram_rate_limited",
+                Kind::Transient | Kind::Unknown => "telegram_bad_request",
+            },
+            Self::Link(Failure::Unreached(_)) => "telegram_connect_error",
+            Self::Link(_) | Self::Unreachable(_) => "telegram_network_error",
+            Self::Closed => "telegram_closed",
+        }
+    }
+
+    /// Our markup was not understood. Nothing was sent.
+    pub(super) fn is_bad_markup(&self) -> bool {
+        self.says("can't parse") || self.says("parse entities")
+    }
+
+    pub(super) fn is_thread_gone(&self) -> bool {
+        self.says("thread not found") || self.says("topic_deleted") || self.says("topic deleted")
+    }
+
+    pub(super) fn is_reply_gone(&self) -> bool {
+        self.says("message to be replied not found")
+            || self.says("replied message not found")
+            || self.says("reply message not found")
+    }
+
+    pub(super) fn is_not_modified(&self) -> bool {
+        self.says("message is not modified")
+    }
+
+    pub(super) fn is_message_gone(&self) -> bool {
+        self.says("message to delete not found")
+    }
+
+    pub(super) fn is_callback_expired(&self) -> bool {
+        self.says("query is too old") || self.says("query id is invalid") || self.says("query_id_invalid")
+    }
+
+    /// A 409 that does not go away by waiting: somebody set a webhook.
+    pub(super) fn is_webhook_active(&self) -> bool {
+        matches!(self, Self::Answered { code: 409, description, .. } if lower(description, "webhook is active"))
+    }
+
+    fn says(&self, words: &str) -> bool {
+        matches!(self, Self::Answered { code: 400, description, .. } if lower(description, words))
+    }
+}
+
+fn lower(description: &str, words: &str) -> bool {
+    description.to_ascii_lowercase().contains(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Fault = Fault::Later { after: None };
+
+    fn answered(code: u16, description: &str) -> Error {
+        let retry_after = (code == 429).then_some(Duration::from_secs(7));
+        Error::Answered { code, description: description.into(), retry_after, migrated_to: None }
+    }
+
+    #[track_caller]
+    fn check(error: Error, fault: Fault, reached: Reached, code: &str) {
+        assert_eq!((error.fault(), error.reached(), error.code()), (fault, reached, code), "{error}");
+    }
+
+    #[test]
+    fn an_answer_is_a_certain_no() {
+        let check = |code, text, fault, name| check(answered(code, text), fault, Reached::No, name);
+        let wait = Fault::Later { after: Some(Duration::from_secs(7)) };
+        check(401, "Unauthorized", Fault::Fatal, "telegram_invalid_token");
+        check(404, "Not Found", Fault::Fatal, "telegram_invalid_token");
+        check(403, "Forbidden: bot was blocked by the user", Fault::Refused, "telegram_forbidden");
+        check(429, "Too Many Requests: retry after 7", wait, "telegram_rate_limited");
+        check(500, "Internal Server Error", SOON, "telegram_server_error");
+        check(502, "Bad Gateway", SOON, "telegram_server_error");
+        check(400, "Bad Request: chat not found", Fault::Refused, "telegram_chat_not_found");
+        check(400, "Bad Request: message thread not found", Fault::Refused, "telegram_not_found");
+        check(400, "Bad Request: message is too long", Fault::Refused, "telegram_too_long");
+        check(400, "Bad Request: can't parse entities: x", Fault::Refused, "telegram_bad_format");
+        check(400, "Bad Request: whatever comes next", Fault::Refused, "telegram_bad_request");
+        check(409, "Conflict: terminated by other getUpdates request", SOON, "telegram_polling_conflict");
+    }
+
+    #[test]
+    fn without_an_answer_only_a_failed_connection_is_a_certain_no() {
+        let link = |failure| Error::Link(failure);
+        check(link(Failure::Unreached("refused".into())), SOON, Reached::No, "telegram_connect_error");
+        check(link(Failure::Lost("reset".into())), SOON, Reached::Maybe, "telegram_network_error");
+        check(link(Failure::Silent(Duration::ZERO)), SOON, Reached::Maybe, "telegram_network_error");
+        check(link(Failure::TooLarge), SOON, Reached::Maybe, "telegram_network_error");
+        check(link(Failure::Garbage("html".into())), SOON, Reached::Maybe, "telegram_network_error");
+    }
+
+    #[test]
+    fn a_lost_poll_is_retried_and_a_conflict_not_soon() {
+        let pause = Fault::Later { after: Some(Duration::from_secs(300)) };
+        check(Error::Conflict, pause, Reached::No, "telegram_polling_conflict");
+        let unreachable = Error::Unreachable(Box::new(answered(502, "Bad Gateway")));
+        check(unreachable, SOON, Reached::No, "telegram_network_error");
+    }
+
+    #[test]
+    fn only_a_blocked_bot_or_a_missing_chat_makes_a_chat_dead() {
+        for (code, text, dead) in [
+            (403, "Forbidden: user is deactivated", true),
+            (400, "Bad Request: chat not found", true),
+            (400, "Bad Request: message thread not found", false),
+            (400, "Bad Request: message to edit not found", false),
+            (429, "Too Many Requests", false),
+        ] {
+            assert_eq!(answered(code, text).kind().is_dead_chat(), dead, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_conflict_is_told_from_another_poller() {
+        let webhook = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook";
+        assert!(answered(409, webhook).is_webhook_active());
+        assert!(!answered(409, "Conflict: terminated by other getUpdates request").is_webhook_active());
+    }
+}

@@ -1,0 +1,210 @@
+//! Telegram, over the Bot API.
+//!
+//! Two connection pools: one for the long poll, one for everything else, so that a chat we write to never
+//! waits for the poll. The token is part of every address; no error and no log line shows an address.
+
+mod api;
+mod error;
+mod gate;
+mod ladder;
+mod parse;
+mod receive;
+mod render;
+mod send;
+mod wire;
+
+use std::time::Duration;
+
+use petasos_core::capability::Dialect;
+use petasos_core::message::Delivery;
+use petasos_core::text::Unit;
+use petasos_core::{Capabilities, Platform};
+use reqwest::Url;
+
+use crate::{Secret, http};
+use api::Api;
+pub use error::Error;
+use gate::Gate;
+
+/// Longest message, in UTF-16 units.
+const MAX_MESSAGE: usize = 4096;
+
+pub const DEFAULT_BASE_URL: &str = "https://api.telegram.org/bot";
+
+/// When a message may make a sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Notifications {
+    /// Only what is not marked silent: final answers.
+    #[default]
+    Important,
+    All,
+}
+
+/// One entry of the menu that clients show at `/`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct MenuCommand {
+    pub command: String,
+    pub description: String,
+}
+
+/// What the owner set. Chats and topics are ids as text; a topic is `thread` or `chat:thread`.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub token: Secret,
+    /// Requests go to `<base_url><token>/<method>`.
+    pub base_url: String,
+    /// The system's own setting if there is none.
+    pub proxy: Option<Secret>,
+    /// How long the server may hold a poll that has nothing to say; whole seconds, at least one.
+    pub poll_timeout: Duration,
+    /// How much longer a poll may take before it is abandoned.
+    pub poll_grace: Duration,
+    /// First wait after a failed poll; the others are multiples of it.
+    pub poll_backoff_base: Duration,
+    /// How long any other request may take.
+    pub request_timeout: Duration,
+    pub notifications: Notifications,
+    pub menu: Vec<MenuCommand>,
+    /// In groups, answer only when addressed.
+    pub require_mention: bool,
+    /// Regular expressions that count as being addressed; case does not matter.
+    pub mention_patterns: Vec<String>,
+    /// Nothing but these groups, unless empty.
+    pub allowed_chats: Vec<String>,
+    /// An explicit mention is heard in groups that are not allowed, too.
+    pub guest_mode: bool,
+    pub free_response_chats: Vec<String>,
+    pub free_response_topics: Vec<String>,
+    /// A message that names only other bots is not for us.
+    pub exclusive_bot_mentions: bool,
+    pub ignored_threads: Vec<String>,
+    /// Nothing but these topics, unless empty.
+    pub allowed_topics: Vec<String>,
+}
+
+impl Config {
+    pub fn new(token: Secret) -> Self {
+        Self {
+            token,
+            base_url: DEFAULT_BASE_URL.to_owned(),
+            proxy: None,
+            poll_timeout: Duration::from_secs(50),
+            poll_grace: Duration::from_secs(15),
+            poll_backoff_base: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(20),
+            notifications: Notifications::default(),
+            menu: Vec::new(),
+            require_mention: false,
+            mention_patterns: Vec::new(),
+            allowed_chats: Vec::new(),
+            guest_mode: false,
+            free_response_chats: Vec::new(),
+            free_response_topics: Vec::new(),
+            exclusive_bot_mentions: true,
+            ignored_threads: Vec::new(),
+            allowed_topics: Vec::new(),
+        }
+    }
+}
+
+/// The configuration cannot mean anything.
+#[derive(Debug, thiserror::Error)]
+pub enum Invalid {
+    #[error("telegram base_url {0:?} is not an http(s) address")]
+    BaseUrl(String),
+    #[error("telegram mention pattern {pattern:?}: {error}")]
+    Pattern { pattern: String, error: Box<regex::Error> },
+    #[error("telegram proxy or TLS set-up: {0}")]
+    Client(String),
+}
+
+#[derive(Debug)]
+pub struct Telegram {
+    platform: Platform,
+    capabilities: Capabilities,
+    config: Config,
+    gate: Gate,
+    /// For the long poll alone.
+    poll: Api,
+    /// For everything else.
+    talk: Api,
+}
+
+impl Telegram {
+    pub fn new(mut config: Config) -> Result<Self, Invalid> {
+        config.poll_timeout = config.poll_timeout.max(Duration::from_secs(1));
+        let base = base_url(&config)?;
+        let connect = || {
+            let client = http::client(&base, config.proxy.as_ref().map(Secret::expose));
+            client.map_err(|error| Invalid::Client(error.without_url().to_string()))
+        };
+        let (poll, talk) = (connect()?, connect()?);
+        Ok(Self {
+            platform: Platform::parse("telegram")
+                .ok_or_else(|| Invalid::Client("unknown platform".into()))?,
+            capabilities: capabilities(),
+            gate: Gate::new(&config)?,
+            poll: Api::new(poll, &config),
+            talk: Api::new(talk, &config),
+            config,
+        })
+    }
+
+    pub fn platform(&self) -> Platform {
+        self.platform
+    }
+
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+}
+
+fn base_url(config: &Config) -> Result<Url, Invalid> {
+    let invalid = || Invalid::BaseUrl(config.token.redact(&config.base_url));
+    let url = Url::parse(&config.base_url).map_err(|_| invalid())?;
+    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(invalid()) }
+}
+
+fn capabilities() -> Capabilities {
+    Capabilities {
+        label: "Telegram".to_owned(),
+        delivery: Delivery::Push,
+        max_message: MAX_MESSAGE,
+        unit: Unit::Utf16,
+        split_hint: Some(4000),
+        dialect: Dialect::MarkdownV2,
+        edit: true,
+        finalize: true,
+        typing: true,
+        buttons: true,
+        async_delivery: true,
+        pace: Duration::from_secs(1),
+        hint: "You are writing on Telegram. Markdown is shown; tables become lists, so prefer short lists."
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Config)) -> Result<Telegram, Invalid> {
+        let mut config = Config::new(Secret::new("123:abc"));
+        change(&mut config);
+        Telegram::new(config)
+    }
+
+    #[test]
+    fn a_setting_that_means_nothing_is_refused_and_named() {
+        let refused = |change: fn(&mut Config)| with(change).expect_err("refused").to_string();
+        assert!(refused(|c| c.base_url = "api.telegram.org".into()).contains("base_url"));
+        assert!(refused(|c| c.base_url = "ftp://e.org/bot".into()).contains("base_url"));
+        assert!(refused(|c| c.mention_patterns = vec!["(".into()]).contains("mention pattern"));
+    }
+
+    #[test]
+    fn the_token_is_not_in_the_debug_output() {
+        let telegram = with(|config| config.base_url = "http://127.0.0.1:9/bot".into()).expect("valid");
+        assert!(!format!("{telegram:?}").contains("123:abc"));
+    }
+}

@@ -1,0 +1,176 @@
+//! The link: a long poll whose offset moves only after the gateway has committed.
+//!
+//! There is one poll at a time, by construction: the next request is made by the loop that read the last
+//! answer. A backlog is never discarded. A crash at any point leaves the offset where the last commit
+//! put it, and Telegram says again what came after; the inbox knows by `dedup` what it already has.
+
+use std::convert::Infallible;
+use std::future;
+use std::time::Duration;
+
+use petasos_core::Inbound;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+
+use super::ladder::{Ladder, Step};
+use super::wire::Me;
+use super::{Error, Telegram, parse};
+use crate::intake::{Health, Intake, NotTaken};
+
+/// A server that answers an idle poll sooner than this does not hold it as asked; asking again at once
+/// would become a storm, so we take a breath.
+const HASTE: Duration = Duration::from_millis(50);
+const BREATH: Duration = Duration::from_millis(100);
+/// Updates we read; Telegram does not send the others.
+const WANTED: [&str; 3] = ["message", "channel_post", "callback_query"];
+
+impl Telegram {
+    pub async fn receive(
+        &self,
+        cursor: Option<String>,
+        intake: &Intake,
+        health: &mut (dyn FnMut(Health) + Send),
+    ) -> Error {
+        let offset = cursor.and_then(|cursor| cursor.parse().ok());
+        tokio::select! {
+            error = self.listen(offset, intake, health) => error,
+            never = self.publish_menu() => match never {},
+        }
+    }
+
+    async fn listen(
+        &self,
+        mut offset: Option<i64>,
+        intake: &Intake,
+        health: &mut (dyn FnMut(Health) + Send),
+    ) -> Error {
+        health(Health::Connecting);
+        let mut ladder = Ladder::new(self.config.poll_backoff_base);
+        let mut me: Option<Me> = None;
+        // The first poll after trouble does not linger: its answer is the proof of life.
+        let mut linger = Duration::ZERO;
+        loop {
+            let asked = Instant::now();
+            let step = match self.round(me.as_ref(), offset, linger).await {
+                Ok((found, updates)) => {
+                    ladder.answered();
+                    health(Health::Polling);
+                    let hasty = !linger.is_zero() && asked.elapsed() < HASTE;
+                    linger = self.config.poll_timeout;
+                    match self.hand_over(updates, offset, me.insert(found), intake).await {
+                        Ok(next) => {
+                            ladder.taken();
+                            if hasty && next == offset {
+                                sleep(BREATH).await;
+                            }
+                            offset = next;
+                            continue;
+                        }
+                        Err(NotTaken::Refused) => ladder.after_refusal(),
+                        Err(NotTaken::Closed) => Step::End(Error::Closed),
+                    }
+                }
+                Err(error) => ladder.after(error),
+            };
+            linger = Duration::ZERO;
+            match step {
+                Step::Wait { span, reason } => {
+                    warn!(platform = "telegram", reason, wait = ?span, "poll deferred");
+                    health(Health::Degraded { reason });
+                    sleep(span).await;
+                }
+                Step::DropWebhook => {
+                    warn!(platform = "telegram", "a webhook was set for this bot; removing it");
+                    self.delete_webhook().await;
+                }
+                Step::End(error) => return error,
+            }
+        }
+    }
+
+    /// One poll. The first one finds out who we are at the same time.
+    async fn round(
+        &self,
+        known: Option<&Me>,
+        offset: Option<i64>,
+        linger: Duration,
+    ) -> Result<(Me, Vec<Box<RawValue>>), Error> {
+        if let Some(me) = known {
+            return Ok((me.clone(), self.get_updates(offset, linger).await?));
+        }
+        let webhook = async {
+            self.delete_webhook().await;
+            Ok(())
+        };
+        let (me, updates, ()) = tokio::try_join!(self.get_me(), self.get_updates(offset, linger), webhook)?;
+        info!(platform = "telegram", bot = me.username, "connected");
+        Ok((me, updates))
+    }
+
+    /// The offset to go on from, once the gateway has what came before it.
+    async fn hand_over(
+        &self,
+        updates: Vec<Box<RawValue>>,
+        offset: Option<i64>,
+        me: &Me,
+        intake: &Intake,
+    ) -> Result<Option<i64>, NotTaken> {
+        // Telegram may begin to number anew, so the last batch counts and not the highest number ever.
+        let Some(last) = updates.iter().filter_map(|raw| parse::number(raw)).max() else {
+            return Ok(offset);
+        };
+        let events = updates.iter().filter_map(|raw| self.event(raw, me)).collect();
+        let next = last.saturating_add(1);
+        intake.commit(events, Some(next.to_string())).await?;
+        Ok(Some(next))
+    }
+
+    /// An update that cannot be read is skipped: it must not stand in the way of the others.
+    fn event(&self, raw: &RawValue, me: &Me) -> Option<Inbound> {
+        match parse::inbound(raw, self.platform, me, &self.gate) {
+            Ok(event) => event,
+            Err(error) => {
+                let update_id = parse::number(raw);
+                warn!(platform = "telegram", update_id, at = error.column(), "unreadable update skipped");
+                None
+            }
+        }
+    }
+
+    async fn get_me(&self) -> Result<Me, Error> {
+        self.talk.call("getMe", &json!({}), self.config.request_timeout).await
+    }
+
+    /// Best effort: a webhook that is still there shows itself as a refused poll.
+    async fn delete_webhook(&self) {
+        let parameters = json!({ "drop_pending_updates": false });
+        let deleted: Result<Value, Error> =
+            self.talk.call("deleteWebhook", &parameters, self.config.request_timeout).await;
+        if let Err(error) = deleted {
+            debug!(platform = "telegram", %error, "webhook not removed");
+        }
+    }
+
+    async fn get_updates(&self, offset: Option<i64>, linger: Duration) -> Result<Vec<Box<RawValue>>, Error> {
+        let mut parameters = json!({ "timeout": linger.as_secs(), "limit": 100, "allowed_updates": WANTED });
+        if let Some(offset) = offset {
+            parameters["offset"] = offset.into();
+        }
+        self.poll.call("getUpdates", &parameters, linger + self.config.poll_grace).await
+    }
+
+    /// Best effort: the commands work without a menu. Never returns, so that it can run beside the poll.
+    async fn publish_menu(&self) -> Infallible {
+        if !self.config.menu.is_empty() {
+            let parameters = json!({ "commands": self.config.menu });
+            let published: Result<Value, Error> =
+                self.talk.call("setMyCommands", &parameters, self.config.request_timeout).await;
+            if let Err(error) = published {
+                debug!(platform = "telegram", %error, "command menu not published");
+            }
+        }
+        future::pending().await
+    }
+}

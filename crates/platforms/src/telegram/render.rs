@@ -1,0 +1,129 @@
+//! Text into messages: MarkdownV2, at most 4096 UTF-16 units each, with a plain copy of every one.
+//!
+//! The source is cut first and marked up afterwards, so that every part stands for itself: no escape, no
+//! fence and no emphasis is ever torn. Escapes make a text longer; the cut is measured after marking up.
+
+use petasos_core::text::{Limits, Unit, split_measured};
+
+use super::{MAX_MESSAGE, Telegram};
+use crate::markdown::{self, Block, Inline, Style};
+use crate::{MARK_ROOM, Part};
+
+const LIMITS: Limits = Limits::new(MAX_MESSAGE - MARK_ROOM, Unit::Utf16);
+
+impl Telegram {
+    pub fn render(&self, text: &str) -> Vec<Part> {
+        parts(text, &LIMITS)
+    }
+
+    pub fn preview(&self, text: &str, cursor: &str) -> String {
+        let room = MAX_MESSAGE.saturating_sub(Unit::Utf16.len(cursor));
+        format!("{}{cursor}", Unit::Utf16.prefix(text, room))
+    }
+}
+
+fn parts(text: &str, limits: &Limits) -> Vec<Part> {
+    let source = markdown::without_tables(text);
+    let measure = |part: &str| limits.unit.len(&markdown_v2(&markdown::parse(part)));
+    let marked = |part: String| {
+        let blocks = markdown::parse(&part);
+        Part::marked(markdown_v2(&blocks), markdown::plain(&blocks))
+    };
+    split_measured(&source, limits, &measure).into_iter().map(marked).collect()
+}
+
+fn markdown_v2(blocks: &[Block]) -> String {
+    let mut out = Out::default();
+    for (at, block) in blocks.iter().enumerate() {
+        if at > 0 {
+            out.text.push('\n');
+        }
+        match block {
+            Block::Line(line) => out.line(line),
+            Block::Heading(line) => out.styled(Style::Bold, line),
+            Block::Quote(line) => {
+                out.text.push('>');
+                out.line(line);
+            }
+            Block::Code { lead, language, code } => {
+                out.line(lead);
+                out.text.push_str("```");
+                out.text.push_str(language);
+                out.text.push('\n');
+                out.code(code);
+                out.text.push_str("\n```");
+            }
+        }
+    }
+    out.text
+}
+
+#[derive(Default)]
+struct Out {
+    text: String,
+    /// Where the last italic stretch ended.
+    italic_end: Option<usize>,
+}
+
+impl Out {
+    fn line(&mut self, line: &[Inline]) {
+        for inline in line {
+            match inline {
+                Inline::Text(text) => self.escaped(text, is_reserved),
+                Inline::Code(code) => {
+                    self.text.push('`');
+                    self.code(code);
+                    self.text.push('`');
+                }
+                Inline::Styled(style, inner) => self.styled(*style, inner),
+                Inline::Link { text, url } => {
+                    self.text.push('[');
+                    self.line(text);
+                    self.text.push_str("](");
+                    self.escaped(url, |c| matches!(c, '(' | ')' | '\\'));
+                    self.text.push(')');
+                }
+            }
+        }
+    }
+
+    fn styled(&mut self, style: Style, inner: &[Inline]) {
+        let mark = match style {
+            Style::Bold => "*",
+            Style::Italic => "_",
+            Style::Strike => "~",
+            Style::Spoiler => "||",
+        };
+        if style == Style::Italic && self.italic_end == Some(self.text.len()) {
+            // Two underscores in a row would underline; an empty bold keeps them apart.
+            self.text.push_str("**");
+        }
+        self.text.push_str(mark);
+        self.line(inner);
+        self.text.push_str(mark);
+        if style == Style::Italic {
+            self.italic_end = Some(self.text.len());
+        }
+    }
+
+    fn code(&mut self, code: &str) {
+        self.escaped(code, |c| matches!(c, '`' | '\\'));
+    }
+
+    fn escaped(&mut self, text: &str, reserved: fn(char) -> bool) {
+        for c in text.chars() {
+            if reserved(c) {
+                self.text.push('\\');
+            }
+            self.text.push(c);
+        }
+    }
+}
+
+fn is_reserved(c: char) -> bool {
+    "_*[]()~`>#+-=|{}.!\\".contains(c)
+}
+
+#[cfg(test)]
+#[path = "render_tests.rs"]
+mod tests;

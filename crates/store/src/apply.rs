@@ -1,0 +1,39 @@
+//! Carrying out a decision's writes, in order, inside one job: all of them or none.
+
+use petasos_core::Millis;
+use petasos_core::journal::Write;
+
+use crate::error::Result;
+use crate::group::Tx;
+
+impl Tx<'_> {
+    /// `now` dates what the writes themselves do not date.
+    pub fn apply(&self, writes: &[Write], now: Millis) -> Result<()> {
+        writes.iter().try_for_each(|write| self.apply_one(write, now))
+    }
+
+    fn apply_one(&self, write: &Write, now: Millis) -> Result<()> {
+        match write {
+            Write::PutTurn(turn) => self.put_turn(turn),
+            Write::EndTurn { turn, outcome, at } => self.end_turn(*turn, *outcome, *at),
+            Write::ClaimInbox { inbox, turn } => inbox.iter().try_for_each(|id| self.claim(*id, *turn)),
+            Write::SettleInbox { inbox, outcome, at } => {
+                inbox.iter().try_for_each(|id| self.settle(*id, *outcome, *at))
+            }
+            Write::Append { session, message } => self.append(session, message).map(drop),
+            Write::Spend { key, session, usage } => self.spend(key, session, *usage),
+            Write::Owe(draft) => self.owe(draft, now),
+            Write::PreviewShown { turn, step, message } => self.preview_shown(*turn, *step, message),
+            Write::DropPreview { turn, step } => self.drop_preview(*turn, *step),
+            Write::ClosePreview { turn, step, text } => self.close_preview(*turn, *step, text),
+            Write::Sending { item } => self.sending(*item),
+            Write::PartSent { item, message } => self.part_sent(*item, message),
+            Write::Delivered { item, message, at } => self.delivered(*item, message.as_deref(), *at),
+            Write::Postpone { item, not_before, doubtful, error } => {
+                self.postpone(*item, *not_before, *doubtful, error)
+            }
+            Write::Bury { item, error, at } => self.bury(*item, error, *at),
+            Write::ClearResume { key } => self.clear_resume(key),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What can go wrong, sorted by what the gateway must do about it. Never carries message text.
+
+use std::path::PathBuf;
+
+use petasos_core::Fault;
+use rusqlite::ErrorCode;
+
+/// Why a read or a write did not happen. The transaction it belonged to is untouched or undone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("the disk is full")]
+    Full,
+    #[error("the database cannot be written: file or directory is read-only")]
+    ReadOnly,
+    #[error("the database is damaged: {0}")]
+    Corrupt(String),
+    #[error("reading or writing the database file failed: {0}")]
+    Io(String),
+    #[error("another process holds the database")]
+    Busy,
+    /// The row is not in the state the write starts from: a second turn, a second ending.
+    #[error("refused: {0}")]
+    Conflict(&'static str),
+    #[error("no such {0}")]
+    Missing(&'static str),
+    /// A stored value does not parse as what its column holds.
+    #[error("a stored {0} cannot be read")]
+    Unreadable(&'static str),
+    #[error("an earlier job took the whole group down")]
+    Broken,
+    #[error("database: {0}")]
+    Sql(String),
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Whether the same write may succeed later, never as it stands, or not before a person acts.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Full | Self::Io(_) | Self::Busy | Self::Broken => Fault::Later { after: None },
+            Self::Conflict(_) | Self::Missing(_) | Self::Unreadable(_) | Self::Sql(_) => Fault::Refused,
+            Self::ReadOnly | Self::Corrupt(_) => Fault::Fatal,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error {
+            rusqlite::Error::SqliteFailure(code, detail) => {
+                // The extended text names tables and columns, never values.
+                from_code(code.code, detail.unwrap_or_else(|| code.to_string()))
+            }
+            rusqlite::Error::QueryReturnedNoRows => Self::Missing("row"),
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..) => Self::Unreadable("column"),
+            other => Self::Sql(other.to_string()),
+        }
+    }
+}
+
+fn from_code(code: ErrorCode, detail: String) -> Error {
+    match code {
+        ErrorCode::DiskFull => Error::Full,
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
+            Error::ReadOnly
+        }
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Corrupt(detail),
+        ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory => Error::Io(detail),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+            Error::Busy
+        }
+        ErrorCode::ConstraintViolation => Error::Conflict("a row with this identity exists"),
+        _ => Error::Sql(detail),
+    }
+}
+
+/// Why the database was not opened. Whatever is on disk was left as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path} was written by a newer version (schema {found}, this one knows {known}); upgrade Petasos", path = .path.display())]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("{path} still has schema {found} (this version reads {known}); start the gateway once to upgrade it", path = .path.display())]
+    Older { path: PathBuf, found: u32, known: u32 },
+    #[error("{path} is damaged ({detail}); restore a backup, or move it away to start afresh", path = .path.display())]
+    Corrupt { path: PathBuf, detail: String },
+    #[error(
+        "{path} is gone, but {sign} shows that it existed; put it back, or remove {sign} to start afresh",
+        path = .path.display(), sign = .sign.display()
+    )]
+    Vanished { path: PathBuf, sign: PathBuf },
+    #[error("{path} is not a Petasos database; move it away or choose another home", path = .path.display())]
+    Foreign { path: PathBuf },
+    #[error("{path} does not exist; the gateway creates it when it first runs", path = .path.display())]
+    Absent { path: PathBuf },
+    #[error("{path} is not a directory that exists", path = .path.display())]
+    NoDirectory { path: PathBuf },
+    #[error("{path}: {error}", path = .path.display())]
+    Failed { path: PathBuf, error: Error },
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
+            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => Self::ReadOnly,
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}

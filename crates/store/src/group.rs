@@ -1,0 +1,191 @@
+//! The one writer, its transactions, and readers.
+//!
+//! A [`Group`] is one synced transaction shared by many jobs. Each job either happens or leaves no trace;
+//! none is durable before `commit` returns. A crash, a panic or a dropped group leaves nothing of it.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{CachedStatement, Connection};
+
+use crate::error::{Error, OpenError, Result};
+use crate::open;
+
+/// The database as it can be asked. Every question is a method here; see the modules by table.
+#[derive(Debug)]
+pub struct Reads(Connection);
+
+impl Reads {
+    pub(crate) fn sql(&self, text: &str) -> Result<CachedStatement<'_>> {
+        Ok(self.0.prepare_cached(text)?)
+    }
+}
+
+/// The connection that writes. There is one, and one thread owns it.
+#[derive(Debug)]
+pub struct Store {
+    db: Reads,
+    path: PathBuf,
+}
+
+impl Store {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        Ok(Self { db: Reads(open::writer(path)?), path: path.into() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts a transaction.
+    pub fn group(&mut self) -> Result<Group<'_>> {
+        self.db.0.execute_batch("BEGIN IMMEDIATE")?;
+        Ok(Group { db: &self.db, jobs: Cell::new(0), state: Cell::new(Health::Sound) })
+    }
+
+    /// A group of one job.
+    pub fn write<T>(&mut self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        let group = self.group()?;
+        let answer = group.job(job)?;
+        group.commit()?;
+        Ok(answer)
+    }
+
+    /// Copies what readers allow from the log into the file, without waiting for anyone.
+    pub fn checkpoint_passive(&self) -> Result<()> {
+        Ok(self.db.0.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+    }
+
+    /// Folds the log into the file and closes it. Dropping does the same and hides failures.
+    pub fn close(self) -> Result<()> {
+        self.db.0.close().map_err(|(_, error)| error.into())
+    }
+
+    /// Bounds the file to this many pages; beyond, writes fail with [`Error::Full`].
+    pub fn limit_pages(&self, pages: u32) -> Result<()> {
+        Ok(self.db.0.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
+    }
+}
+
+impl Deref for Store {
+    type Target = Reads;
+
+    fn deref(&self) -> &Reads {
+        &self.db
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Sound,
+    /// A job is running; if it is still so afterwards, the job panicked.
+    Inside,
+    /// SQLite gave the transaction up, or a job was left halfway.
+    Broken,
+}
+
+/// One transaction. Dropping it without `commit` undoes it.
+#[derive(Debug)]
+pub struct Group<'a> {
+    db: &'a Reads,
+    /// Jobs whose writes this transaction holds.
+    jobs: Cell<u32>,
+    state: Cell<Health>,
+}
+
+impl Group<'_> {
+    /// Runs one job. If it fails, only its own writes are undone.
+    pub fn job<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        if self.state.replace(Health::Inside) != Health::Sound {
+            self.state.set(Health::Broken);
+            return Err(Error::Broken);
+        }
+        // The first job needs no savepoint: undoing it is undoing the transaction.
+        let answer = if self.jobs.get() == 0 { self.first(job) } else { self.nested(job) };
+        if answer.is_ok() {
+            self.jobs.set(self.jobs.get() + 1);
+        }
+        let alive = !self.db.0.is_autocommit();
+        self.state.set(if alive { Health::Sound } else { Health::Broken });
+        answer
+    }
+
+    pub fn commit(self) -> Result<()> {
+        if self.state.replace(Health::Broken) != Health::Sound {
+            return Err(Error::Broken);
+        }
+        self.run("COMMIT")
+    }
+
+    fn first<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        job(&Tx { db: self.db }).inspect_err(|_| {
+            if !self.db.0.is_autocommit() && self.run("ROLLBACK").is_err() {
+                return;
+            }
+            // Failing here leaves no transaction, which the caller sees as a broken group.
+            let _ = self.run("BEGIN IMMEDIATE");
+        })
+    }
+
+    fn nested<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
+        self.run("SAVEPOINT job")?;
+        match job(&Tx { db: self.db }) {
+            Ok(answer) => self.run("RELEASE job").map(|()| answer),
+            Err(error) => {
+                if !self.db.0.is_autocommit() {
+                    self.run("ROLLBACK TO job")?;
+                    self.run("RELEASE job")?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn run(&self, text: &str) -> Result<()> {
+        self.db.sql(text)?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if !self.db.0.is_autocommit() {
+            // Nothing can be done about a failure here; SQLite undoes the rest when the file is next opened.
+            let _ = self.db.0.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+/// The inside of one job: every write is a method here, and every question too.
+#[derive(Debug)]
+pub struct Tx<'a> {
+    db: &'a Reads,
+}
+
+impl Deref for Tx<'_> {
+    type Target = Reads;
+
+    fn deref(&self) -> &Reads {
+        self.db
+    }
+}
+
+/// A connection that only reads, for other threads and other processes.
+#[derive(Debug)]
+pub struct Reader(Reads);
+
+impl Reader {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        open::reader(path.as_ref()).map(|db| Self(Reads(db)))
+    }
+}
+
+impl Deref for Reader {
+    type Target = Reads;
+
+    fn deref(&self) -> &Reads {
+        &self.0
+    }
+}

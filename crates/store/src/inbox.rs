@@ -1,0 +1,180 @@
+//! Accepted messages. A row is queued, then claimed by a turn, then settled: forward only, and settled
+//! exactly once. Accepting is idempotent by the platform's identity of the message.
+
+use petasos_core::journal::Outcome;
+use petasos_core::{Inbound, InboxId, Millis, SessionKey, TurnId};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::error::{Error, Result};
+use crate::group::{Reads, Tx};
+use crate::value::{at, count, json, parse, rows, time_at};
+
+/// Whether a message was new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    New(InboxId),
+    /// It was accepted before, under this number; nothing was written.
+    Duplicate(InboxId),
+}
+
+impl Accepted {
+    pub const fn id(self) -> InboxId {
+        match self {
+            Self::New(id) | Self::Duplicate(id) => id,
+        }
+    }
+}
+
+/// An accepted message, as it waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    pub id: InboxId,
+    pub key: SessionKey,
+    pub inbound: Inbound,
+    pub received_at: Millis,
+}
+
+/// How many messages have no outcome yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    pub queued: u64,
+    pub claimed: u64,
+}
+
+impl Reads {
+    pub fn cursor(&self, link: &str) -> Result<Option<String>> {
+        let mut read = self.sql("SELECT value FROM cursors WHERE link = ?1")?;
+        Ok(read.query_row([link], |row| row.get(0)).optional()?)
+    }
+
+    /// What waits in this session, in order of arrival.
+    pub fn queued(&self, key: &SessionKey) -> Result<Vec<Pending>> {
+        let mut read = self.sql(
+            "SELECT id, session_key, message, received_at FROM inbox
+             WHERE state <> 'settled' AND state = 'queued' AND session_key = ?1 ORDER BY id",
+        )?;
+        read.query_and_then([key.as_str()], pending)?.collect()
+    }
+
+    pub fn pending(&self, id: InboxId) -> Result<Option<Pending>> {
+        let mut read = self.sql("SELECT id, session_key, message, received_at FROM inbox WHERE id = ?1")?;
+        read.query_and_then([id.0], pending)?.next().transpose()
+    }
+
+    /// The number of the last message accepted for anyone; zero before the first.
+    pub fn newest(&self) -> Result<InboxId> {
+        let newest: Option<i64> = self.sql("SELECT max(id) FROM inbox")?.query_row([], |row| row.get(0))?;
+        Ok(InboxId(newest.unwrap_or(0)))
+    }
+
+    /// Sessions with something to do: waiting messages or an open turn.
+    pub fn keys_with_work(&self) -> Result<Vec<SessionKey>> {
+        let mut read = self.sql(
+            "SELECT session_key FROM inbox WHERE state <> 'settled'
+             UNION SELECT session_key FROM turns WHERE ended_at IS NULL ORDER BY 1",
+        )?;
+        read.query_and_then([], |row| Ok(SessionKey(row.get(0)?)))?.collect()
+    }
+
+    /// Claimed messages whose turn is not open: nobody will answer them. Always empty unless a
+    /// decision ended a turn and forgot its messages.
+    pub fn stranded(&self) -> Result<Vec<InboxId>> {
+        let mut read = self.sql(
+            "SELECT id FROM inbox WHERE state <> 'settled' AND state = 'claimed'
+             AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.id = inbox.turn AND ended_at IS NULL) ORDER BY id",
+        )?;
+        read.query_and_then([], |row| Ok(InboxId(row.get(0)?)))?.collect()
+    }
+
+    /// Messages of one outcome, newest first (`Dead` ones are listed for a person).
+    pub fn settled(&self, outcome: Outcome, limit: usize) -> Result<Vec<Pending>> {
+        let mut read = self.sql(
+            "SELECT id, session_key, message, received_at FROM inbox
+             WHERE state = 'settled' AND outcome = ?1 ORDER BY settled_at DESC, id DESC LIMIT ?2",
+        )?;
+        read.query_and_then(params![outcome.as_str(), rows(limit)], pending)?.collect()
+    }
+
+    pub fn backlog(&self) -> Result<Backlog> {
+        let mut read = self.sql(
+            "SELECT count(*) FILTER (WHERE state = 'queued'), count(*) FILTER (WHERE state = 'claimed')
+             FROM inbox WHERE state <> 'settled'",
+        )?;
+        Ok(read
+            .query_row([], |row| Ok(Backlog { queued: count(row.get(0)?), claimed: count(row.get(1)?) }))?)
+    }
+}
+
+impl Tx<'_> {
+    /// A waiting message becomes another one (`/retry` becomes what it repeats).
+    pub fn rewrite(&self, id: InboxId, inbound: &Inbound) -> Result<()> {
+        let mut rewrite = self.sql("UPDATE inbox SET message = ?2 WHERE id = ?1 AND state = 'queued'")?;
+        match rewrite.execute(params![id.0, json(inbound)?])? {
+            0 => Err(Error::Conflict("the message does not wait any more")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a message in, once. It may be acknowledged to the platform after the commit.
+    pub fn accept(&self, inbound: &Inbound, key: &SessionKey, now: Millis) -> Result<Accepted> {
+        let platform = inbound.source.platform.as_str();
+        let mut seen = self.sql("SELECT inbox FROM seen WHERE platform = ?1 AND dedup = ?2")?;
+        if let Some(id) = seen.query_row([platform, &inbound.dedup], |row| row.get(0)).optional()? {
+            return Ok(Accepted::Duplicate(InboxId(id)));
+        }
+        let id = self
+            .sql(
+                "INSERT INTO inbox (session_key, message, state, received_at) VALUES (?1, ?2, 'queued', ?3)",
+            )?
+            .insert(params![key.as_str(), json(inbound)?, at(now)])?;
+        self.sql("INSERT INTO seen (platform, dedup, inbox, at) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![platform, inbound.dedup, id, at(now)])?;
+        Ok(Accepted::New(InboxId(id)))
+    }
+
+    pub fn put_cursor(&self, link: &str, value: &str) -> Result<()> {
+        self.sql(
+            "INSERT INTO cursors (link, value) VALUES (?1, ?2)
+             ON CONFLICT (link) DO UPDATE SET value = excluded.value",
+        )?
+        .execute([link, value])?;
+        Ok(())
+    }
+
+    /// A message belongs to one turn. Claiming it again for the same turn changes nothing.
+    pub(crate) fn claim(&self, id: InboxId, turn: TurnId) -> Result<()> {
+        let mut claim = self.sql(
+            "UPDATE inbox SET state = 'claimed', turn = ?2
+             WHERE id = ?1 AND (state = 'queued' OR (state = 'claimed' AND turn = ?2))",
+        )?;
+        match claim.execute([id.0, turn.0])? {
+            0 => Err(Error::Conflict("the message is settled or belongs to another turn")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first outcome stands: a later one changes nothing.
+    pub(crate) fn settle(&self, id: InboxId, outcome: Outcome, now: Millis) -> Result<()> {
+        let mut settle = self.sql(
+            "UPDATE inbox SET state = 'settled', outcome = ?2, settled_at = ?3
+             WHERE id = ?1 AND state <> 'settled'",
+        )?;
+        if settle.execute(params![id.0, outcome.as_str(), at(now)])? > 0 {
+            return Ok(());
+        }
+        match self.sql("SELECT 1 FROM inbox WHERE id = ?1")?.exists([id.0])? {
+            true => Ok(()),
+            false => Err(Error::Missing("accepted message")),
+        }
+    }
+}
+
+fn pending(row: &Row<'_>) -> Result<Pending> {
+    let message: String = row.get("message")?;
+    Ok(Pending {
+        id: InboxId(row.get("id")?),
+        key: SessionKey(row.get("session_key")?),
+        inbound: parse(&message, "accepted message")?,
+        received_at: time_at(row, "received_at")?,
+    })
+}

@@ -1,0 +1,58 @@
+//! What Petasos remembers. Every SQL statement of the product is in this crate; no policy is.
+//!
+//! One [`Store`] writes, in [`Group`]s of jobs that share a synced commit; any number of [`Reader`]s look.
+//! What a crash leaves behind is written above each table in `schema/001.sql`.
+//!
+//! | module | tables |
+//! |---|---|
+//! | `inbox`, `whereabouts` | inbox, seen, cursors |
+//! | `turns` | turns |
+//! | `outbox` | outbox |
+//! | `transcript`, `search` | messages, words |
+//! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
+//! | `pairing`, `links`, `completions`, `logins`, `meta` | their namesakes |
+//! | `apply` | the writes of a decision, spread over the above |
+
+mod apply;
+mod binding;
+mod clock;
+mod completions;
+mod error;
+mod failures;
+mod group;
+mod inbox;
+mod legacy;
+mod links;
+mod logins;
+mod meta;
+mod open;
+mod outbox;
+mod pairing;
+mod retention;
+mod routing;
+mod schema;
+mod search;
+mod sessions;
+mod transcript;
+mod turns;
+mod value;
+mod whereabouts;
+
+pub use binding::{Binding, Bound};
+pub use clock::local_time;
+pub use completions::{Completion, CompletionId, CompletionState};
+pub use error::{Error, OpenError, Result};
+pub use group::{Group, Reader, Reads, Store, Tx};
+pub use inbox::{Accepted, Backlog, Pending};
+pub use legacy::Imported;
+pub use links::LinkRow;
+pub use logins::{Login, Token};
+pub use outbox::{Head, OutboxCounts, Recovered, Stagehand};
+pub use pairing::PairingAnswer;
+pub use retention::Pruned;
+pub use schema::KNOWN as SCHEMA;
+pub use search::Hit;
+pub use sessions::{Ended, SessionRow};
+pub use transcript::{Said, Undone};
+pub use turns::Journaled;
+pub use whereabouts::{Stage, Whereabouts};

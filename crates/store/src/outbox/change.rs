@@ -1,0 +1,162 @@
+//! The writes of `petasos_core::journal` that concern the outbox.
+
+use petasos_core::outbox::{Draft, State};
+use petasos_core::{Millis, OutboxId, TurnId};
+use rusqlite::{OptionalExtension, params};
+
+use super::kind_name;
+use crate::error::{Error, Result};
+use crate::group::Tx;
+use crate::value::{at, json};
+
+impl Tx<'_> {
+    /// Completes the streaming item of the same `(turn, step)`, which keeps its place in the lane, or adds
+    /// an item at the end.
+    pub(crate) fn owe(&self, draft: &Draft, now: Millis) -> Result<()> {
+        if let Some((turn, step)) = draft.turn
+            && self.complete(turn, step, draft)?
+        {
+            return Ok(());
+        }
+        self.insert(draft, State::Due, "none", now).map(drop)
+    }
+
+    /// A first preview of `(turn, step)` is about to be handed to the platform. After a crash the turn
+    /// speaks again from the start of its step: its item is still there, and stays as it is if its
+    /// preview may be visible.
+    pub fn open_preview(&self, draft: &Draft, now: Millis) -> Result<OutboxId> {
+        let Some((turn, step)) = draft.turn else {
+            return Err(Error::Conflict("a preview belongs to a turn"));
+        };
+        let mut reopen = self.sql(
+            "UPDATE outbox SET preview = CASE preview WHEN 'none' THEN 'asked' ELSE preview END
+             WHERE turn = ?1 AND step = ?2 AND state = 'streaming' RETURNING id",
+        )?;
+        if let Some(id) = reopen.query_row(params![turn.0, step], |row| row.get(0)).optional()? {
+            return Ok(OutboxId(id));
+        }
+        self.insert(draft, State::Streaming, "asked", now)
+    }
+
+    /// The id may come after the answer was completed; until a part is out it still helps.
+    pub(crate) fn preview_shown(&self, turn: TurnId, step: u32, message: &str) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET preview = 'shown', preview_id = ?3
+             WHERE turn = ?1 AND step = ?2 AND state IN ('streaming', 'due') AND sent = '[]'",
+        )?
+        .execute(params![turn.0, step, message])?;
+        Ok(())
+    }
+
+    pub(crate) fn drop_preview(&self, turn: TurnId, step: u32) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0,
+                 state = CASE state WHEN 'sending' THEN 'due' ELSE state END
+             WHERE turn = ?1 AND step = ?2 AND state IN ('streaming', 'due', 'sending') AND sent = '[]'",
+        )?
+        .execute(params![turn.0, step])?;
+        Ok(())
+    }
+
+    pub(crate) fn close_preview(&self, turn: TurnId, step: u32, text: &str) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET state = 'due', text = ?3 WHERE turn = ?1 AND step = ?2 AND state = 'streaming'",
+        )?
+        .execute(params![turn.0, step, text])?;
+        Ok(())
+    }
+
+    /// Fails unless the item is waiting: one that a person dropped meanwhile must not be sent.
+    pub(crate) fn sending(&self, id: OutboxId) -> Result<()> {
+        let mut mark =
+            self.sql("UPDATE outbox SET state = 'sending' WHERE id = ?1 AND state IN ('due', 'sending')")?;
+        match mark.execute([id.0])? {
+            0 => Err(Error::Conflict("the message is not waiting to be sent")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Between two parts nothing is in flight, so the item is due again and no longer doubtful.
+    pub(crate) fn part_sent(&self, id: OutboxId, message: &str) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, sent = json_insert(sent, '$[#]', ?2)
+             WHERE id = ?1 AND state IN ('due', 'sending')",
+        )?
+        .execute(params![id.0, message])?;
+        Ok(())
+    }
+
+    /// Also true of an item that was given up meanwhile.
+    pub(crate) fn delivered(&self, id: OutboxId, message: Option<&str>, now: Millis) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET state = 'done', doubtful = 0, ended_at = ?3, last_error = NULL,
+                 sent = CASE WHEN ?2 IS NULL THEN sent ELSE json_insert(sent, '$[#]', ?2) END
+             WHERE id = ?1 AND state IN ('due', 'sending', 'dead')",
+        )?
+        .execute(params![id.0, message, at(now)])?;
+        Ok(())
+    }
+
+    pub(crate) fn postpone(
+        &self,
+        id: OutboxId,
+        not_before: Millis,
+        doubtful: bool,
+        error: &str,
+    ) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET state = 'due', attempts = attempts + 1, not_before = ?2, doubtful = ?3, last_error = ?4
+             WHERE id = ?1 AND state IN ('due', 'sending')",
+        )?
+        .execute(params![id.0, at(not_before), doubtful, error])?;
+        Ok(())
+    }
+
+    /// Given up while in flight, it may be visible all the same: should a person retry it, it says so.
+    pub(crate) fn bury(&self, id: OutboxId, error: &str, now: Millis) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET state = 'dead', last_error = ?2, ended_at = ?3,
+                 doubtful = doubtful OR (state = 'sending' AND NOT (preview = 'shown' AND sent = '[]'))
+             WHERE id = ?1 AND state IN ('due', 'sending')",
+        )?
+        .execute(params![id.0, error, at(now)])?;
+        Ok(())
+    }
+
+    fn complete(&self, turn: TurnId, step: u32, draft: &Draft) -> Result<bool> {
+        let mut complete = self.sql(
+            "UPDATE outbox SET state = 'due', text = ?3, buttons = ?4, kind = ?5
+             WHERE turn = ?1 AND step = ?2 AND state = 'streaming'",
+        )?;
+        let changed = complete.execute(params![
+            turn.0,
+            step,
+            draft.text,
+            json(&draft.buttons)?,
+            kind_name(draft.kind)
+        ])?;
+        Ok(changed > 0)
+    }
+
+    fn insert(&self, draft: &Draft, state: State, preview: &str, now: Millis) -> Result<OutboxId> {
+        let mut insert = self.sql(
+            "INSERT INTO outbox
+                 (lane, route, session_key, turn, step, kind, text, buttons, state, preview, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?;
+        let id = insert.insert(params![
+            draft.route.lane(),
+            json(&draft.route)?,
+            draft.session_key.as_ref().map(|key| key.as_str()),
+            draft.turn.map(|(turn, _)| turn.0),
+            draft.turn.map(|(_, step)| step),
+            kind_name(draft.kind),
+            draft.text,
+            json(&draft.buttons)?,
+            state.as_str(),
+            preview,
+            at(now),
+        ])?;
+        Ok(OutboxId(id))
+    }
+}

@@ -1,0 +1,54 @@
+//! Forgetting what is over. Nothing without an outcome is ever removed here, however old.
+
+use std::time::Duration;
+
+use petasos_core::Millis;
+use rusqlite::params;
+
+use crate::error::Result;
+use crate::group::Tx;
+use crate::value::at;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Rows removed from one table per call: a commit stays short. Whoever calls asks again while `more`.
+const BATCH: i64 = 500;
+
+/// What a call removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    pub rows: usize,
+    /// A table had more than one call removes.
+    pub more: bool,
+}
+
+/// Statements take the age limit as ?1 and the batch as ?2.
+const RULES: &[(u32, &str)] = &[
+    (7, "DELETE FROM inbox WHERE id IN (
+             SELECT id FROM inbox WHERE state = 'settled' AND settled_at < ?1 ORDER BY settled_at LIMIT ?2)"),
+    (30, "DELETE FROM seen WHERE (platform, dedup) IN (
+             SELECT platform, dedup FROM seen WHERE at < ?1
+             AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = seen.inbox) ORDER BY at LIMIT ?2)"),
+    (7, "DELETE FROM turns WHERE id IN (
+             SELECT id FROM turns WHERE ended_at < ?1
+             AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = turns.id) ORDER BY ended_at LIMIT ?2)"),
+    (7, "DELETE FROM outbox WHERE id IN (
+             SELECT id FROM outbox WHERE state = 'done' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
+    (7, "DELETE FROM completions WHERE id IN (
+             SELECT id FROM completions WHERE state = 'consumed' AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
+    (1, "DELETE FROM logins WHERE token_hash IN (SELECT token_hash FROM logins WHERE expires_at < ?1 LIMIT ?2)"),
+    (1, "DELETE FROM login_links WHERE token_hash IN (
+             SELECT token_hash FROM login_links WHERE expires_at < ?1 LIMIT ?2)"),
+];
+
+impl Tx<'_> {
+    pub fn prune(&self, now: Millis) -> Result<Pruned> {
+        let mut pruned = Pruned::default();
+        for (days, rule) in RULES {
+            let removed = self.sql(rule)?.execute(params![at(now.before(DAY * *days)), BATCH])?;
+            pruned.rows += removed;
+            pruned.more |= removed >= BATCH as usize;
+        }
+        Ok(pruned)
+    }
+}

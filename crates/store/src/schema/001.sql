@@ -1,0 +1,226 @@
+-- Schema 1. Times are milliseconds since the Unix epoch. JSON columns hold types of petasos-core.
+-- Every change goes through one writer thread in synced transactions, so "a crash leaves" below means:
+-- between two commits.
+--
+-- SQLite uses a partial index only where a query repeats the index's condition word for word; hence
+-- conditions such as `state <> 'done' AND state = 'due'` in the queries.
+
+-- inbox: what was accepted and not yet forgotten.
+-- Written by: ingest (accept), a turn's decisions (claim, settle), retention (settled rows only).
+-- A crash leaves: 'queued' rows, which are run at boot; 'claimed' rows, whose turn is open in `turns`.
+-- AUTOINCREMENT: an id is never used twice, so neither is a turn's.
+CREATE TABLE inbox (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_key TEXT    NOT NULL,
+    message     TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('queued', 'claimed', 'settled')),
+    turn        INTEGER,
+    outcome     TEXT,
+    received_at INTEGER NOT NULL,
+    settled_at  INTEGER,
+    CHECK ((state = 'settled') = (outcome IS NOT NULL)),
+    CHECK (state <> 'claimed' OR turn IS NOT NULL)
+) STRICT;
+CREATE INDEX inbox_session ON inbox (session_key, id);
+CREATE INDEX inbox_open ON inbox (session_key, id) WHERE state <> 'settled';
+CREATE INDEX inbox_settled ON inbox (settled_at) WHERE state = 'settled';
+
+-- seen: identities of accepted messages; outlives the inbox row.
+-- Written by: ingest, in the transaction of the inbox row; retention.
+-- A crash leaves: nothing half-done; a message offered again finds its row here.
+CREATE TABLE seen (
+    platform TEXT    NOT NULL,
+    dedup    TEXT    NOT NULL,
+    inbox    INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (platform, dedup)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX seen_age ON seen (at);
+
+-- cursors: how far a link has read its platform.
+-- Written by: ingest, in the transaction of the messages up to that point.
+-- A crash leaves: a cursor never ahead of its messages.
+CREATE TABLE cursors (
+    link  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- turns: the journal. The state is what recovery starts from.
+-- Written by: a session's decisions. The id is the number of the inbox row that started the turn.
+-- A crash leaves: open rows (ended_at IS NULL), which boot recovers; at most one per session.
+CREATE TABLE turns (
+    id          INTEGER PRIMARY KEY,
+    session_key TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    state       TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    outcome     TEXT,
+    CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) STRICT;
+CREATE UNIQUE INDEX turns_open ON turns (session_key) WHERE ended_at IS NULL;
+CREATE INDEX turns_ended ON turns (ended_at) WHERE ended_at IS NOT NULL;
+
+-- outbox: what we owe to a chat.
+-- Written by: a turn's decisions (owe, preview), deliver (sending, sent, postponed, buried), a person
+-- (retry, drop), retention (done rows only).
+-- A crash leaves: 'sending' rows, whose part has an unknown outcome (see outbox::recover); 'due' rows,
+-- which are sent; 'streaming' rows, which wait for their turn.
+CREATE TABLE outbox (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane        TEXT    NOT NULL,
+    route       TEXT    NOT NULL,
+    session_key TEXT,
+    turn        INTEGER,
+    step        INTEGER,
+    kind        TEXT    NOT NULL,
+    text        TEXT    NOT NULL,
+    buttons     TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('streaming', 'due', 'sending', 'done', 'dead')),
+    preview     TEXT    NOT NULL DEFAULT 'none' CHECK (preview IN ('none', 'asked', 'shown')),
+    preview_id  TEXT,
+    sent        TEXT    NOT NULL DEFAULT '[]',
+    doubtful    INTEGER NOT NULL DEFAULT 0 CHECK (doubtful IN (0, 1)),
+    attempts    INTEGER NOT NULL DEFAULT 0,
+    not_before  INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    last_error  TEXT,
+    CHECK ((preview = 'shown') = (preview_id IS NOT NULL)),
+    CHECK ((turn IS NULL) = (step IS NULL))
+) STRICT;
+CREATE UNIQUE INDEX outbox_step ON outbox (turn, step) WHERE turn IS NOT NULL;
+CREATE INDEX outbox_lane ON outbox (lane, id) WHERE state IN ('due', 'sending');
+CREATE INDEX outbox_open ON outbox (state, id) WHERE state <> 'done';
+CREATE INDEX outbox_done ON outbox (ended_at) WHERE state = 'done';
+
+-- routing: which transcript a conversation uses now, with its flags (session::Entry as JSON).
+-- Written by: the session's task, boot recovery, shutdown marks, import.
+-- A crash leaves: the entry as last committed; a resume mark is in it before a turn is interrupted.
+CREATE TABLE routing (
+    session_key TEXT PRIMARY KEY,
+    session     TEXT    NOT NULL,
+    entry       TEXT    NOT NULL,
+    updated_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX routing_age ON routing (updated_at);
+
+-- sessions: one row per transcript.
+-- Written by: the same as routing, and by every appended message (counters).
+-- A crash leaves: a live row (ended_at IS NULL) for every transcript in use.
+CREATE TABLE sessions (
+    id             TEXT PRIMARY KEY,
+    session_key    TEXT    NOT NULL,
+    platform       TEXT,
+    display_name   TEXT,
+    origin         TEXT,
+    parent         TEXT,
+    system_prompt  TEXT,
+    model          TEXT,
+    title          TEXT,
+    started_at     INTEGER NOT NULL,
+    last_at        INTEGER NOT NULL,
+    ended_at       INTEGER,
+    end_reason     TEXT,
+    message_count  INTEGER NOT NULL DEFAULT 0,
+    input_tokens   INTEGER NOT NULL DEFAULT 0,
+    output_tokens  INTEGER NOT NULL DEFAULT 0,
+    cache_read     INTEGER NOT NULL DEFAULT 0,
+    cache_write    INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX sessions_key ON sessions (session_key, last_at);
+CREATE INDEX sessions_last ON sessions (last_at);
+CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+
+-- failures: how often in a row a session was interrupted by a stop or a crash.
+-- Written by: shutdown and boot recovery (count), a successful turn (clear).
+-- A crash leaves: counts that are at most one too low.
+CREATE TABLE failures (
+    session_key TEXT PRIMARY KEY,
+    count       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- messages: transcripts. The id is the order; `active = 0` hides a row from the model (undo).
+-- Written by: a turn's decisions.
+-- A crash leaves: whole steps; a tool call without a result is completed as unknown by the turn.
+CREATE TABLE messages (
+    id                  INTEGER PRIMARY KEY AUTOINCREMENT,
+    session             TEXT    NOT NULL,
+    role                TEXT    NOT NULL,
+    content             TEXT    NOT NULL,
+    tool_calls          TEXT,
+    tool_call_id        TEXT,
+    tool_name           TEXT,
+    effect              TEXT,
+    platform_message_id TEXT,
+    active              INTEGER NOT NULL DEFAULT 1,
+    at                  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX messages_session ON messages (session, id);
+
+-- words: full-text index over what people and the model said; tool output and notices stay out.
+-- Written by: triggers only, so that it cannot drift from `messages`.
+CREATE VIRTUAL TABLE words USING fts5 (
+    content, content = 'messages', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER messages_index AFTER INSERT ON messages
+WHEN new.role IN ('user', 'assistant') AND new.content <> '' BEGIN
+    INSERT INTO words (rowid, content) VALUES (new.id, new.content);
+END;
+CREATE TRIGGER messages_forget AFTER DELETE ON messages
+WHEN old.role IN ('user', 'assistant') AND old.content <> '' BEGIN
+    INSERT INTO words (words, rowid, content) VALUES ('delete', old.id, old.content);
+END;
+
+-- pairing: who asked to talk to us and who may (pairing::Book as JSON), per platform.
+-- Written by: ingest (requests), the operator (approve, revoke). Codes are stored salted and hashed.
+-- A crash leaves: a code that was sent is stored; a stored code may not have been sent and expires.
+CREATE TABLE pairing (
+    platform TEXT PRIMARY KEY,
+    book     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- links: the last known state of each link, for companions that look without a running gateway.
+-- Written by: the link's supervisor. A crash leaves: an old state; its age tells.
+CREATE TABLE links (
+    name       TEXT PRIMARY KEY,
+    state      TEXT    NOT NULL,
+    attempts   INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- completions: ended background work, addressed to a session.
+-- Written by: whoever ran the work (insert, once per dispatch), the session (delivered, consumed).
+-- A crash leaves: 'queued' and 'delivered' rows, which are offered again; only 'consumed' ones are pruned.
+CREATE TABLE completions (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    dispatch    TEXT    NOT NULL UNIQUE,
+    session_key TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    payload     TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('queued', 'delivered', 'consumed')),
+    created_at  INTEGER NOT NULL,
+    consumed_at INTEGER
+) STRICT;
+CREATE INDEX completions_open ON completions (session_key, id) WHERE state <> 'consumed';
+CREATE INDEX completions_done ON completions (consumed_at) WHERE state = 'consumed';
+
+-- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.
+-- Written by: the web server. A crash leaves: a link either redeemed with its login, or still good.
+CREATE TABLE logins (
+    token_hash BLOB PRIMARY KEY,
+    label      TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    used_at    INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE login_links (
+    token_hash BLOB PRIMARY KEY,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- meta: facts about this installation.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,187 @@
+//! One row per transcript: what it is about, whether it is over and why, what it has cost.
+
+use petasos_core::transcript::Usage;
+use petasos_core::{Millis, SessionId, SessionKey, Source};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::error::Result;
+use crate::group::{Reads, Tx};
+use crate::value::{amount, at, count, json, rows, time, time_at};
+
+/// Ends that nobody asked for: such a transcript may be taken up again.
+const ACCIDENTAL: &str = "('agent_close', 'ws_orphan_reap')";
+
+const COLUMNS: &str = "id, session_key, platform, display_name, parent, model, title, started_at, last_at, ended_at, \
+                       end_reason, message_count, input_tokens, output_tokens, cache_read, cache_write";
+
+/// A transcript, for display.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    pub id: SessionId,
+    pub key: SessionKey,
+    pub platform: Option<String>,
+    pub display_name: Option<String>,
+    /// The transcript this one continues.
+    pub parent: Option<SessionId>,
+    pub model: Option<String>,
+    /// The first thing the user said, cut.
+    pub title: Option<String>,
+    pub started_at: Millis,
+    pub last_at: Millis,
+    pub ended: Option<Ended>,
+    pub message_count: u64,
+    pub usage: Usage,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub at: Millis,
+    pub reason: String,
+}
+
+impl Reads {
+    pub fn session(&self, id: &SessionId) -> Result<Option<SessionRow>> {
+        let mut read = self.sql(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?;
+        read.query_and_then([id.as_str()], session)?.next().transpose()
+    }
+
+    /// Transcripts by last activity, newest first; of one conversation, or of all.
+    pub fn sessions(&self, key: Option<&SessionKey>, limit: usize) -> Result<Vec<SessionRow>> {
+        let scope = if key.is_some() { "session_key = ?1" } else { "?1 IS NULL" };
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM sessions WHERE {scope} ORDER BY last_at DESC, id DESC LIMIT ?2"
+        ))?;
+        read.query_and_then(params![key.map(SessionKey::as_str), rows(limit)], session)?.collect()
+    }
+
+    /// Transcripts whose id or title begins like this (case-insensitive), newest first: for `/resume NAME`.
+    pub fn find_sessions(&self, text: &str, limit: usize) -> Result<Vec<SessionRow>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM sessions
+             WHERE substr(id, 1, length(?1)) = ?1 OR substr(lower(title), 1, length(?1)) = lower(?1)
+             ORDER BY last_at DESC, id DESC LIMIT ?2"
+        ))?;
+        read.query_and_then(params![text, rows(limit)], session)?.collect()
+    }
+
+    pub fn system_prompt(&self, id: &SessionId) -> Result<Option<String>> {
+        let mut read = self.sql("SELECT system_prompt FROM sessions WHERE id = ?1")?;
+        Ok(read.query_row([id.as_str()], |row| row.get(0)).optional()?.flatten())
+    }
+
+    /// The latest transcript of a conversation that may be taken up again: alive or ended by accident,
+    /// and not empty.
+    pub fn recoverable(&self, key: &SessionKey) -> Result<Option<SessionId>> {
+        let mut read = self.sql(&format!(
+            "SELECT id FROM sessions
+             WHERE session_key = ?1 AND (ended_at IS NULL OR end_reason IN {ACCIDENTAL}) AND message_count > 0
+             ORDER BY last_at DESC, id DESC LIMIT 1"
+        ))?;
+        Ok(read.query_row([key.as_str()], |row| row.get(0).map(SessionId)).optional()?)
+    }
+}
+
+impl Tx<'_> {
+    /// A row for a new transcript. One that exists is left as it is.
+    pub fn create_session(
+        &self,
+        id: &SessionId,
+        key: &SessionKey,
+        source: Option<&Source>,
+        parent: Option<&SessionId>,
+        now: Millis,
+    ) -> Result<()> {
+        let name = source.and_then(|from| from.chat_name.as_ref().or(from.user_name.as_ref()));
+        self.sql(
+            "INSERT INTO sessions (id, session_key, platform, display_name, origin, parent, started_at, last_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![
+            id.as_str(),
+            key.as_str(),
+            source.map(|from| from.platform.as_str()),
+            name,
+            source.map(json).transpose()?,
+            parent.map(SessionId::as_str),
+            at(now),
+        ])?;
+        Ok(())
+    }
+
+    /// The first deliberate end stands; an accidental one gives way. `false`: nothing changed.
+    pub fn end_session(&self, id: &SessionId, reason: &str, now: Millis) -> Result<bool> {
+        let mut end = self.sql(&format!(
+            "UPDATE sessions SET ended_at = ?3, end_reason = ?2
+             WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN {ACCIDENTAL})"
+        ))?;
+        Ok(end.execute(params![id.as_str(), reason, at(now)])? > 0)
+    }
+
+    pub fn reopen_session(&self, id: &SessionId) -> Result<bool> {
+        let mut reopen = self.sql("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1")?;
+        Ok(reopen.execute([id.as_str()])? > 0)
+    }
+
+    pub fn put_system_prompt(&self, id: &SessionId, prompt: &str) -> Result<()> {
+        self.sql("UPDATE sessions SET system_prompt = ?2 WHERE id = ?1")?.execute([id.as_str(), prompt])?;
+        Ok(())
+    }
+
+    pub fn put_title(&self, id: &SessionId, title: &str) -> Result<bool> {
+        Ok(self.sql("UPDATE sessions SET title = ?2 WHERE id = ?1")?.execute([id.as_str(), title])? > 0)
+    }
+
+    /// The name of the model a transcript uses, for display.
+    pub fn put_model(&self, id: &SessionId, model: Option<&str>) -> Result<()> {
+        self.sql("UPDATE sessions SET model = ?2 WHERE id = ?1")?.execute(params![id.as_str(), model])?;
+        Ok(())
+    }
+
+    /// Removes a transcript with all its rows. `false`: there is none, or a conversation uses it.
+    pub fn delete_session(&self, id: &SessionId) -> Result<bool> {
+        if self.sql("SELECT 1 FROM routing WHERE session = ?1")?.exists([id.as_str()])? {
+            return Ok(false);
+        }
+        self.sql("DELETE FROM messages WHERE session = ?1")?.execute([id.as_str()])?;
+        Ok(self.sql("DELETE FROM sessions WHERE id = ?1")?.execute([id.as_str()])? > 0)
+    }
+
+    pub(crate) fn spend_session(&self, id: &SessionId, usage: Usage) -> Result<()> {
+        self.sql(
+            "UPDATE sessions SET input_tokens = input_tokens + ?2, output_tokens = output_tokens + ?3,
+                 cache_read = cache_read + ?4, cache_write = cache_write + ?5 WHERE id = ?1",
+        )?
+        .execute(params![
+            id.as_str(),
+            amount(usage.input),
+            amount(usage.output),
+            amount(usage.cache_read),
+            amount(usage.cache_write)
+        ])?;
+        Ok(())
+    }
+}
+
+fn session(row: &Row<'_>) -> Result<SessionRow> {
+    let ended_at: Option<i64> = row.get("ended_at")?;
+    let reason: Option<String> = row.get("end_reason")?;
+    Ok(SessionRow {
+        id: SessionId(row.get("id")?),
+        key: SessionKey(row.get("session_key")?),
+        platform: row.get("platform")?,
+        display_name: row.get("display_name")?,
+        parent: row.get::<_, Option<String>>("parent")?.map(SessionId),
+        model: row.get("model")?,
+        title: row.get("title")?,
+        started_at: time_at(row, "started_at")?,
+        last_at: time_at(row, "last_at")?,
+        ended: ended_at.map(|at| Ended { at: time(at), reason: reason.unwrap_or_default() }),
+        message_count: count(row.get("message_count")?),
+        usage: Usage {
+            input: count(row.get("input_tokens")?),
+            output: count(row.get("output_tokens")?),
+            cache_read: count(row.get("cache_read")?),
+            cache_write: count(row.get("cache_write")?),
+        },
+    })
+}

@@ -1,0 +1,178 @@
+//! Transcripts: appended to, never rewritten. Undo hides rows from the model and keeps them.
+
+use petasos_core::SessionId;
+use petasos_core::ids::RowId;
+use petasos_core::transcript::{EffectState, Message, Role};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::error::{Error, Result};
+use crate::group::{Reads, Tx};
+use crate::value::{at, json, parse, rows, time_at};
+
+/// How much of the first thing said becomes the title.
+const TITLE_CHARS: usize = 80;
+
+const COLUMNS: &str = "id, role, content, tool_calls, tool_call_id, tool_name, effect, platform_message_id, \
+                       active, at";
+
+/// One stored row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    pub id: RowId,
+    pub message: Message,
+    /// `false`: undone; the model does not see it.
+    pub active: bool,
+}
+
+/// What an undo took back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undone {
+    pub rows: usize,
+    /// The text of the earliest user row taken back.
+    pub text: String,
+}
+
+impl Reads {
+    /// The last `limit` rows that a model may see, in order.
+    pub fn history(&self, session: &SessionId, limit: usize) -> Result<Vec<Said>> {
+        let mut read = self.sql(&format!(
+            "SELECT * FROM (
+                 SELECT {COLUMNS} FROM messages
+                 WHERE session = ?1 AND active = 1 AND role <> 'session_meta' ORDER BY id DESC LIMIT ?2)
+             ORDER BY id"
+        ))?;
+        read.query_and_then(params![session.as_str(), rows(limit)], said)?.collect()
+    }
+
+    /// Everything after a row, notices and undone rows included: what a view needs to catch up.
+    pub fn rows_after(&self, session: &SessionId, after: RowId, limit: usize) -> Result<Vec<Said>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM messages WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
+        ))?;
+        read.query_and_then(params![session.as_str(), after.0, rows(limit)], said)?.collect()
+    }
+
+    /// The last `limit` rows of everything, in order: what a view opens with.
+    pub fn rows_last(&self, session: &SessionId, limit: usize) -> Result<Vec<Said>> {
+        let mut read = self.sql(&format!(
+            "SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2) ORDER BY id"
+        ))?;
+        read.query_and_then(params![session.as_str(), rows(limit)], said)?.collect()
+    }
+
+    /// The newest row of a transcript.
+    pub fn last_row(&self, session: &SessionId) -> Result<Option<RowId>> {
+        let mut read = self.sql("SELECT max(id) FROM messages WHERE session = ?1")?;
+        let newest: Option<i64> = read.query_row([session.as_str()], |row| row.get(0))?;
+        Ok(newest.map(RowId))
+    }
+
+    /// What the user said last, for `/retry`.
+    pub fn last_user_text(&self, session: &SessionId) -> Result<Option<String>> {
+        Ok(self.nth_last_user(session, 1)?.map(|(_, text)| text))
+    }
+
+    fn nth_last_user(&self, session: &SessionId, n: usize) -> Result<Option<(i64, String)>> {
+        let mut read = self.sql(
+            "SELECT id, content FROM messages WHERE session = ?1 AND active = 1 AND role = 'user'
+             ORDER BY id DESC LIMIT 1 OFFSET ?2",
+        )?;
+        let found = read.query_row(params![session.as_str(), rows(n.saturating_sub(1))], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        });
+        Ok(found.optional()?)
+    }
+}
+
+impl Tx<'_> {
+    pub fn append(&self, session: &SessionId, message: &Message) -> Result<RowId> {
+        let calls = if message.tool_calls.is_empty() { None } else { Some(json(&message.tool_calls)?) };
+        let id = self
+            .sql(
+                "INSERT INTO messages (session, role, content, tool_calls, tool_call_id, tool_name, effect,
+                     platform_message_id, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .insert(params![
+                session.as_str(),
+                message.role.as_str(),
+                message.content,
+                calls,
+                message.tool_call_id,
+                message.tool_name,
+                message.effect.map(effect_name),
+                message.platform_message_id,
+                at(message.at),
+            ])?;
+        self.count_message(session, message)?;
+        Ok(RowId(id))
+    }
+
+    /// Hides the last `exchanges` user rows and everything after them. `None`: there are not that many.
+    pub fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<Undone>> {
+        let Some((from, text)) = self.nth_last_user(session, exchanges.max(1))? else {
+            return Ok(None);
+        };
+        let hidden = self
+            .sql("UPDATE messages SET active = 0 WHERE session = ?1 AND id >= ?2 AND active = 1")?
+            .execute(params![session.as_str(), from])?;
+        Ok(Some(Undone { rows: hidden, text }))
+    }
+
+    fn count_message(&self, session: &SessionId, message: &Message) -> Result<()> {
+        let title = (message.role == Role::User).then(|| title(&message.content)).flatten();
+        self.sql(
+            "UPDATE sessions SET message_count = message_count + ?2, last_at = max(last_at, ?3),
+                 title = coalesce(title, ?4) WHERE id = ?1",
+        )?
+        .execute(params![
+            session.as_str(),
+            i64::from(message.role != Role::Notice),
+            at(message.at),
+            title
+        ])?;
+        Ok(())
+    }
+}
+
+/// The first line that says something, cut at a character.
+fn title(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let mut cut: String = line.chars().take(TITLE_CHARS).collect();
+    if cut.len() < line.len() {
+        cut.push('…');
+    }
+    Some(cut)
+}
+
+pub(crate) fn said(row: &Row<'_>) -> Result<Said> {
+    let role: String = row.get("role")?;
+    let calls: Option<String> = row.get("tool_calls")?;
+    let effect: Option<String> = row.get("effect")?;
+    let message = Message {
+        role: Role::parse(&role).ok_or(Error::Unreadable("role"))?,
+        content: row.get("content")?,
+        tool_calls: calls.map_or(Ok(Vec::new()), |text| parse(&text, "tool call list"))?,
+        tool_call_id: row.get("tool_call_id")?,
+        tool_name: row.get("tool_name")?,
+        effect: effect.map(|name| effect_from(&name)).transpose()?,
+        platform_message_id: row.get("platform_message_id")?,
+        at: time_at(row, "at")?,
+    };
+    Ok(Said { id: RowId(row.get("id")?), message, active: row.get("active")? })
+}
+
+const fn effect_name(effect: EffectState) -> &'static str {
+    match effect {
+        EffectState::Known => "known",
+        EffectState::Unknown => "unknown",
+        EffectState::Cancelled => "cancelled",
+    }
+}
+
+fn effect_from(name: &str) -> Result<EffectState> {
+    [EffectState::Known, EffectState::Unknown, EffectState::Cancelled]
+        .into_iter()
+        .find(|effect| effect_name(*effect) == name)
+        .ok_or(Error::Unreadable("effect"))
+}

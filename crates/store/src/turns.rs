@@ -1,0 +1,78 @@
+//! The turn journal. A turn is put as often as its state changes and ended once; an ended turn can
+//! neither be put nor ended again, which is what keeps a turn from running twice.
+
+use petasos_core::journal::Outcome;
+use petasos_core::turn::Turn;
+use petasos_core::{Millis, SessionKey, TurnId};
+use rusqlite::{Row, params};
+
+use crate::error::{Error, Result};
+use crate::group::{Reads, Tx};
+use crate::value::{at, json, parse, time};
+
+/// A turn as the journal holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Journaled {
+    pub turn: Turn,
+    /// When and how it ended; `None`: it is open.
+    pub ended: Option<(Outcome, Millis)>,
+}
+
+impl Reads {
+    /// Every turn that recovery must take up, oldest first.
+    pub fn open_turns(&self) -> Result<Vec<Turn>> {
+        let mut read = self.sql("SELECT state FROM turns WHERE ended_at IS NULL ORDER BY id")?;
+        read.query_and_then([], state)?.collect()
+    }
+
+    pub fn open_turn_of(&self, key: &SessionKey) -> Result<Option<Turn>> {
+        let mut read = self.sql("SELECT state FROM turns WHERE ended_at IS NULL AND session_key = ?1")?;
+        read.query_and_then([key.as_str()], state)?.next().transpose()
+    }
+
+    pub fn turn(&self, id: TurnId) -> Result<Option<Journaled>> {
+        let mut read = self.sql("SELECT state, outcome, ended_at FROM turns WHERE id = ?1")?;
+        read.query_and_then([id.0], journaled)?.next().transpose()
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn put_turn(&self, turn: &Turn) -> Result<()> {
+        let mut put = self.sql(
+            "INSERT INTO turns (id, session_key, session, state, started_at) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (id) DO UPDATE SET state = excluded.state, session = excluded.session
+             WHERE ended_at IS NULL AND session_key = excluded.session_key",
+        )?;
+        let Turn { id, key, session, started_at, .. } = turn;
+        match put.execute(params![id.0, key.as_str(), session.as_str(), json(turn)?, at(*started_at)])? {
+            0 => Err(Error::Conflict("the turn has ended")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn end_turn(&self, id: TurnId, outcome: Outcome, now: Millis) -> Result<()> {
+        let mut end =
+            self.sql("UPDATE turns SET ended_at = ?3, outcome = ?2 WHERE id = ?1 AND ended_at IS NULL")?;
+        match end.execute(params![id.0, outcome.as_str(), at(now)])? {
+            0 => Err(Error::Conflict("the turn is not open")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn state(row: &Row<'_>) -> Result<Turn> {
+    let text: String = row.get("state")?;
+    parse(&text, "turn")
+}
+
+fn journaled(row: &Row<'_>) -> Result<Journaled> {
+    let outcome: Option<String> = row.get("outcome")?;
+    let ended_at: Option<i64> = row.get("ended_at")?;
+    let ended = match (outcome, ended_at) {
+        (Some(name), Some(at)) => {
+            Some((Outcome::parse(&name).ok_or(Error::Unreadable("outcome"))?, time(at)))
+        }
+        _ => None,
+    };
+    Ok(Journaled { turn: state(row)?, ended })
+}

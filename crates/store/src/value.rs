@@ -1,0 +1,42 @@
+//! Between our types and columns.
+
+use petasos_core::Millis;
+use rusqlite::Row;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+
+/// SQLite's integers end at 2^63; no clock gets there.
+pub(crate) fn at(time: Millis) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn time(stored: i64) -> Millis {
+    Millis(u64::try_from(stored).unwrap_or(0))
+}
+
+pub(crate) fn time_at(row: &Row<'_>, column: &str) -> Result<Millis> {
+    Ok(time(row.get(column)?))
+}
+
+pub(crate) fn count(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+pub(crate) fn amount(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// `what` names the thing in an error; the parser's own words could quote the text.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T> {
+    serde_json::from_str(text).map_err(|_quotes_text| Error::Unreadable(what))
+}
+
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|_| Error::Unreadable("value"))
+}

@@ -1,0 +1,328 @@
+//! The outbox: order, parts, previews, and what a crash makes of each state.
+
+use petasos_core::journal::Write;
+use petasos_core::outbox::{Item, Preview, State};
+use petasos_core::{Millis, OutboxId, TurnId};
+use petasos_store::{Error, Recovered, Stagehand};
+
+use crate::fixture::{Home, NOW, answer, draft, finish, later, start, turn};
+
+const LANE: &str = "telegram:7";
+
+fn sending(item: OutboxId) -> Write {
+    Write::Sending { item }
+}
+
+fn part(item: OutboxId, message: &str) -> Write {
+    Write::PartSent { item, message: message.into() }
+}
+
+fn delivered(item: OutboxId, message: &str) -> Write {
+    Write::Delivered { item, message: Some(message.into()), at: NOW }
+}
+
+fn postpone(item: OutboxId, seconds: u64, doubtful: bool) -> Write {
+    Write::Postpone { item, not_before: later(seconds), doubtful, error: "later".into() }
+}
+
+/// A turn that is speaking, and the item of its preview.
+fn speaking(home: &mut Home) -> (TurnId, OutboxId) {
+    let id = home.accept("7", "1");
+    let turn = turn("7", &[id]);
+    home.apply(&start(&turn)).unwrap();
+    let item = home.write(|tx| tx.open_preview(&answer("7", turn.id, 0, "so f"), NOW));
+    (turn.id, item)
+}
+
+fn shown(turn: TurnId, message: &str) -> Write {
+    Write::PreviewShown { turn, step: 0, message: message.into() }
+}
+
+#[test]
+fn a_lane_sends_in_order_and_its_first_item_holds_back_the_rest() {
+    let mut home = Home::new();
+    let first = home.owe("7", "one").id;
+    let second = home.owe("7", "two").id;
+    home.owe("8", "elsewhere");
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), [LANE, "telegram:8"]);
+    home.apply(&[sending(first), postpone(first, 30, false)]).unwrap();
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), ["telegram:8"]);
+    assert_eq!(home.store.due_lanes(later(30)).unwrap(), [LANE, "telegram:8"]);
+    assert_eq!(home.store.next_due().unwrap(), Some(Millis(0)));
+    let order: Vec<OutboxId> = home.store.due_of_lane(LANE, 10).unwrap().iter().map(|item| item.id).collect();
+    assert_eq!(order, [first, second]);
+    assert_eq!(home.item(first).attempts, 1);
+    assert_eq!(home.store.heads().unwrap().len(), 2);
+}
+
+#[test]
+fn parts_are_counted_and_the_last_one_ends_it() {
+    let mut home = Home::new();
+    let id = home.owe("7", "long").id;
+    home.apply(&[sending(id), part(id, "m1")]).unwrap();
+    let item = home.item(id);
+    assert_eq!((item.state, item.sent.len(), item.doubtful), (State::Due, 1, false));
+    home.apply(&[sending(id), delivered(id, "m2")]).unwrap();
+    let item = home.item(id);
+    assert_eq!((item.state, item.sent), (State::Done, vec!["m1".to_owned(), "m2".to_owned()]));
+    assert_eq!(home.store.next_due().unwrap(), None);
+    assert!(matches!(home.apply(&[sending(id)]), Err(Error::Conflict(_))));
+}
+
+#[test]
+fn receipts_with_any_characters_are_kept_as_they_are() {
+    let mut home = Home::new();
+    let id = home.owe("7", "text").id;
+    home.apply(&[sending(id), part(id, r#"$ev"],[:é"#), sending(id), delivered(id, "12345678901234567890")])
+        .unwrap();
+    assert_eq!(home.item(id).sent, [r#"$ev"],[:é"#, "12345678901234567890"]);
+}
+
+#[test]
+fn an_answer_completes_the_preview_of_its_step_and_no_other() {
+    let mut home = Home::new();
+    let (turn, item) = speaking(&mut home);
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), [""; 0]);
+    assert_eq!(home.item(item).preview, Preview::Asked);
+    home.apply(&[shown(turn, "m9"), Write::Owe(answer("7", turn, 0, "so far so good"))]).unwrap();
+    home.apply(&[Write::Owe(answer("7", turn, 1, "another step"))]).unwrap();
+    let found = home.item(item);
+    assert_eq!((found.state, found.preview), (State::Due, Preview::Shown("m9".into())));
+    assert_eq!(found.draft.text, "so far so good");
+    assert_eq!(home.store.items_of_turn(turn).unwrap().len(), 2);
+    let twice = home.apply(&[Write::Owe(answer("7", turn, 0, "twice"))]);
+    assert!(matches!(twice, Err(Error::Conflict(_))), "one item for each step");
+}
+
+#[test]
+fn a_step_without_an_answer_takes_its_preview_back() {
+    let mut home = Home::new();
+    let (turn, item) = speaking(&mut home);
+    let close = |text: &str| Write::ClosePreview { turn, step: 0, text: text.into() };
+    home.apply(&[shown(turn, "m9"), close("")]).unwrap();
+    let found = home.item(item);
+    assert_eq!((found.state, found.draft.text.as_str()), (State::Due, ""));
+    home.apply(&[close("too late")]).unwrap();
+    assert_eq!(home.item(item).draft.text, "");
+    home.apply(&[Write::ClosePreview { turn, step: 5, text: "nothing streams here".into() }]).unwrap();
+    assert_eq!(home.store.items_of_turn(turn).unwrap().len(), 1);
+}
+
+#[test]
+fn a_preview_that_is_gone_makes_the_answer_a_new_message() {
+    let mut home = Home::new();
+    let (turn, item) = speaking(&mut home);
+    home.apply(&[shown(turn, "m9"), Write::Owe(answer("7", turn, 0, "done")), sending(item)]).unwrap();
+    home.apply(&[Write::DropPreview { turn, step: 0 }]).unwrap();
+    let found = home.item(item);
+    assert_eq!((found.state, found.preview, found.doubtful), (State::Due, Preview::None, false));
+}
+
+#[test]
+fn a_turn_that_speaks_again_after_a_crash_finds_its_item() {
+    let mut home = Home::new();
+    let (turn, item) = speaking(&mut home);
+    let mut home = home.crash();
+    home.write(|tx| tx.recover_sending());
+    let again = home.write(|tx| tx.open_preview(&answer("7", turn, 0, "so"), NOW));
+    assert_eq!(again, item);
+    assert!(home.item(item).doubtful, "the first preview may still be visible");
+}
+
+type Prepare = fn(&mut Home) -> OutboxId;
+
+/// Every state a crash can find, and what recovery makes of it: (state, doubtful).
+const CRASHES: &[(&str, Prepare, (State, bool))] = &[
+    ("due", |home| home.owe("7", "x").id, (State::Due, false)),
+    (
+        "part 0 in flight as a new message",
+        |home| {
+            let id = home.owe("7", "x").id;
+            home.apply(&[sending(id)]).unwrap();
+            id
+        },
+        (State::Due, true),
+    ),
+    (
+        "between two parts",
+        |home| {
+            let id = home.owe("7", "x").id;
+            home.apply(&[sending(id), part(id, "m1")]).unwrap();
+            id
+        },
+        (State::Due, false),
+    ),
+    (
+        "part 1 in flight",
+        |home| {
+            let id = home.owe("7", "x").id;
+            home.apply(&[sending(id), part(id, "m1"), sending(id)]).unwrap();
+            id
+        },
+        (State::Due, true),
+    ),
+    (
+        "part 0 in flight as an edit of a shown preview",
+        |home| {
+            let (turn, item) = speaking(home);
+            home.apply(&[shown(turn, "m9"), Write::Owe(answer("7", turn, 0, "x")), sending(item)]).unwrap();
+            item
+        },
+        (State::Due, false),
+    ),
+    (
+        "part 1 in flight after an edit of a shown preview",
+        |home| {
+            let (turn, item) = speaking(home);
+            let owe = Write::Owe(answer("7", turn, 0, "x"));
+            home.apply(&[shown(turn, "m9"), owe, sending(item), part(item, "m9"), sending(item)]).unwrap();
+            item
+        },
+        (State::Due, true),
+    ),
+    ("a preview asked for, its id unknown", |home| speaking(home).1, (State::Streaming, true)),
+    (
+        "a preview shown",
+        |home| {
+            let (turn, item) = speaking(home);
+            home.apply(&[shown(turn, "m9")]).unwrap();
+            item
+        },
+        (State::Streaming, false),
+    ),
+    (
+        "done",
+        |home| {
+            let id = home.owe("7", "x").id;
+            home.apply(&[sending(id), delivered(id, "m1")]).unwrap();
+            id
+        },
+        (State::Done, false),
+    ),
+    (
+        "postponed with a doubt",
+        |home| {
+            let id = home.owe("7", "x").id;
+            home.apply(&[sending(id), postpone(id, 5, true)]).unwrap();
+            id
+        },
+        (State::Due, true),
+    ),
+];
+
+#[test]
+fn recovery_marks_exactly_what_may_be_visible() {
+    for (name, prepare, want) in CRASHES {
+        let mut home = Home::new();
+        let id = prepare(&mut home);
+        let mut home = home.crash();
+        home.write(|tx| tx.recover_sending());
+        let Item { state, doubtful, .. } = home.item(id);
+        assert_eq!((state, doubtful), *want, "{name}");
+        assert_eq!(home.write(|tx| tx.recover_sending()), Recovered::default(), "{name}: twice is once");
+    }
+}
+
+#[test]
+fn a_preview_lost_in_a_crash_makes_the_answer_doubtful_when_its_turn_ends() {
+    let mut home = Home::new();
+    let (turn, item) = speaking(&mut home);
+    let mut home = home.crash();
+    home.write(|tx| tx.recover_sending());
+    home.apply(&[Write::Owe(answer("7", turn, 0, "the answer"))]).unwrap();
+    let found = home.item(item);
+    assert_eq!((found.state, found.doubtful), (State::Due, true));
+}
+
+#[test]
+fn an_answer_killed_before_its_first_send_is_delivered_unmarked() {
+    let mut home = Home::new();
+    let id = home.accept("7", "1");
+    let turn = turn("7", &[id]);
+    home.apply(&start(&turn)).unwrap();
+    home.apply(&finish("7", &turn, "answer")).unwrap();
+    let mut home = home.crash();
+    assert_eq!(home.write(|tx| tx.recover_sending()), Recovered::default());
+    let due = home.store.due_of_lane(LANE, 10).unwrap();
+    assert_eq!((due.len(), due[0].doubtful), (1, false));
+    assert!(home.store.open_turns().unwrap().is_empty());
+}
+
+#[test]
+fn a_dead_item_is_listed_until_a_person_acts() {
+    let mut home = Home::new();
+    let (a, b) = (home.owe("7", "one").id, home.owe("7", "two").id);
+    let bury = |item| Write::Bury { item, error: "chat not found".into(), at: NOW };
+    home.apply(&[bury(a), sending(b), bury(b)]).unwrap();
+    let dead = home.store.items_in(State::Dead, 10).unwrap();
+    assert_eq!(dead.len(), 2);
+    assert_eq!(dead[0].last_error.as_deref(), Some("chat not found"));
+    assert_eq!(home.store.outbox_counts().unwrap().dead, 2);
+    assert!(home.write(|tx| tx.retry_item(b)));
+    let again = home.item(b);
+    assert_eq!((again.state, again.doubtful), (State::Due, true), "it was in flight when it was given up");
+    assert!(home.write(|tx| tx.drop_item(a)));
+    assert!(!home.write(|tx| tx.drop_item(a)));
+    home.apply(&[sending(b)]).unwrap();
+    assert!(!home.write(|tx| tx.drop_item(b)), "it is being sent");
+}
+
+#[test]
+fn an_item_dropped_before_it_is_sent_is_not_sent() {
+    let mut home = Home::new();
+    let id = home.owe("7", "one").id;
+    home.write(|tx| tx.drop_item(id));
+    assert!(matches!(home.apply(&[sending(id)]), Err(Error::Conflict(_))));
+    home.apply(&[delivered(id, "m1")]).expect("a late receipt of something dropped is nobody's concern");
+}
+
+#[test]
+fn a_link_that_is_back_pokes_its_own_lanes_only() {
+    let mut home = Home::new();
+    let id = home.owe("7", "one").id;
+    home.apply(&[postpone(id, 300, false)]).unwrap();
+    assert_eq!(home.write(|tx| tx.poke_platform("tele")), 0);
+    assert_eq!(home.write(|tx| tx.poke_platform("telegram")), 1);
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), [LANE]);
+}
+
+#[test]
+fn buttons_and_route_come_back_as_they_were() {
+    let mut home = Home::new();
+    let mut wanted = draft("7", "choose");
+    wanted.route.thread_id = Some("3".into());
+    wanted.buttons.push(petasos_core::outbox::Button { label: "Yes".into(), data: "y".into() });
+    home.apply(&[Write::Owe(wanted.clone())]).unwrap();
+    assert_eq!(home.store.due_of_lane(LANE, 1).unwrap()[0].draft, wanted);
+}
+
+#[test]
+fn a_doubt_is_about_one_part_and_ends_with_its_receipt() {
+    let mut home = Home::new();
+    let id = home.owe("7", "long").id;
+    home.apply(&[sending(id), postpone(id, 5, true), sending(id)]).unwrap();
+    assert!(home.item(id).doubtful, "the part in flight is the marked copy");
+    home.apply(&[part(id, "m1")]).unwrap();
+    let found = home.item(id);
+    assert_eq!((found.doubtful, found.attempts), (false, 0));
+}
+
+#[test]
+fn a_preview_is_sent_once_then_edited_and_never_after_its_step() {
+    let mut home = Home::new();
+    let id = home.accept("7", "1");
+    let turn = turn("7", &[id]);
+    home.apply(&start(&turn)).unwrap();
+    let stage =
+        |home: &mut Home, step| home.write(|tx| tx.stage_preview(&answer("7", turn.id, step, "so f"), NOW));
+    assert_eq!(stage(&mut home, 0), Stagehand::Send);
+    assert_eq!(stage(&mut home, 0), Stagehand::Stay, "its fate is unknown");
+    home.apply(&[shown(turn.id, "m9")]).unwrap();
+    assert_eq!(stage(&mut home, 0), Stagehand::Edit("m9".into()));
+    home.apply(&[Write::DropPreview { turn: turn.id, step: 0 }]).unwrap();
+    assert_eq!(stage(&mut home, 0), Stagehand::Send);
+    assert_eq!(stage(&mut home, 1), Stagehand::Stay, "the turn is not there yet");
+    home.apply(&finish("7", &turn, "answer")).unwrap();
+    assert_eq!(stage(&mut home, 0), Stagehand::Stay);
+    assert_eq!(home.store.items_of_turn(turn.id).unwrap().len(), 1);
+}

@@ -1,0 +1,12 @@
+//! The store through its public face, on real files.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod delivery;
+mod fixture;
+mod groups;
+mod intake;
+mod model;
+mod opening;
+mod rest;
+mod sessions;
+mod transcripts;

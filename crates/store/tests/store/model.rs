@@ -1,0 +1,357 @@
+//! Random sequences of operations against a model that fits on a page: inbox, turns and outbox must
+//! answer alike, whatever happens, reopened at any point.
+
+use std::collections::BTreeMap;
+
+use petasos_core::journal::{Outcome, Write};
+use petasos_core::outbox::State;
+use petasos_core::{InboxId, OutboxId, TurnId};
+use petasos_store::Accepted;
+use proptest::prelude::*;
+
+use crate::fixture::{Home, NOW, answer, draft, inbound, key, later, turn};
+
+const CHATS: [&str; 3] = ["a", "b", "c"];
+
+#[derive(Debug, Clone)]
+enum Op {
+    Accept {
+        chat: usize,
+        dedup: u8,
+    },
+    Start {
+        chat: usize,
+    },
+    Finish {
+        chat: usize,
+    },
+    Cancel {
+        chat: usize,
+    },
+    Notice {
+        chat: usize,
+    },
+    Send {
+        chat: usize,
+    },
+    Part {
+        chat: usize,
+    },
+    Delivered {
+        chat: usize,
+    },
+    Postpone {
+        chat: usize,
+        seconds: u64,
+        doubtful: bool,
+    },
+    Bury {
+        chat: usize,
+    },
+    Preview {
+        chat: usize,
+    },
+    /// A job that does everything again and then fails.
+    Fail {
+        chat: usize,
+    },
+    Crash,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let chat = 0..CHATS.len();
+    prop_oneof![
+        4 => (chat.clone(), 0_u8..40).prop_map(|(chat, dedup)| Op::Accept { chat, dedup }),
+        3 => chat.clone().prop_map(|chat| Op::Start { chat }),
+        3 => chat.clone().prop_map(|chat| Op::Finish { chat }),
+        1 => chat.clone().prop_map(|chat| Op::Cancel { chat }),
+        1 => chat.clone().prop_map(|chat| Op::Notice { chat }),
+        3 => chat.clone().prop_map(|chat| Op::Send { chat }),
+        1 => chat.clone().prop_map(|chat| Op::Part { chat }),
+        3 => chat.clone().prop_map(|chat| Op::Delivered { chat }),
+        1 => (chat.clone(), 0_u64..50, any::<bool>())
+            .prop_map(|(chat, seconds, doubtful)| Op::Postpone { chat, seconds, doubtful }),
+        1 => chat.clone().prop_map(|chat| Op::Bury { chat }),
+        2 => chat.clone().prop_map(|chat| Op::Preview { chat }),
+        1 => chat.prop_map(|chat| Op::Fail { chat }),
+        1 => Just(Op::Crash),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Queued,
+    Claimed(TurnId),
+    Settled(Outcome),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owed {
+    chat: usize,
+    turn: Option<TurnId>,
+    state: State,
+    sent: usize,
+    doubtful: bool,
+    attempts: u32,
+    asked: bool,
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    seen: BTreeMap<u8, InboxId>,
+    inbox: BTreeMap<InboxId, (usize, Place)>,
+    open: BTreeMap<usize, TurnId>,
+    outbox: BTreeMap<OutboxId, Owed>,
+    next: i64,
+}
+
+impl Model {
+    fn queued(&self, chat: usize) -> Vec<InboxId> {
+        let waiting = self.inbox.iter().filter(|(_, (at, place))| *at == chat && *place == Place::Queued);
+        waiting.map(|(id, _)| *id).collect()
+    }
+
+    fn claimed(&self, turn: TurnId) -> Vec<InboxId> {
+        let mine = self.inbox.iter().filter(|(_, (_, place))| *place == Place::Claimed(turn));
+        mine.map(|(id, _)| *id).collect()
+    }
+
+    fn settle(&mut self, ids: &[InboxId], outcome: Outcome) {
+        for id in ids {
+            self.inbox.get_mut(id).unwrap().1 = Place::Settled(outcome);
+        }
+    }
+
+    fn owe(&mut self, chat: usize, turn: Option<TurnId>, state: State) {
+        self.next += 1;
+        let asked = state == State::Streaming;
+        let owed = Owed { chat, turn, state, sent: 0, doubtful: false, attempts: 0, asked };
+        self.outbox.insert(OutboxId(self.next), owed);
+    }
+
+    fn streaming(&mut self, turn: TurnId) -> Option<&mut Owed> {
+        self.outbox.values_mut().find(|owed| owed.turn == Some(turn) && owed.state == State::Streaming)
+    }
+
+    fn head(&mut self, chat: usize) -> Option<(OutboxId, &mut Owed)> {
+        let waiting = |owed: &Owed| owed.chat == chat && matches!(owed.state, State::Due | State::Sending);
+        self.outbox.iter_mut().find(|(_, owed)| waiting(owed)).map(|(id, owed)| (*id, owed))
+    }
+}
+
+struct World {
+    home: Option<Home>,
+    model: Model,
+}
+
+impl World {
+    fn home(&mut self) -> &mut Home {
+        self.home.as_mut().unwrap()
+    }
+
+    fn apply(&mut self, writes: &[Write]) {
+        self.home().apply(writes).unwrap();
+    }
+
+    fn act(&mut self, op: &Op) {
+        match *op {
+            Op::Accept { chat, dedup } => self.accept(chat, dedup),
+            Op::Start { chat } => self.start(chat),
+            Op::Finish { chat } => self.finish(chat),
+            Op::Cancel { chat } => self.cancel(chat),
+            Op::Notice { chat } => {
+                self.apply(&[Write::Owe(draft(CHATS[chat], "notice"))]);
+                self.model.owe(chat, None, State::Due);
+            }
+            Op::Send { .. }
+            | Op::Part { .. }
+            | Op::Delivered { .. }
+            | Op::Postpone { .. }
+            | Op::Bury { .. } => {
+                self.deliver(op);
+            }
+            Op::Preview { chat } => self.preview(chat),
+            Op::Fail { chat } => self.fail(chat),
+            Op::Crash => self.crash(),
+        }
+    }
+
+    fn accept(&mut self, chat: usize, dedup: u8) {
+        let name = CHATS[chat];
+        let got = self.home().write(|tx| tx.accept(&inbound(name, &dedup.to_string()), &key(name), NOW));
+        match (self.model.seen.get(&dedup), got) {
+            (Some(known), Accepted::Duplicate(id)) => assert_eq!(*known, id),
+            (None, Accepted::New(id)) => {
+                assert!(self.model.inbox.keys().all(|earlier| *earlier < id), "numbers only grow");
+                self.model.seen.insert(dedup, id);
+                self.model.inbox.insert(id, (chat, Place::Queued));
+            }
+            (known, got) => panic!("{known:?} and {got:?}"),
+        }
+    }
+
+    /// Claims everything that waits. With a turn open, or nothing waiting, it must be refused.
+    fn start(&mut self, chat: usize) {
+        let waiting = self.model.queued(chat);
+        if waiting.is_empty() {
+            return;
+        }
+        let new = turn(CHATS[chat], &waiting);
+        let writes =
+            [Write::ClaimInbox { inbox: waiting.clone(), turn: new.id }, Write::PutTurn(new.clone())];
+        let started = self.home().apply(&writes);
+        assert_eq!(started.is_err(), self.model.open.contains_key(&chat), "one turn at a time");
+        if started.is_ok() {
+            self.model.open.insert(chat, new.id);
+            for id in waiting {
+                self.model.inbox.get_mut(&id).unwrap().1 = Place::Claimed(new.id);
+            }
+        }
+    }
+
+    fn finish(&mut self, chat: usize) {
+        let Some(turn) = self.model.open.remove(&chat) else {
+            return;
+        };
+        let inbox = self.model.claimed(turn);
+        let outcome = Outcome::Answered;
+        self.apply(&[
+            Write::Owe(answer(CHATS[chat], turn, 0, "answer")),
+            Write::EndTurn { turn, outcome, at: NOW },
+            Write::SettleInbox { inbox: inbox.clone(), outcome, at: NOW },
+        ]);
+        self.model.settle(&inbox, outcome);
+        match self.model.streaming(turn) {
+            Some(owed) => owed.state = State::Due,
+            None => self.model.owe(chat, Some(turn), State::Due),
+        }
+    }
+
+    fn cancel(&mut self, chat: usize) {
+        let inbox = self.model.queued(chat);
+        self.apply(&[Write::SettleInbox { inbox: inbox.clone(), outcome: Outcome::Cancelled, at: NOW }]);
+        self.model.settle(&inbox, Outcome::Cancelled);
+    }
+
+    fn deliver(&mut self, op: &Op) {
+        let (Op::Send { chat }
+        | Op::Part { chat }
+        | Op::Delivered { chat }
+        | Op::Postpone { chat, .. }
+        | Op::Bury { chat }) = *op
+        else {
+            return;
+        };
+        let Some((item, owed)) = self.model.head(chat) else {
+            return;
+        };
+        let write = match *op {
+            Op::Send { .. } => {
+                owed.state = State::Sending;
+                Write::Sending { item }
+            }
+            Op::Part { .. } => {
+                (owed.state, owed.sent, owed.doubtful, owed.attempts) = (State::Due, owed.sent + 1, false, 0);
+                Write::PartSent { item, message: "m".into() }
+            }
+            Op::Delivered { .. } => {
+                (owed.state, owed.sent, owed.doubtful) = (State::Done, owed.sent + 1, false);
+                Write::Delivered { item, message: Some("m".into()), at: NOW }
+            }
+            Op::Postpone { seconds, doubtful, .. } => {
+                (owed.state, owed.doubtful, owed.attempts) = (State::Due, doubtful, owed.attempts + 1);
+                Write::Postpone { item, not_before: later(seconds), doubtful, error: "later".into() }
+            }
+            _ => {
+                owed.doubtful |= owed.state == State::Sending;
+                owed.state = State::Dead;
+                Write::Bury { item, error: "no".into(), at: NOW }
+            }
+        };
+        self.apply(&[write]);
+    }
+
+    fn preview(&mut self, chat: usize) {
+        let Some(turn) = self.model.open.get(&chat).copied() else {
+            return;
+        };
+        let item = self.home().write(|tx| tx.open_preview(&answer(CHATS[chat], turn, 0, "so far"), NOW));
+        if self.model.streaming(turn).is_none() {
+            self.model.owe(chat, Some(turn), State::Streaming);
+            assert_eq!(item, OutboxId(self.model.next));
+        }
+    }
+
+    fn fail(&mut self, chat: usize) {
+        let Some(settled) =
+            self.model.inbox.iter().find(|(_, (_, place))| matches!(place, Place::Settled(_)))
+        else {
+            return;
+        };
+        let again = turn(CHATS[chat], &[*settled.0]);
+        let writes = [
+            Write::Owe(draft(CHATS[chat], "never seen")),
+            Write::ClaimInbox { inbox: vec![*settled.0], turn: again.id },
+        ];
+        assert!(self.home().apply(&writes).is_err(), "a settled message starts nothing");
+    }
+
+    fn crash(&mut self) {
+        let home = self.home.take().unwrap().crash();
+        self.home = Some(home);
+        self.home().write(|tx| tx.recover_sending());
+        for owed in self.model.outbox.values_mut() {
+            match owed.state {
+                State::Sending => {
+                    (owed.state, owed.doubtful, owed.attempts) = (State::Due, true, owed.attempts + 1);
+                }
+                State::Streaming if owed.asked => owed.doubtful = true,
+                State::Streaming | State::Due | State::Done | State::Dead => {}
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        let Self { home, model } = self;
+        let store = &home.as_ref().unwrap().store;
+        for (chat, name) in CHATS.iter().enumerate() {
+            let queued: Vec<InboxId> = store.queued(&key(name)).unwrap().iter().map(|row| row.id).collect();
+            assert_eq!(queued, model.queued(chat));
+            let open = store.open_turn_of(&key(name)).unwrap().map(|turn| turn.id);
+            assert_eq!(open, model.open.get(&chat).copied());
+            let lane: Vec<OutboxId> = store
+                .due_of_lane(&format!("telegram:{name}"), 1000)
+                .unwrap()
+                .iter()
+                .map(|item| item.id)
+                .collect();
+            let waiting =
+                |owed: &&Owed| owed.chat == chat && matches!(owed.state, State::Due | State::Sending);
+            let wanted: Vec<OutboxId> =
+                model.outbox.iter().filter(|(_, owed)| waiting(owed)).map(|(id, _)| *id).collect();
+            assert_eq!(lane, wanted);
+        }
+        for (id, owed) in &model.outbox {
+            let item = store.item(*id).unwrap().unwrap();
+            let found = (item.state, item.sent.len(), item.doubtful, item.attempts);
+            assert_eq!(found, (owed.state, owed.sent, owed.doubtful, owed.attempts), "{id}");
+        }
+        assert_eq!(store.stranded().unwrap(), []);
+        let backlog = store.backlog().unwrap();
+        let queued = model.inbox.values().filter(|(_, place)| *place == Place::Queued).count();
+        assert_eq!(backlog.queued, queued as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_and_the_model_agree(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut world = World { home: Some(Home::new()), model: Model::default() };
+        for op in &ops {
+            world.act(op);
+            world.compare();
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Opening: what is created, what is refused, and that a refused file stays as it was.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use petasos_store::{Error, OpenError, Reader, SCHEMA, Store};
+use tempfile::tempdir;
+
+use crate::fixture::{Home, NOW, inbound, key};
+
+#[track_caller]
+fn refused(path: &Path) -> OpenError {
+    Store::open(path).expect_err("this must not open")
+}
+
+/// A database that was used and closed.
+fn used() -> (tempfile::TempDir, std::path::PathBuf) {
+    let mut home = Home::new();
+    for n in 0..200 {
+        home.accept("7", &n.to_string());
+    }
+    let path = home.path();
+    let Home { folder, store } = home;
+    store.close().unwrap();
+    (folder, path)
+}
+
+#[test]
+fn a_new_database_is_private_and_remembers_that_it_exists() {
+    let home = Home::new();
+    assert_eq!(fs::metadata(home.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(home.folder.path().join(".petasos-db").exists());
+}
+
+#[test]
+fn the_log_beside_it_is_private_too() {
+    let mut home = Home::new();
+    home.accept("7", "a");
+    for suffix in ["-wal", "-shm"] {
+        let mode = fs::metadata(format!("{}{suffix}", home.path().display())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{suffix}");
+    }
+}
+
+#[test]
+fn a_database_of_a_newer_version_is_left_untouched() {
+    let (folder, path) = used();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.pragma_update(None, "user_version", SCHEMA + 3).unwrap();
+    raw.close().unwrap();
+    let before = fs::read(&path).unwrap();
+    match refused(&path) {
+        OpenError::Newer { found, known, .. } => assert_eq!((found, known), (SCHEMA + 3, SCHEMA)),
+        other => panic!("{other}"),
+    }
+    assert!(matches!(Reader::open(&path), Err(OpenError::Newer { .. })));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no log was left beside it");
+}
+
+#[test]
+fn a_damaged_database_is_left_untouched() {
+    let (_folder, path) = used();
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    for byte in &mut bytes[8192..middle] {
+        *byte ^= 0x5a;
+    }
+    fs::write(&path, &bytes).unwrap();
+    assert!(matches!(refused(&path), OpenError::Corrupt { .. }));
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn an_index_that_lost_a_row_is_found_in_a_small_file() {
+    let (_folder, path) = used();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute_batch("PRAGMA writable_schema = ON; DELETE FROM sqlite_schema WHERE name = 'inbox_session'")
+        .unwrap();
+    raw.close().unwrap();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute_batch("DELETE FROM inbox WHERE id = 7").unwrap();
+    raw.execute_batch("PRAGMA writable_schema = ON").unwrap();
+    raw.close().unwrap();
+    match refused(&path) {
+        OpenError::Corrupt { detail, .. } => assert!(!detail.contains("message 7"), "{detail}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_is_no_database_is_refused_by_name() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("petasos.db");
+    fs::write(
+        &path,
+        "this is a text that somebody kept here, and it is longer than a database header ".repeat(3),
+    )
+    .unwrap();
+    assert!(matches!(refused(&path), OpenError::Foreign { .. }));
+    fs::write(&path, "short").unwrap();
+    assert!(matches!(refused(&path), OpenError::Foreign { .. }));
+}
+
+#[test]
+fn the_database_of_another_program_is_refused() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("petasos.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let before = fs::read(&path).unwrap();
+    assert!(matches!(refused(&path), OpenError::Foreign { .. }));
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_database_that_vanished_is_not_replaced_by_an_empty_one() {
+    let (folder, path) = used();
+    fs::remove_file(&path).unwrap();
+    match refused(&path) {
+        OpenError::Vanished { sign, .. } => assert_eq!(sign, folder.path().join(".petasos-db")),
+        other => panic!("{other}"),
+    }
+    assert!(!path.exists());
+    fs::remove_file(folder.path().join(".petasos-db")).unwrap();
+    fs::write(folder.path().join("petasos.db-wal"), "").unwrap();
+    assert!(matches!(refused(&path), OpenError::Vanished { .. }));
+    fs::remove_file(folder.path().join("petasos.db-wal")).unwrap();
+    Store::open(&path).expect("nothing says there was one");
+}
+
+#[test]
+fn a_database_cut_to_nothing_counts_as_vanished() {
+    let (_folder, path) = used();
+    fs::write(&path, "").unwrap();
+    assert!(matches!(refused(&path), OpenError::Vanished { .. }));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+}
+
+#[test]
+fn an_empty_file_that_was_never_used_becomes_a_database() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("petasos.db");
+    fs::write(&path, "").unwrap();
+    Store::open(&path).unwrap();
+}
+
+#[test]
+fn a_missing_folder_is_said_so_and_not_created() {
+    let folder = tempdir().unwrap();
+    let missing = folder.path().join("nowhere");
+    assert!(matches!(refused(&missing.join("petasos.db")), OpenError::NoDirectory { .. }));
+    assert!(!missing.exists());
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    assert!(matches!(refused(&file.join("petasos.db")), OpenError::NoDirectory { .. }));
+}
+
+#[test]
+fn a_folder_in_place_of_the_file_is_an_error_and_stays() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("petasos.db");
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(refused(&path), OpenError::Failed { .. }));
+    assert!(path.is_dir());
+}
+
+#[test]
+fn a_reader_sees_commits_changes_nothing_and_creates_nothing() {
+    let mut home = Home::new();
+    home.accept("7", "a");
+    let reader = Reader::open(home.path()).unwrap();
+    assert_eq!(reader.queued(&key("7")).unwrap().len(), 1);
+    home.accept("7", "b");
+    assert_eq!(reader.queued(&key("7")).unwrap().len(), 2);
+    let absent = home.folder.path().join("other.db");
+    assert!(matches!(Reader::open(&absent), Err(OpenError::Absent { .. })));
+    assert!(!absent.exists());
+}
+
+#[test]
+fn a_full_disk_is_named_and_leaves_nothing_half_written() {
+    let mut home = Home::new();
+    home.accept("7", "before");
+    home.store.limit_pages(1).unwrap();
+    let mut large = inbound("7", "large");
+    large.text = "x".repeat(4 << 20);
+    assert_eq!(home.store.write(|tx| tx.accept(&large, &key("7"), NOW)), Err(Error::Full));
+    home.store.limit_pages(1_000_000).unwrap();
+    assert_eq!(home.store.queued(&key("7")).unwrap().len(), 1);
+    home.accept("7", "large");
+    let home = home.reopen();
+    assert_eq!(home.store.queued(&key("7")).unwrap().len(), 2);
+}
+
+#[test]
+fn a_full_disk_in_the_middle_of_a_group_takes_no_other_job_with_it_silently() {
+    let mut home = Home::new();
+    home.store.limit_pages(1).unwrap();
+    let group = home.store.group().unwrap();
+    let small = group.job(|tx| tx.accept(&inbound("7", "small"), &key("7"), NOW));
+    let mut large = inbound("7", "large");
+    large.text = "x".repeat(4 << 20);
+    assert_eq!(group.job(|tx| tx.accept(&large, &key("7"), NOW)), Err(Error::Full));
+    let committed = group.commit();
+    let kept = home.store.queued(&key("7")).unwrap().len();
+    match (small.is_ok(), committed) {
+        (true, Ok(())) => assert_eq!(kept, 1),
+        (false, _) | (true, Err(_)) => assert_eq!(kept, 0),
+    }
+}
+
+#[test]
+fn a_large_file_is_checked_after_a_crash() {
+    let (_folder, path) = used();
+    let size = fs::metadata(&path).unwrap().len();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute_batch("CREATE TABLE ballast (x); INSERT INTO ballast VALUES (zeroblob(70000000))").unwrap();
+    raw.close().unwrap();
+    // Damage that only a check of the pages finds: a page of a table nobody reads at start.
+    let mut bytes = fs::read(&path).unwrap();
+    let page = usize::try_from(size).unwrap() - 4096;
+    bytes[page..page + 8].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    fs::write(format!("{}-wal", path.display()), [0; 32]).unwrap();
+    let after_crash = Store::open(&path);
+    fs::remove_file(format!("{}-wal", path.display())).unwrap();
+    assert!(matches!(after_crash, Err(OpenError::Corrupt { .. })), "{after_crash:?}");
+}

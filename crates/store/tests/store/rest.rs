@@ -1,0 +1,161 @@
+//! The smaller tables, and forgetting.
+
+use std::time::Duration;
+
+use petasos_core::journal::{Outcome, Write};
+use petasos_core::outbox::State;
+use petasos_core::pairing::Approval;
+use petasos_store::{Accepted, CompletionState, PairingAnswer};
+
+use crate::fixture::{Home, NOW, finish, inbound, key, later, start, telegram, turn};
+
+const DAY: u64 = 86_400;
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn completed_work_is_reported_once_and_offered_until_used() {
+    let mut home = Home::new();
+    let report =
+        |home: &mut Home| home.write(|tx| tx.complete_work("d1", &key("7"), "process", "{\"exit\":0}", NOW));
+    let id = report(&mut home);
+    assert_eq!(report(&mut home), id);
+    assert!(home.write(|tx| tx.completion_delivered(id)));
+    let mut home = home.reopen();
+    let waiting = home.store.completions(&key("7")).unwrap();
+    assert_eq!((waiting.len(), waiting[0].state), (1, CompletionState::Delivered));
+    assert_eq!(home.store.keys_with_completions().unwrap(), [key("7")]);
+    home.write(|tx| tx.prune(later(400 * DAY)));
+    assert_eq!(home.store.completions(&key("7")).unwrap().len(), 1, "not used, not forgotten");
+    assert!(home.write(|tx| tx.completion_consumed(id, NOW)));
+    assert!(!home.write(|tx| tx.completion_consumed(id, NOW)));
+    assert_eq!(report(&mut home), id, "a late second report changes nothing");
+    assert_eq!(home.store.completions(&key("7")).unwrap(), []);
+}
+
+#[test]
+fn a_login_lasts_as_long_as_it_is_used() {
+    let mut home = Home::new();
+    let token = home.write(|tx| tx.create_login("laptop", HOUR, NOW));
+    let good =
+        |home: &Home, seconds| home.store.check_login(token.as_str(), later(seconds)).unwrap().is_some();
+    assert!(good(&home, 3599) && !good(&home, 3600));
+    assert!(home.write(|tx| tx.touch_login(token.as_str(), HOUR, later(1800))));
+    assert!(good(&home, 5399) && !good(&home, 5400));
+    assert!(home.store.check_login("0000", NOW).unwrap().is_none());
+    let listed = home.store.logins(NOW).unwrap();
+    assert_eq!(listed[0].label, "laptop");
+    assert!(!token.as_str().starts_with(&listed[0].id));
+    assert!(home.write(|tx| tx.revoke_login_id(&listed[0].id)));
+    assert!(!good(&home, 0));
+    assert_eq!(format!("{token:?}"), "Token(…)");
+    let file = std::fs::read(home.path()).unwrap();
+    let log = std::fs::read(format!("{}-wal", home.path().display())).unwrap();
+    for bytes in [file, log] {
+        assert!(!bytes.windows(64).any(|window| window == token.as_str().as_bytes()), "the token is on disk");
+    }
+}
+
+#[test]
+fn a_login_link_works_once_and_in_time() {
+    let mut home = Home::new();
+    let token = home.write(|tx| tx.create_login_link(HOUR, NOW));
+    assert!(!home.write(|tx| tx.redeem_login_link(token.as_str(), later(3600))));
+    assert!(home.write(|tx| tx.redeem_login_link(token.as_str(), later(10))));
+    assert!(!home.write(|tx| tx.redeem_login_link(token.as_str(), later(11))));
+}
+
+#[test]
+fn a_stranger_is_approved_by_the_code_they_were_given() {
+    let mut home = Home::new();
+    let asked = home.write(|tx| tx.pairing_request(telegram(), "u1", Some("Ann"), NOW));
+    let PairingAnswer::Code(code) = asked else { panic!("{asked:?}") };
+    let mut home = home.reopen();
+    assert_eq!(home.write(|tx| tx.pairing_request(telegram(), "u1", None, later(1))), PairingAnswer::Silent);
+    assert_eq!(home.write(|tx| tx.pairing_approve(telegram(), "no code", later(2))), None);
+    let wrong = home.write(|tx| tx.pairing_approve(telegram(), "AAAAAAAA", later(2)));
+    assert!(matches!(wrong, Some(Approval::Wrong { .. })), "{wrong:?}");
+    let right = home.write(|tx| tx.pairing_approve(telegram(), &code.to_lowercase(), later(3)));
+    assert!(matches!(right, Some(Approval::Approved(_))), "{right:?}");
+    assert!(home.store.pairing_book(telegram()).unwrap().is_paired("u1"));
+    assert_eq!(home.store.pairing_books().unwrap().len(), 1);
+    assert!(home.write(|tx| tx.pairing_revoke(telegram(), "u1")));
+    assert!(!home.write(|tx| tx.pairing_revoke(telegram(), "u1")));
+}
+
+#[test]
+fn links_keep_their_last_state_and_unknown_shapes_are_left_out() {
+    let mut home = Home::new();
+    home.write(|tx| tx.put_link("telegram", &"up", 0, NOW));
+    home.write(|tx| tx.put_link("telegram", &"waiting", 3, later(1)));
+    home.write(|tx| tx.put_link("discord", &[1, 2], 0, NOW));
+    let links = home.store.links::<String>().unwrap();
+    assert_eq!(links.len(), 1);
+    assert_eq!((links[0].state.as_str(), links[0].attempts, links[0].updated_at), ("waiting", 3, later(1)));
+    assert!(home.write(|tx| tx.forget_link("telegram")));
+}
+
+#[test]
+fn an_installation_keeps_its_name() {
+    let mut home = Home::new();
+    let id = home.write(|tx| tx.install_id());
+    assert_eq!(home.reopen().write(|tx| tx.install_id()), id);
+}
+
+#[test]
+fn forgetting_takes_only_what_is_over() {
+    let mut home = Home::new();
+    let answered = home.accept("7", "1");
+    let running = home.accept("8", "2");
+    let waiting = home.accept("9", "3");
+    let (done, open) = (turn("7", &[answered]), turn("8", &[running]));
+    home.apply(&start(&done)).unwrap();
+    home.apply(&finish("7", &done, "answer")).unwrap();
+    home.apply(&start(&open)).unwrap();
+    let sent = home.store.due_of_lane("telegram:7", 1).unwrap()[0].id;
+    home.apply(&[Write::Delivered { item: sent, message: None, at: NOW }]).unwrap();
+    let owed = home.owe("9", "still owed").id;
+    let dead = home.owe("9", "given up").id;
+    home.apply(&[Write::Bury { item: dead, error: "x".into(), at: NOW }]).unwrap();
+
+    assert_eq!(home.write(|tx| tx.prune(later(6 * DAY))).rows, 0);
+    home.write(|tx| tx.prune(later(8 * DAY)));
+    assert_eq!(home.store.where_is(answered).unwrap(), None);
+    assert_eq!(home.store.item(sent).unwrap(), None);
+    assert_eq!(home.store.turn(done.id).unwrap(), None);
+    let again = home.write(|tx| tx.accept(&inbound("7", "1"), &key("7"), later(8 * DAY)));
+    assert_eq!(again, Accepted::Duplicate(answered), "its identity is remembered longer");
+
+    home.write(|tx| tx.prune(later(4000 * DAY)));
+    assert!(
+        home.store.where_is(running).unwrap().is_some() && home.store.where_is(waiting).unwrap().is_some()
+    );
+    assert_eq!(home.store.open_turns().unwrap().len(), 1);
+    assert_eq!(home.item(owed).state, State::Due);
+    assert_eq!(home.item(dead).state, State::Dead);
+    for (chat, dedup) in [("8", "2"), ("9", "3")] {
+        let again = home.write(|tx| tx.accept(&inbound(chat, dedup), &key(chat), later(4000 * DAY)));
+        assert!(matches!(again, Accepted::Duplicate(_)), "{dedup} has no outcome yet");
+    }
+    assert!(matches!(
+        home.write(|tx| tx.accept(&inbound("7", "1"), &key("7"), later(4000 * DAY))),
+        Accepted::New(id) if id > waiting
+    ));
+}
+
+#[test]
+fn a_long_backlog_is_forgotten_in_bounded_steps() {
+    let mut home = Home::new();
+    home.write(|tx| {
+        for n in 0..1200 {
+            let id = tx.accept(&inbound("7", &n.to_string()), &key("7"), NOW)?.id();
+            tx.apply(&[Write::SettleInbox { inbox: vec![id], outcome: Outcome::Refused, at: NOW }], NOW)?;
+        }
+        Ok(())
+    });
+    let mut calls = 1;
+    while home.write(|tx| tx.prune(later(40 * DAY))).more {
+        calls += 1;
+    }
+    assert!((3..6).contains(&calls), "{calls}");
+    assert_eq!(home.store.latest_of(&key("7")).unwrap(), None);
+}

@@ -1,0 +1,389 @@
+//! Conversations and their transcripts, through the database: the D cases of the specification in words.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use petasos_core::journal::Write;
+use petasos_core::session::{
+    Ask, Background, CrashRecovery, Entry, Mode, ModelOverride, ResetPolicy, ResetReason, Resolution,
+    ResumeReason, Window,
+};
+use petasos_core::transcript::{Message, Usage};
+use petasos_core::{Millis, SessionKey};
+use petasos_store::{Binding, Bound, Error, Imported, Result, Tx, local_time};
+
+use crate::fixture::{Home, NOW, key, later, session, source, start, turn};
+
+const RECENT: Duration = Duration::from_secs(120);
+
+fn bind(tx: &Tx<'_>, ask: Ask, mode: Mode, background: Background, now: Millis) -> Result<Bound> {
+    let policy = ResetPolicy { mode, idle_minutes: 60, ..ResetPolicy::default() };
+    let (key, source) = (key("7"), source("7"));
+    let binding =
+        Binding { key: &key, source: &source, ask, policy: &policy, window: Window::default(), background };
+    tx.get_or_create(&binding, now)
+}
+
+/// What the next message of chat 7 finds, with no reset policy.
+fn next(home: &mut Home, now: Millis) -> Bound {
+    home.write(|tx| bind(tx, Ask::Continue, Mode::None, Background::None, now))
+}
+
+fn idle(home: &mut Home, background: Background, now: Millis) -> Bound {
+    home.write(|tx| bind(tx, Ask::Continue, Mode::Idle, background, now))
+}
+
+fn entry(home: &Home) -> Entry {
+    home.store.entry(&key("7")).unwrap().unwrap()
+}
+
+fn mark(home: &mut Home, reason: ResumeReason) -> bool {
+    home.write(|tx| tx.mark_resume_pending(&key("7"), reason, NOW))
+}
+
+fn crash(home: &mut Home, mode: CrashRecovery) -> usize {
+    home.write(|tx| tx.suspend_recently_active(mode, RECENT, later(60)))
+}
+
+fn say(home: &mut Home, text: &str) {
+    let id = entry(home).session_id;
+    home.write(|tx| tx.append(&id, &Message::user(text, NOW)));
+}
+
+#[test]
+fn marking_a_known_session_stores_reason_and_time() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    assert!(mark(&mut home, ResumeReason::RestartTimeout));
+    let it = entry(&home);
+    assert!(it.resume_pending);
+    assert_eq!(
+        (it.resume_reason, it.last_resume_marked_at),
+        (Some(ResumeReason::RestartTimeout), Some(local_time(NOW)))
+    );
+    assert!(mark(&mut home, ResumeReason::ShutdownTimeout));
+    assert_eq!(entry(&home).resume_reason, Some(ResumeReason::ShutdownTimeout));
+    assert_eq!(home.store.pending_resumes().unwrap().len(), 1);
+}
+
+#[test]
+fn an_unknown_session_is_neither_marked_nor_cleared() {
+    let mut home = Home::new();
+    assert!(!mark(&mut home, ResumeReason::RestartTimeout));
+    assert!(!home.write(|tx| tx.clear_resume_pending(&key("7"))));
+    assert!(!home.write(|tx| tx.suspend_session(&key("7"))));
+}
+
+#[test]
+fn a_suspended_session_is_not_marked_and_stays_suspended() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    assert!(home.write(|tx| tx.suspend_session(&key("7"))));
+    assert!(!mark(&mut home, ResumeReason::RestartTimeout));
+    assert!(entry(&home).suspended && !entry(&home).resume_pending);
+    assert_eq!(home.store.pending_resumes().unwrap(), []);
+}
+
+#[test]
+fn a_mark_survives_reopening_the_store() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    mark(&mut home, ResumeReason::ShutdownTimeout);
+    let it = entry(&home.reopen());
+    assert_eq!((it.resume_pending, it.resume_reason), (true, Some(ResumeReason::ShutdownTimeout)));
+}
+
+#[test]
+fn clearing_empties_the_three_fields_once() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    let before = entry(&home);
+    assert!(!home.write(|tx| tx.clear_resume_pending(&key("7"))));
+    mark(&mut home, ResumeReason::RestartTimeout);
+    assert!(home.write(|tx| tx.clear_resume_pending(&key("7"))));
+    assert_eq!(entry(&home), before);
+}
+
+#[test]
+fn a_marked_session_keeps_its_transcript_and_its_mark() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    mark(&mut home, ResumeReason::RestartTimeout);
+    let again = next(&mut home, later(10));
+    assert_eq!(again.resolution, Resolution::Resume);
+    assert_eq!(again.entry.session_id, first.session_id);
+    assert!(again.entry.resume_pending && !again.entry.was_auto_reset);
+}
+
+#[test]
+fn a_suspended_session_starts_afresh_even_if_marked() {
+    for marked in [false, true] {
+        let mut home = Home::new();
+        let first = next(&mut home, NOW).entry;
+        if marked {
+            mark(&mut home, ResumeReason::RestartTimeout);
+        }
+        home.write(|tx| tx.suspend_session(&key("7")));
+        let fresh = next(&mut home, later(10)).entry;
+        assert_ne!(fresh.session_id, first.session_id);
+        assert_eq!((fresh.was_auto_reset, fresh.auto_reset_reason), (true, Some(ResetReason::Suspended)));
+        let old = home.store.session(&first.session_id).unwrap().unwrap();
+        assert_eq!(old.ended.unwrap().reason, "suspended");
+    }
+}
+
+#[test]
+fn crash_recovery_spares_marked_sessions_and_suspends_recent_ones() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    mark(&mut home, ResumeReason::RestartTimeout);
+    assert_eq!(crash(&mut home, CrashRecovery::Suspend), 0);
+    assert!(!entry(&home).suspended && entry(&home).resume_pending);
+    let other = Entry::new(key("8"), session("b"), Some(source("8")), local_time(NOW));
+    let old = Entry::new(key("9"), session("c"), None, local_time(Millis(NOW.0 - 600_000)));
+    home.write(|tx| tx.put_entry(&other));
+    home.write(|tx| tx.put_entry(&old));
+    assert_eq!(crash(&mut home, CrashRecovery::Suspend), 1);
+    assert!(home.store.entry(&key("8")).unwrap().unwrap().suspended);
+    assert!(!home.store.entry(&key("9")).unwrap().unwrap().suspended);
+    assert!(entry(&home).resume_pending && !entry(&home).suspended);
+}
+
+#[test]
+fn in_resume_mode_recent_sessions_are_marked_as_interrupted() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    assert_eq!(crash(&mut home, CrashRecovery::Journal), 0);
+    assert_eq!(crash(&mut home, CrashRecovery::Resume), 1);
+    assert_eq!(entry(&home).resume_reason, Some(ResumeReason::RestartInterrupted));
+}
+
+#[test]
+fn an_old_mark_expires_only_under_a_policy() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    mark(&mut home, ResumeReason::RestartTimeout);
+    assert_eq!(next(&mut home, later(7200)).entry.session_id, first.session_id);
+    let reset = idle(&mut home, Background::Live, later(7200)).entry;
+    assert_eq!(reset.auto_reset_reason, Some(ResetReason::ResumePendingExpired));
+}
+
+#[test]
+fn a_quiet_session_is_reset_unless_something_still_runs_in_it() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    assert_eq!(idle(&mut home, Background::Live, later(61 * 60)).entry.session_id, first.session_id);
+    let kept = idle(&mut home, Background::None, later(61 * 60 + 59 * 60)).entry;
+    assert_eq!(kept.session_id, first.session_id);
+    let reset = idle(&mut home, Background::None, later(3 * 61 * 60)).entry;
+    assert_eq!(reset.auto_reset_reason, Some(ResetReason::Idle));
+    assert!(!reset.reset_had_activity);
+}
+
+const LEGACY: &str = r#"{
+    "_README": "LEGACY MIRROR",
+    "agent:main:telegram:dm:123": {"session_key": "agent:main:telegram:dm:123", "session_id": "20261115_181205_13f6a7af",
+        "created_at": "2026-11-15T18:12:05.741101", "updated_at": "2026-11-15T18:12:05.741101", "platform": "telegram",
+        "resume_pending": true, "last_resume_marked_at": "not-a-timestamp", "resume_reason": "restart_timeout",
+        "model_override": {"model": "m", "api_key": "sk-secret"},
+        "origin": {"platform": "telegram", "chat_id": "123", "chat_name": "Bob"}},
+    "agent:main:google_chat:dm:spaces/AAA": {"session_key": "x", "session_id": "ok",
+        "created_at": "2026-11-15T18:12:05", "updated_at": "2026-11-15T18:12:05"},
+    "agent:main:telegram:dm:bad": {"session_id": 5},
+    "agent:main:telegram:dm:bool": true,
+    "agent:main:telegram:dm:up": {"session_key": "k", "session_id": "../x",
+        "created_at": "2026-11-15T18:12:05", "updated_at": "2026-11-15T18:12:05"},
+    "agent:main:telegram:dm:dir": {"session_key": "k", "session_id": "a/b",
+        "created_at": "2026-11-15T18:12:05", "updated_at": "2026-11-15T18:12:05"},
+    "/abs": {"session_key": "/abs", "session_id": "ok2",
+        "created_at": "2026-11-15T18:12:05", "updated_at": "2026-11-15T18:12:05"}
+}"#;
+
+#[test]
+fn a_sessions_file_is_taken_over_entry_by_entry() {
+    let mut home = Home::new();
+    let imported = home.write(|tx| tx.import_sessions(LEGACY));
+    assert_eq!(imported, Some(Imported { taken: 2, known: 0, skipped: 5 }));
+    let bob = home.store.entry(&SessionKey("agent:main:telegram:dm:123".into())).unwrap().unwrap();
+    assert_eq!((bob.resume_pending, bob.last_resume_marked_at), (true, None));
+    let spaces = SessionKey("agent:main:google_chat:dm:spaces/AAA".into());
+    assert_eq!(home.store.entry(&spaces).unwrap().unwrap().session_key, spaces);
+    assert_eq!(home.store.session(&bob.session_id).unwrap().unwrap().display_name.as_deref(), Some("Bob"));
+    let again = home.write(|tx| tx.import_sessions(LEGACY));
+    assert_eq!(again, Some(Imported { taken: 0, known: 2, skipped: 5 }));
+    for broken in ["", "{", "[1]", "true"] {
+        assert_eq!(home.write(|tx| tx.import_sessions(broken)), None, "{broken:?}");
+    }
+}
+
+#[test]
+fn a_key_of_a_model_service_never_reaches_the_disk() {
+    let mut home = Home::new();
+    home.write(|tx| tx.import_sessions(LEGACY));
+    let path = home.path();
+    let bob = SessionKey("agent:main:telegram:dm:123".into());
+    let chosen = home.store.entry(&bob).unwrap().unwrap().model_override;
+    assert_eq!(chosen, Some(ModelOverride { model: Some("m".into()), ..ModelOverride::default() }));
+    for suffix in ["", "-wal"] {
+        let bytes = std::fs::read(format!("{}{suffix}", path.display())).unwrap();
+        assert!(!bytes.windows(9).any(|window| window == b"sk-secret"), "{suffix}");
+    }
+}
+
+#[test]
+fn fifty_callers_for_one_key_agree_on_one_transcript() {
+    let mut home = Home::new();
+    let (ask, asked) = mpsc::sync_channel::<mpsc::SyncSender<Entry>>(64);
+    let callers: Vec<_> = (0..50)
+        .map(|_| {
+            let ask = ask.clone();
+            thread::spawn(move || {
+                let (tx, answer) = mpsc::sync_channel(1);
+                ask.send(tx).unwrap();
+                answer.recv().unwrap()
+            })
+        })
+        .collect();
+    drop(ask);
+    while let Ok(first) = asked.recv() {
+        let group = home.store.group().unwrap();
+        let answers: Vec<_> = std::iter::once(first)
+            .chain(asked.try_iter())
+            .map(|to| {
+                (to, group.job(|tx| bind(tx, Ask::Continue, Mode::None, Background::None, NOW)).unwrap())
+            })
+            .collect();
+        group.commit().unwrap();
+        for (to, bound) in answers {
+            to.send(bound.entry).unwrap();
+        }
+    }
+    let ids: std::collections::BTreeSet<_> =
+        callers.into_iter().map(|it| it.join().unwrap().session_id).collect();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(home.store.sessions(None, 100).unwrap().len(), 1);
+}
+
+#[test]
+fn a_transcript_ended_by_accident_is_reopened_and_one_ended_by_the_user_is_not() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    say(&mut home, "hello");
+    assert!(home.write(|tx| tx.end_session(&first.session_id, "agent_close", NOW)));
+    let again = next(&mut home, later(1));
+    assert_eq!(again.resolution, Resolution::Recover(first.session_id.clone()));
+    assert_eq!(home.store.session(&first.session_id).unwrap().unwrap().ended, None);
+    let fresh = home.write(|tx| tx.reset_session(&key("7"), later(2))).unwrap();
+    assert!(fresh.is_fresh_reset);
+    assert_eq!(next(&mut home, later(3)).entry.session_id, fresh.session_id);
+    let old = home.store.session(&first.session_id).unwrap().unwrap();
+    assert_eq!(old.ended.unwrap().reason, "session_reset");
+    assert!(
+        !home.write(|tx| tx.end_session(&first.session_id, "idle", later(9))),
+        "a meant end keeps its reason"
+    );
+}
+
+#[test]
+fn an_empty_transcript_ended_by_accident_is_not_worth_reopening() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    home.write(|tx| tx.end_session(&first.session_id, "agent_close", NOW));
+    assert_ne!(next(&mut home, later(1)).entry.session_id, first.session_id);
+}
+
+#[test]
+fn force_new_ends_the_old_transcript() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    let forced = home.write(|tx| bind(tx, Ask::ForceNew, Mode::None, Background::None, later(1))).entry;
+    assert_ne!(forced.session_id, first.session_id);
+    let old = home.store.session(&first.session_id).unwrap().unwrap();
+    assert_eq!(old.ended.unwrap().reason, "session_reset");
+}
+
+#[test]
+fn switching_goes_back_to_an_earlier_transcript() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry.session_id;
+    let second = home.write(|tx| tx.reset_session(&key("7"), later(1))).unwrap().session_id;
+    let bound = home.write(|tx| tx.switch_session(&key("7"), &first, later(2))).unwrap();
+    assert_eq!(bound.session_id, first);
+    assert_eq!(home.store.session(&first).unwrap().unwrap().ended, None);
+    assert_eq!(home.store.session(&second).unwrap().unwrap().ended.unwrap().reason, "session_switch");
+    assert_eq!(home.write(|tx| tx.switch_session(&key("7"), &first, later(3))), None);
+    let unknown = home.store.write(|tx| tx.switch_session(&key("7"), &session("none"), later(4)));
+    assert_eq!(unknown, Err(Error::Missing("session")));
+}
+
+#[test]
+fn a_compressed_transcript_is_followed_to_its_tip() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    let tip = home.write(|tx| tx.compress_session(&key("7"), later(1))).unwrap();
+    home.write(|tx| tx.put_entry(&first));
+    let found = next(&mut home, later(2));
+    assert_eq!((found.entry.session_id, found.resolution), (tip.session_id.clone(), Resolution::Keep));
+    assert_eq!(home.store.session(&tip.session_id).unwrap().unwrap().parent, Some(first.session_id));
+}
+
+#[test]
+fn three_interrupted_stops_suspend_and_one_success_forgets() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    for stop in 0..3 {
+        assert_eq!(home.write(|tx| tx.suspend_stuck()), [], "stop {stop}");
+        home.write(|tx| tx.count_stop(&[key("7")]));
+        home = home.reopen();
+    }
+    mark(&mut home, ResumeReason::RestartTimeout);
+    assert_eq!(home.write(|tx| tx.suspend_stuck()), [key("7")]);
+    assert!(entry(&home).suspended);
+    home.write(|tx| tx.count_crash(&[key("8")]));
+    home.apply(&[Write::ClearResume { key: key("8") }]).unwrap();
+    assert!(home.store.failure_counts().unwrap().is_empty());
+}
+
+#[test]
+fn a_successful_turn_clears_mark_and_count() {
+    let mut home = Home::new();
+    next(&mut home, NOW);
+    mark(&mut home, ResumeReason::RestartTimeout);
+    assert!(home.write(|tx| tx.import_failure_counts(r#"{"agent:main:telegram:dm:7": 2, "x": "junk"}"#)));
+    assert_eq!(home.store.failure_counts().unwrap().count(&key("7")), 2);
+    assert!(!home.write(|tx| tx.import_failure_counts(r#"{"x": 9}"#)), "ours are newer");
+    home.apply(&[Write::ClearResume { key: key("7") }]).unwrap();
+    assert!(!entry(&home).resume_pending);
+    assert!(home.store.failure_counts().unwrap().is_empty());
+    assert!(!home.write(|tx| tx.import_failure_counts("not json")));
+}
+
+#[test]
+fn tokens_count_for_the_row_and_for_the_entry_bound_to_it() {
+    let mut home = Home::new();
+    let id = next(&mut home, NOW).entry.session_id;
+    let usage = Usage { input: 10, output: 5, cache_read: 100, cache_write: 1 };
+    let spend = |session| Write::Spend { key: key("7"), session, usage };
+    home.apply(&[spend(id.clone()), spend(id.clone()), spend(session("left behind"))]).unwrap();
+    let it = entry(&home);
+    assert_eq!((it.total_tokens, it.last_prompt_tokens), (232, 111));
+    assert_eq!(home.store.session(&id).unwrap().unwrap().usage.total(), 232);
+}
+
+#[test]
+fn old_entries_are_dropped_unless_something_needs_them() {
+    let mut home = Home::new();
+    for (chat, suspended) in [("7", false), ("8", true), ("9", false), ("10", false), ("11", false)] {
+        let entry = Entry { suspended, ..Entry::new(key(chat), session(chat), None, local_time(NOW)) };
+        home.write(|tx| tx.put_entry(&entry));
+    }
+    let id = home.accept("9", "1");
+    home.apply(&start(&turn("9", &[id]))).unwrap();
+    home.accept("10", "2");
+    assert_eq!(home.write(|tx| tx.prune_entries(NOW, &[])), 0);
+    assert_eq!(home.write(|tx| tx.prune_entries(later(1), &[key("11")])), 1);
+    assert_eq!(home.store.entry(&key("7")).unwrap(), None);
+    assert_eq!(home.store.routing().unwrap().0.len(), 4);
+    assert!(!home.write(|tx| tx.delete_session(&session("8"))), "it is in use");
+}

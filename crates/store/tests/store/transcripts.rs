@@ -1,0 +1,134 @@
+//! Transcripts: what a model sees, what a view sees, and finding things.
+
+use petasos_core::ids::RowId;
+use petasos_core::journal::Write;
+use petasos_core::transcript::{EffectState, Message, ToolCall, Usage};
+use proptest::prelude::*;
+
+use crate::fixture::{Home, NOW, key, later, session, source};
+
+fn conversation(home: &mut Home, rows: &[Message]) {
+    let name = session("s1");
+    home.write(|tx| {
+        tx.create_session(&name, &key("7"), Some(&source("7")), None, NOW)?;
+        rows.iter().try_for_each(|row| tx.append(&name, row).map(drop))
+    });
+}
+
+fn texts(rows: &[petasos_store::Said]) -> Vec<&str> {
+    rows.iter().map(|row| row.message.content.as_str()).collect()
+}
+
+#[test]
+fn the_model_sees_the_last_rows_without_notices_and_a_view_sees_all() {
+    let mut home = Home::new();
+    let call = ToolCall { id: "c1".into(), name: "read".into(), arguments: "{}".into() };
+    let rows = [
+        Message::user("one", NOW),
+        Message::notice("queued", NOW),
+        Message::asking("", vec![call.clone()], NOW),
+        Message::tool(&call, "result", EffectState::Unknown, NOW),
+        Message::assistant("two", NOW),
+    ];
+    conversation(&mut home, &rows);
+    let seen = home.store.history(&session("s1"), 100).unwrap();
+    assert_eq!(texts(&seen), ["one", "", "result", "two"]);
+    assert_eq!(seen[1].message, rows[2]);
+    assert_eq!(seen[2].message, rows[3]);
+    assert_eq!(texts(&home.store.history(&session("s1"), 2).unwrap()), ["result", "two"]);
+    let all = home.store.rows_after(&session("s1"), RowId(0), 100).unwrap();
+    assert_eq!(all.len(), 5);
+    assert_eq!(texts(&home.store.rows_after(&session("s1"), all[3].id, 100).unwrap()), ["two"]);
+    assert_eq!(texts(&home.store.rows_last(&session("s1"), 2).unwrap()), ["result", "two"]);
+}
+
+#[test]
+fn undo_hides_whole_exchanges_from_the_model() {
+    let mut home = Home::new();
+    let rows =
+        ["a", "b", "c"].map(|text| [Message::user(text, NOW), Message::assistant(format!("re {text}"), NOW)]);
+    conversation(&mut home, rows.as_flattened());
+    let name = session("s1");
+    assert_eq!(home.store.last_user_text(&name).unwrap().as_deref(), Some("c"));
+    let undone = home.write(|tx| tx.undo(&name, 2)).unwrap();
+    assert_eq!((undone.rows, undone.text.as_str()), (4, "b"));
+    assert_eq!(texts(&home.store.history(&name, 10).unwrap()), ["a", "re a"]);
+    assert_eq!(home.store.rows_after(&name, RowId(0), 10).unwrap().len(), 6);
+    assert_eq!(home.write(|tx| tx.undo(&name, 2)), None);
+    assert_eq!(home.store.search("c", None, 10).unwrap(), [], "what was undone is not found");
+}
+
+#[test]
+fn a_session_is_listed_by_what_was_said_first() {
+    let mut home = Home::new();
+    conversation(
+        &mut home,
+        &[Message::user("\n  What is a petasos?\nTell me.", later(5)), Message::notice("x", later(9))],
+    );
+    let usage = Usage { input: 10, output: 4, cache_read: 1, cache_write: 0 };
+    home.apply(&[Write::Spend { key: key("7"), session: session("s1"), usage }]).unwrap();
+    let row = &home.store.sessions(None, 10).unwrap()[0];
+    assert_eq!(row.title.as_deref(), Some("What is a petasos?"));
+    assert_eq!((row.message_count, row.last_at, row.usage), (1, later(9), usage));
+    assert_eq!(home.store.sessions(Some(&key("8")), 10).unwrap(), []);
+    assert_eq!(home.store.find_sessions("what IS", 5).unwrap().len(), 1);
+}
+
+#[test]
+fn search_finds_words_prefixes_accents_and_scripts_without_spaces() {
+    let mut home = Home::new();
+    conversation(
+        &mut home,
+        &[
+            Message::user("Where does the Café open?", NOW),
+            Message::assistant("我们明天在北京见面", NOW),
+            Message::notice("the notice says café", NOW),
+        ],
+    );
+    let found = |query: &str, keys: Option<&[petasos_core::SessionKey]>| {
+        home.store.search(query, keys, 10).unwrap().len()
+    };
+    for (query, want) in [
+        ("cafe", 1),
+        ("CAF", 1),
+        ("open where", 1),
+        ("afé", 1),
+        ("北京", 1),
+        ("absent", 0),
+        ("", 0),
+        ("  ", 0),
+    ] {
+        assert_eq!(found(query, None), want, "{query:?}");
+    }
+    assert_eq!(found("cafe", Some(&[key("7")])), 1);
+    assert_eq!(found("cafe", Some(&[key("8")])), 0);
+    assert_eq!(found("cafe", Some(&[])), 0);
+    let hit = &home.store.search("café", None, 1).unwrap()[0];
+    assert!(hit.snippet.contains("»Café«"), "{}", hit.snippet);
+    assert_eq!(hit.key, Some(key("7")));
+}
+
+#[test]
+fn a_deleted_transcript_is_no_longer_found() {
+    let mut home = Home::new();
+    conversation(&mut home, &[Message::user("needle", NOW), Message::user("", NOW)]);
+    assert!(home.write(|tx| tx.delete_session(&session("s1"))));
+    assert_eq!(home.store.search("needle", None, 10).unwrap(), []);
+    home.reopen();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_query_is_ever_an_error(query in "\\PC*|[\"*^(){}:+-]{0,12}|(AND|OR|NOT|NEAR)( [a-z\"(]*)*") {
+        thread_local! {
+            static HOME: Home = {
+                let mut home = Home::new();
+                conversation(&mut home, &[Message::user("a b c NOT OR near", NOW)]);
+                home
+            };
+        }
+        HOME.with(|home| home.store.search(&query, None, 5)).unwrap();
+    }
+}

@@ -1,0 +1,352 @@
+// The chat page: which conversation is shown, and the stream that feeds it.
+//
+// The address decides: `#/c/<chat>` is a conversation held here, `#/s/<session>` a transcript to read. All
+// state that matters is the gateway's; this page can be closed, reloaded or opened twice at any moment.
+
+import * as keep from './keep.js';
+import { load as loadCommands } from './commands.js';
+import { Composer, Sender } from './composer.js';
+import { Transcript } from './transcript.js';
+import { drawLinks, drawSessions, platformName } from './sidebar.js';
+
+const EXAMPLES = ['What can you do?', 'What time is it?', 'Show me some markdown', 'How do you keep messages safe?'];
+const RETRY_FIRST = 500;
+const RETRY_LAST = 8_000;
+const HIDDEN_PAUSE = 20_000;
+const REFRESH = 15_000;
+
+const $ = id => document.getElementById(id);
+
+const transcript = new Transcript({
+  scroll: $('scroll'), rows: $('transcript'), activity: $('activity'), waiting: $('waiting'), toBottom: $('to-bottom'),
+});
+const composer = new Composer({
+  form: $('composer'), field: $('text'), hints: $('hints'), stop: $('stop'), onSend: say, onStop: stopTurn,
+});
+
+let sessions = [];
+let chat = null;
+let sender = null;
+let stream = null;
+
+// ---- the conversation that is shown -------------------------------------------------------------------
+
+function route() {
+  const [, kind, id] = /^#\/([cs])\/([\w.-]+)$/.exec(location.hash) ?? [];
+  closeSidebar();
+  leave();
+  if (kind === 's') return showTranscript(id);
+  if (kind === 'c' && /^[\w-]{1,64}$/.test(id)) return showChat(id);
+  history.replaceState(null, '', `#/c/${keep.lastChat() ?? keep.freshId(12)}`);
+  return route();
+}
+
+function leave() {
+  stream?.close();
+  stream = null;
+  sender?.close();
+  sender = null;
+  chat = null;
+  transcript.clear();
+  setBusy(false);
+  connection('');
+}
+
+function showChat(id) {
+  chat = id;
+  keep.keepLastChat(id);
+  $('composer').hidden = false;
+  $('readonly').hidden = true;
+  sender = new Sender(id, transcript, { onRefused: refused, onSignedOut: signedOut });
+  composer.open(id);
+  stream = new Stream(id);
+  redraw();
+}
+
+async function showTranscript(session) {
+  $('composer').hidden = true;
+  $('readonly').hidden = false;
+  $('empty').hidden = true;
+  redraw();
+  let after = 0;
+  while (location.hash === `#/s/${session}`) {
+    const page = await get(`/api/sessions/${encodeURIComponent(session)}/messages?after=${after}&limit=200`);
+    if (!page || location.hash !== `#/s/${session}`) return;
+    for (const row of page.messages) { transcript.row(row); after = row.id; }
+    if (page.messages.length < 200) break;
+  }
+  transcript.jump();
+}
+
+// ---- the stream -----------------------------------------------------------------------------------------
+
+/** The events of one chat. Comes back by itself, where it left off. */
+class Stream {
+  constructor(id) {
+    this.id = id;
+    this.session = null;
+    this.after = 0;
+    this.pause = RETRY_FIRST;
+    this.timer = 0;
+    this.queued = 0;
+    this.rewound = false;
+    this.open();
+  }
+
+  open() {
+    clearTimeout(this.timer);
+    this.source?.close();
+    const query = new URLSearchParams({ after: this.after });
+    if (this.session) query.set('session', this.session);
+    const source = new EventSource(`/api/chats/web/${this.id}/events?${query}`);
+    const on = (name, act) => source.addEventListener(name, event => {
+      act(JSON.parse(event.data));
+    });
+    this.source = source;
+    source.onopen = () => this.opened();
+    source.onerror = () => this.lost();
+    on('session', ({ id }) => this.entered(id));
+    on('row', row => { this.after = row.id; this.row(row); });
+    on('live', live => { setBusy(true); transcript.grow(live); redrawEmpty(); });
+    on('tools', ({ tools }) => transcript.tools(tools));
+    on('queued', ({ count }) => { this.queued = count; });
+    on('idle', () => this.idle());
+    on('trouble', ({ message }) => connection(`The gateway has a problem: ${message}`));
+  }
+
+  /** Rows that we have were taken back: all of them are read again. */
+  restart() {
+    this.rewound = false;
+    this.after = 0;
+    transcript.clear();
+    this.open();
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.source?.close();
+    this.source = null;
+  }
+
+  opened() {
+    this.pause = RETRY_FIRST;
+    connection('');
+    sender?.nudge();
+  }
+
+  lost() {
+    this.source?.close();
+    this.source = null;
+    connection('Connection lost. Reconnecting …');
+    this.timer = setTimeout(() => this.open(), this.pause);
+    this.pause = Math.min(this.pause * 2, RETRY_LAST);
+    checkSignedIn();
+  }
+
+  entered(session) {
+    if (this.session && this.session !== session) {
+      transcript.clear();
+      this.after = 0;
+      refreshSessions();
+    }
+    this.session = session;
+  }
+
+  row(row) {
+    if (this.rewound) return this.restart();
+    if (row.role === 'user') { sender?.arrived(row); refreshSoon(); }
+    transcript.row(row);
+    redrawEmpty();
+  }
+
+  idle() {
+    const worked = busy;
+    setBusy(false);
+    transcript.endLive();
+    transcript.tools([]);
+    if (!this.queued) sender?.settle();
+    if (worked) { refreshSoon(); if (document.hidden) unread = true; }
+    redrawEmpty();
+    redrawTitle();
+  }
+}
+
+// Browsers allow six connections to a host: a hidden tab that shows nothing new lets go of its own.
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) {
+    clearTimeout(hiddenTimer);
+    unread = false;
+    redrawTitle();
+    if (stream && !stream.source) stream.open();
+    refresh();
+    return;
+  }
+  const rest = () => {
+    if (!document.hidden) return;
+    if (busy) hiddenTimer = setTimeout(rest, HIDDEN_PAUSE);
+    else stream?.close();
+  };
+  hiddenTimer = setTimeout(rest, HIDDEN_PAUSE);
+});
+let hiddenTimer = 0;
+addEventListener('online', () => { if (stream && !stream.source) stream.open(); });
+
+// ---- what the user does -----------------------------------------------------------------------------------
+
+function say(text) {
+  if (stream && /^\/(undo|retry)\b/i.test(text)) stream.rewound = true;
+  sender?.say(text);
+  redrawEmpty();
+}
+
+function refused(text, reason) {
+  composer.fill(text);
+  if (reason) connection(reason);
+}
+
+async function stopTurn() {
+  if (!chat) return;
+  try {
+    await fetch(`/api/chats/web/${chat}/stop`, { method: 'POST' });
+  } catch {
+    connection('The gateway cannot be reached. Reconnecting …');
+  }
+}
+
+function newChat() {
+  location.hash = `#/c/${keep.freshId(12)}`;
+}
+
+// ---- what is around the conversation -----------------------------------------------------------------------
+
+let busy = false;
+let unread = false;
+
+function setBusy(now) {
+  busy = now;
+  composer.setBusy(now);
+  redrawTitle();
+}
+
+const notes = { line: '', store: '' };
+
+function connection(text) {
+  note('line', text);
+}
+
+function note(about, text) {
+  notes[about] = text;
+  $('connection').textContent = notes.line || notes.store;
+  $('connection').hidden = !$('connection').textContent;
+}
+
+function signedOut() {
+  connection('You are signed out. Run “petasos open” on the gateway’s machine and open its link; what you typed is kept here.');
+}
+
+async function checkSignedIn() {
+  const response = await fetch('/api/status').catch(() => null);
+  if (response?.status === 401) signedOut();
+}
+
+function current() {
+  if (chat) return sessions.find(it => it.platform === 'web' && it.chat_id === chat);
+  return sessions.find(it => `#/s/${it.id}` === location.hash);
+}
+
+function redraw() {
+  const summary = current();
+  $('title').textContent = summary?.title || (chat ? 'New chat' : 'Conversation');
+  drawSessions($('sessions'), sessions, location.hash);
+  if (!chat) {
+    const where = summary ? platformName(summary.platform) : 'another channel';
+    $('readonly').textContent = summary?.platform === 'web'
+      ? 'An earlier conversation of a chat. To go on with it, use /resume in that chat.'
+      : `This conversation is held on ${where}. You can read it here and answer it there.`;
+  }
+  redrawEmpty();
+  redrawTitle();
+}
+
+function redrawEmpty() {
+  $('empty').hidden = !(chat && transcript.isEmpty && !busy);
+}
+
+function redrawTitle() {
+  const name = $('title').textContent;
+  document.title = busy ? `… ${name} – Petasos` : unread ? `● ${name} – Petasos` : `${name} – Petasos`;
+}
+
+let soon = 0;
+function refreshSoon() {
+  clearTimeout(soon);
+  soon = setTimeout(refreshSessions, 300);
+}
+
+async function refreshSessions() {
+  const answer = await get('/api/sessions');
+  if (!answer) return;
+  sessions = answer.sessions;
+  redraw();
+}
+
+async function refreshStatus() {
+  const status = await get('/api/status');
+  if (!status) return;
+  drawLinks($('links'), status);
+  const { name, demo } = status.model;
+  note('store', status.store_trouble ? `The gateway takes no messages for now: ${status.store_trouble}` : '');
+  const badge = $('model');
+  badge.hidden = !name;
+  badge.textContent = demo ? 'Demo model' : name;
+  badge.title = demo ? 'Answers come from the embedded demo model. Set a model in config.yaml to use a real one.' : `Model: ${name}`;
+  badge.classList.toggle('demo', demo);
+  $('empty-note').textContent = demo
+    ? 'You are talking to the embedded demo model: it works offline, needs no key, and is not clever. Try one of these.'
+    : 'Ask anything, or type / for commands.';
+  $('examples').hidden = !demo;
+}
+
+function refresh() {
+  refreshSessions();
+  refreshStatus();
+}
+
+async function get(path) {
+  try {
+    const response = await fetch(path);
+    if (response.status === 401) signedOut();
+    return response.ok ? await response.json() : null;
+  } catch {
+    return null;
+  }
+}
+
+function openSidebar() {
+  document.body.classList.add('sidebar');
+  $('shade').hidden = false;
+  $('close-sidebar').focus();
+}
+
+function closeSidebar() {
+  document.body.classList.remove('sidebar');
+  $('shade').hidden = true;
+}
+
+for (const example of EXAMPLES) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.textContent = example;
+  button.addEventListener('click', () => say(example));
+  $('examples').append(button);
+}
+$('new-chat').addEventListener('click', newChat);
+$('open-sidebar').addEventListener('click', openSidebar);
+$('close-sidebar').addEventListener('click', closeSidebar);
+$('shade').addEventListener('click', closeSidebar);
+addEventListener('keydown', event => { if (event.key === 'Escape') closeSidebar(); });
+addEventListener('hashchange', route);
+setInterval(() => { if (!document.hidden) refresh(); }, REFRESH);
+loadCommands();
+refresh();
+route();

@@ -1,0 +1,189 @@
+// The field where messages are written, and their way to the gateway.
+
+import * as keep from './keep.js';
+import { Hints } from './commands.js';
+
+const RETRY_FIRST = 500;
+const RETRY_LAST = 10_000;
+
+/** Sends the messages of one chat in order, each until the gateway has it on disk. */
+export class Sender {
+  constructor(chat, transcript, { onRefused, onSignedOut }) {
+    this.chat = chat;
+    this.transcript = transcript;
+    this.onRefused = onRefused;
+    this.onSignedOut = onSignedOut;
+    this.queue = keep.unsent(chat).map(message => this.#show(message));
+    this.accepted = [];
+    this.running = false;
+    this.closed = false;
+    this.wake = null;
+    this.run();
+  }
+
+  /** Another chat is shown; what is unsent stays in the browser and goes out when this one is opened. */
+  close() {
+    this.closed = true;
+    this.wake?.();
+    for (const shown of [...this.queue, ...this.accepted]) shown.remove();
+  }
+
+  say(text) {
+    const message = { id: keep.freshId(20), text };
+    keep.keepUnsent(this.chat, message);
+    this.queue.push(this.#show(message));
+    this.run();
+  }
+
+  /** Called when there is reason to hope: the stream is back. */
+  nudge() {
+    this.wake?.();
+  }
+
+  async run() {
+    if (this.running) return;
+    this.running = true;
+    let pause = RETRY_FIRST;
+    while (this.queue.length && !this.closed) {
+      const shown = this.queue[0];
+      const outcome = await this.#post(shown);
+      if (outcome === 'later') {
+        shown.say('Not sent yet. Trying again …');
+        await new Promise(done => { this.wake = done; setTimeout(done, pause); });
+        pause = Math.min(pause * 2, RETRY_LAST);
+        continue;
+      }
+      pause = RETRY_FIRST;
+      this.queue.shift();
+      if (outcome === 'refused') continue;
+      keep.confirmed(this.chat, shown.id);
+      this.#taken(shown);
+    }
+    this.running = false;
+  }
+
+  /** A user row has come: the message on its way that it stands for has arrived. */
+  arrived(row) {
+    const at = this.accepted.concat(this.queue).findIndex(it => isSame(row, it));
+    if (at < 0) return;
+    const shown = this.accepted.concat(this.queue)[at];
+    shown.remove();
+    shown.here = true;
+    this.accepted = this.accepted.filter(it => it !== shown);
+  }
+
+  /** Nothing runs and nothing waits: whatever was accepted is in the rows, perhaps merged into one. */
+  settle() {
+    for (const shown of this.accepted) shown.remove();
+    this.accepted = [];
+  }
+
+  #taken(shown) {
+    if (shown.here) return;
+    if (isCommand(shown.text)) {
+      shown.remove();
+      return;
+    }
+    shown.say('');
+    this.accepted.push(shown);
+  }
+
+  #show(message) {
+    if (isCommand(message.text)) {
+      this.transcript.command(message.text);
+      return { ...message, say() {}, remove() {}, refuse: text => this.onRefused(message.text, text) };
+    }
+    const shown = this.transcript.pending(message, {
+      onDiscard: () => { shown.remove(); keep.confirmed(this.chat, message.id); this.onRefused(message.text, ''); },
+    });
+    return shown;
+  }
+
+  async #post(shown) {
+    let response;
+    try {
+      response = await fetch(`/api/chats/web/${this.chat}/messages`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ text: shown.text, id: shown.id }),
+      });
+    } catch {
+      return 'later';
+    }
+    if (response.status === 202) return 'taken';
+    if (response.status === 401) { this.onSignedOut(); return 'later'; }
+    if (response.status >= 500 || response.status === 429) return 'later';
+    const problem = await response.json().catch(() => null);
+    shown.refuse(problem?.error?.message ?? `The gateway refused this message (${response.status}).`);
+    return 'refused';
+  }
+}
+
+const isCommand = text => /^\/[a-z]/i.test(text);
+
+function isSame(row, shown) {
+  const id = row.platform_message_id ?? '';
+  return id === shown.id || id.endsWith(`:${shown.id}`) || row.content === shown.text;
+}
+
+/** The text field: grows, keeps its draft, suggests commands. */
+export class Composer {
+  constructor({ form, field, hints, stop, onSend, onStop }) {
+    Object.assign(this, { form, field, stop, onSend, onStop });
+    this.chat = null;
+    this.busy = false;
+    this.hints = new Hints(hints, field, {
+      fill: text => this.fill(text),
+      send: text => { this.fill(text); this.#send(); },
+    });
+    form.addEventListener('submit', event => { event.preventDefault(); this.#send(); });
+    field.addEventListener('input', () => this.#changed());
+    field.addEventListener('keydown', event => this.#key(event));
+    field.addEventListener('blur', () => this.hints.close());
+    stop.addEventListener('click', () => onStop());
+  }
+
+  open(chat) {
+    this.chat = chat;
+    this.fill(keep.draft(chat));
+    this.hints.close();
+  }
+
+  fill(text) {
+    this.field.value = text;
+    this.#changed();
+    if (matchMedia('(hover: hover)').matches) this.field.focus({ preventScroll: true });
+  }
+
+  setBusy(busy) {
+    this.busy = busy;
+    this.stop.hidden = !busy;
+  }
+
+  #changed() {
+    keep.keepDraft(this.chat, this.field.value);
+    this.field.style.height = 'auto';
+    this.field.style.height = `${Math.min(this.field.scrollHeight, innerHeight * 0.4)}px`;
+    this.form.classList.toggle('filled', this.field.value.trim() !== '');
+    this.hints.update();
+  }
+
+  #key(event) {
+    if (event.isComposing) return; // an input method is still choosing characters
+    if (this.hints.key(event)) {
+      event.preventDefault();
+    } else if (event.key === 'Enter' && !event.shiftKey) {
+      event.preventDefault();
+      this.#send();
+    } else if (event.key === 'Escape' && this.busy) {
+      this.onStop();
+    }
+  }
+
+  #send() {
+    const text = this.field.value.trim();
+    if (!text) return;
+    this.fill('');
+    this.onSend(text);
+  }
+}

@@ -1,0 +1,80 @@
+// The list of conversations of every channel, newest first, and the state of the channels.
+
+const DAY = 24 * 60 * 60 * 1000;
+const NAMES = { web: 'Web', terminal: 'Terminal', telegram: 'Telegram', discord: 'Discord', slack: 'Slack', matrix: 'Matrix', email: 'Email' };
+
+const STATES = { up: 'connected', connecting: 'connecting …', waiting: 'trying again …', fatal: 'needs attention', paused: 'paused' };
+
+export const platformName = platform => NAMES[platform] ?? platform;
+
+/** Where a summary leads: the chat it can be continued in, or its transcript. */
+export function target(summary, newest) {
+  return summary.platform === 'web' && summary.chat_id && newest ? `#/c/${summary.chat_id}` : `#/s/${summary.id}`;
+}
+
+export function drawSessions(nav, sessions, here) {
+  if (!sessions.length) {
+    const none = document.createElement('p');
+    none.className = 'none';
+    none.textContent = 'Your conversations will appear here.';
+    nav.replaceChildren(none);
+    return;
+  }
+  const keys = new Set();
+  const out = [];
+  let group = '';
+  for (const summary of sessions) {
+    const label = dayOf(summary.last_at);
+    if (label !== group) {
+      group = label;
+      const head = document.createElement('h2');
+      head.textContent = label;
+      out.push(head);
+    }
+    const newest = !keys.has(summary.key);
+    keys.add(summary.key);
+    out.push(entry(summary, target(summary, newest), here));
+  }
+  nav.replaceChildren(...out);
+}
+
+function entry(summary, href, here) {
+  const node = document.createElement('a');
+  const title = document.createElement('span');
+  const about = document.createElement('small');
+  node.href = href;
+  if (href === here) node.setAttribute('aria-current', 'page');
+  title.textContent = summary.title || summary.display_name || 'Untitled';
+  about.textContent = `${platformName(summary.platform)} · ${when(summary.last_at)}`;
+  node.append(title, about);
+  return node;
+}
+
+function dayOf(ms) {
+  const midnight = new Date().setHours(0, 0, 0, 0);
+  if (ms >= midnight) return 'Today';
+  if (ms >= midnight - DAY) return 'Yesterday';
+  if (ms >= midnight - 6 * DAY) return 'This week';
+  return 'Earlier';
+}
+
+function when(ms) {
+  const then = new Date(ms);
+  if (Date.now() - ms < DAY) return then.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+  return then.toLocaleDateString([], { day: 'numeric', month: 'short' });
+}
+
+/** The channels, each with a light and its state in words. */
+export function drawLinks(footer, status) {
+  const links = Array.isArray(status.links) ? status.links : [];
+  footer.replaceChildren(...links.map(link => {
+    const node = document.createElement('span');
+    node.className = `link ${link.state}`;
+    node.textContent = `${platformName(link.name)}: ${STATES[link.state] ?? link.state}`;
+    if (link.reason) node.title = link.reason;
+    return node;
+  }));
+  const version = document.createElement('span');
+  version.textContent = `Petasos ${status.version}`;
+  footer.append(version);
+}

@@ -1,0 +1,80 @@
+//! The checks at the public door: the right name, our own page, a signed-in browser.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use petasos_gateway::Handle;
+use tracing::warn;
+
+use crate::cookie;
+use crate::origin::{Options, Provenance};
+use crate::refusal::Refusal;
+
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What a browser without a cookie may load. `/` is not among them: the page sees to its own cookie.
+const OPEN: [&str; 2] = ["/health", "/assets/locked.css"];
+
+/// A browser holds one cookie, or a few of gateways on other ports; no more than this are tried.
+const COOKIES_TRIED: usize = 8;
+
+pub(crate) async fn host(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
+    let asked = text(request.headers(), &header::HOST).unwrap_or_default();
+    if options.answers_to(asked) {
+        return next.run(request).await;
+    }
+    warn!(host = asked, "request for a host that is not ours");
+    let message =
+        "this name is not one of the gateway's; open it as localhost or set its host in the configuration";
+    Refusal::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message).into_response()
+}
+
+/// Cross-site pages may not change anything, nor read the API.
+pub(crate) async fn origin(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let provenance = Provenance {
+        host: text(headers, &header::HOST).unwrap_or_default(),
+        origin: text(headers, &header::ORIGIN),
+        fetch_site: text(headers, &FETCH_SITE),
+    };
+    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && !request.uri().path().starts_with("/api");
+    if harmless || provenance.is_ours() {
+        return next.run(request).await;
+    }
+    warn!(path = request.uri().path(), "request from another site");
+    Refusal::forbidden("this request was made by another site").into_response()
+}
+
+pub(crate) async fn cookie(State(handle): State<Handle>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if path == "/" || OPEN.contains(&path) {
+        return next.run(request).await;
+    }
+    match signed_in(&handle, request.headers()).await {
+        Ok(true) => next.run(request).await,
+        Ok(false) => Refusal::unauthorized().into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+pub(crate) async fn signed_in(handle: &Handle, headers: &HeaderMap) -> Result<bool, Refusal> {
+    for value in cookies(headers).take(COOKIES_TRIED) {
+        if handle.cookie_ok(value).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(cookie::values)
+}
+
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    // A header that is not text is not absent: it must not pass for one.
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+}

@@ -1,0 +1,28 @@
+//! The HTTP face of the gateway: the owner's chat page, its API, and the control socket.
+//!
+//! Owns nothing. Every request is answered from [`petasos_gateway::Handle`], so a crash here leaves nothing
+//! behind: what was answered with 202 is on disk, what was not is asked for again by the client under the
+//! same id.
+//!
+//! Two doors lead to the same API. [`public`] is for TCP: a browser comes in with a cookie, and is checked
+//! for the name it asked for and the page it came from. [`control`] is for the owner's unix socket, where
+//! the file mode is the check; it also offers what only the owner may do.
+
+mod chat;
+mod cookie;
+mod events;
+mod extract;
+mod follow;
+mod guard;
+mod headers;
+mod origin;
+mod owner;
+mod page;
+mod read;
+mod refusal;
+mod router;
+mod serve;
+
+pub use origin::Options;
+pub use router::{control, public};
+pub use serve::{bind_unix, serve_tcp, serve_unix};

@@ -1,0 +1,156 @@
+//! What only the owner may do, over the control socket.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use petasos_core::pairing::{Approval, Approved, Book};
+use petasos_core::{Millis, OutboxId, Platform, outbox};
+use petasos_gateway::Handle;
+use serde::{Deserialize, Serialize};
+
+use crate::extract::{Asked, Body, Named};
+use crate::refusal::Refusal;
+
+const ITEMS: usize = 100;
+const LIMIT: usize = 1000;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    /// Those that were given up, if not said.
+    state: Option<outbox::State>,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Outbox {
+    items: Vec<outbox::Item>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Approve {
+    platform: Platform,
+    code: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Revoke {
+    platform: Platform,
+    user: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Pairing {
+    platforms: Vec<Paired>,
+}
+
+/// Who may talk to us on a platform, and who has asked to.
+#[derive(Debug, Serialize)]
+struct Paired {
+    platform: Platform,
+    pending: Vec<Waiting>,
+    approved: Vec<Approved>,
+    locked_until: Option<Millis>,
+}
+
+/// Without the hash of its code.
+#[derive(Debug, Serialize)]
+struct Waiting {
+    user_id: String,
+    user_name: Option<String>,
+    created_at: Millis,
+}
+
+impl Paired {
+    fn new(platform: Platform, book: Book) -> Self {
+        let waiting = book.pending.into_iter().map(|it| Waiting {
+            user_id: it.user_id,
+            user_name: it.user_name,
+            created_at: it.created_at,
+        });
+        Self {
+            platform,
+            pending: waiting.collect(),
+            approved: book.approved,
+            locked_until: book.locked_until,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Link {
+    token: String,
+    /// To be put behind the page's address.
+    path: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Done {
+    /// There was something to do it to.
+    done: bool,
+}
+
+type Answer<T> = Result<Json<T>, Refusal>;
+
+pub(crate) async fn outbox(State(handle): State<Handle>, Asked(wanted): Asked<Wanted>) -> Answer<Outbox> {
+    let state = wanted.state.unwrap_or(outbox::State::Dead);
+    let limit = wanted.limit.unwrap_or(ITEMS).clamp(1, LIMIT);
+    Ok(Json(Outbox { items: handle.outbox(state, limit).await? }))
+}
+
+pub(crate) async fn outbox_retry(State(handle): State<Handle>, Named(id): Named<i64>) -> Answer<Done> {
+    Ok(Json(Done { done: handle.outbox_retry(OutboxId(id)).await? }))
+}
+
+pub(crate) async fn outbox_drop(State(handle): State<Handle>, Named(id): Named<i64>) -> Answer<Done> {
+    Ok(Json(Done { done: handle.outbox_drop(OutboxId(id)).await? }))
+}
+
+pub(crate) async fn pairing(State(handle): State<Handle>) -> Answer<Pairing> {
+    let books = handle.pairing().await?;
+    Ok(Json(Pairing {
+        platforms: books.into_iter().map(|(platform, book)| Paired::new(platform, book)).collect(),
+    }))
+}
+
+pub(crate) async fn pairing_approve(
+    State(handle): State<Handle>,
+    Body(asked): Body<Approve>,
+) -> Answer<Approved> {
+    match handle.pairing_approve(asked.platform, &asked.code).await? {
+        Some(Approval::Approved(approved)) => Ok(Json(approved)),
+        Some(Approval::Wrong { left }) => Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "wrong_code",
+            format!(
+                "no pending request has this code; pairing closes for a while after {left} more wrong ones"
+            ),
+        )),
+        Some(Approval::Locked { until }) => Err(Refusal::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "locked",
+            format!("too many wrong codes; pairing is closed until {} (ms since 1970)", until.0),
+        )),
+        None => Err(Refusal::bad_request("this cannot be a pairing code")),
+    }
+}
+
+pub(crate) async fn pairing_revoke(State(handle): State<Handle>, Body(asked): Body<Revoke>) -> Answer<Done> {
+    Ok(Json(Done { done: handle.pairing_revoke(asked.platform, &asked.user).await? }))
+}
+
+pub(crate) async fn login_link(State(handle): State<Handle>) -> Answer<Link> {
+    let token = handle.login_link_token().await?;
+    Ok(Json(Link { path: format!("/?token={token}"), token }))
+}
+
+pub(crate) async fn link_retry(State(handle): State<Handle>, Named(name): Named<String>) -> Answer<Done> {
+    handle.link_retry(&name).await?;
+    Ok(Json(Done { done: true }))
+}
+
+pub(crate) async fn shutdown(State(handle): State<Handle>) -> StatusCode {
+    handle.shutdown();
+    StatusCode::ACCEPTED
+}

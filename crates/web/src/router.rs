@@ -1,0 +1,76 @@
+//! Which path leads where, and through which checks.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{delete, get, post};
+use petasos_gateway::Handle;
+
+use crate::origin::Options;
+use crate::refusal::Refusal;
+use crate::{chat, events, guard, headers, owner, page, read};
+
+const BODY_LIMIT: usize = 1024 * 1024;
+
+/// For TCP: the page and its API, behind every check.
+pub fn public(handle: Handle, options: Options) -> Router {
+    let routes = api()
+        .route("/", get(page::index))
+        .route("/assets/{name}", get(page::asset))
+        .route("/api/logout", post(page::logout));
+    fenced(closed(routes, handle.clone()).layer(from_fn_with_state(handle, guard::cookie)), options)
+}
+
+/// For the owner's unix socket: the same API and what only the owner may do.
+pub fn control(handle: Handle) -> Router {
+    let routes = api()
+        .route("/api/outbox", get(owner::outbox))
+        .route("/api/outbox/{id}", delete(owner::outbox_drop))
+        .route("/api/outbox/{id}/retry", post(owner::outbox_retry))
+        .route("/api/pairing", get(owner::pairing))
+        .route("/api/pairing/approve", post(owner::pairing_approve))
+        .route("/api/pairing/revoke", post(owner::pairing_revoke))
+        .route("/api/login-link", post(owner::login_link))
+        .route("/api/links/{name}/retry", post(owner::link_retry))
+        .route("/api/shutdown", post(owner::shutdown));
+    closed(routes, handle).layer(from_fn(headers::survive))
+}
+
+fn api() -> Router<Handle> {
+    Router::new()
+        .route("/health", get(read::health))
+        .route("/api/status", get(read::status))
+        .route("/api/commands", get(read::commands))
+        .route("/api/sessions", get(read::sessions))
+        .route("/api/sessions/{id}/messages", get(read::messages))
+        .route("/api/chats/{platform}/{chat}/messages", post(chat::say))
+        .route("/api/chats/{platform}/{chat}/stop", post(chat::stop))
+        .route("/api/chats/{platform}/{chat}/events", get(events::events))
+}
+
+/// Everything that no route answers gets an answer of the usual shape.
+fn closed<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Router {
+    routes
+        .fallback(async || Refusal::not_found("there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has other methods")
+        })
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(state)
+}
+
+/// The checks that need no gateway, from the inside out.
+fn fenced(routes: Router, options: Options) -> Router {
+    routes
+        .layer(from_fn(guard::origin))
+        .layer(from_fn_with_state(Arc::new(options), guard::host))
+        .layer(from_fn(headers::survive))
+        .layer(from_fn(headers::add))
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! The companion's side of the control socket.
+
+mod sse;
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::config::Home;
+use crate::failure::Failure;
+use crate::{lock, socket};
+pub(crate) use sse::{Event, Events};
+
+/// The host part is never looked up: every request goes to the socket.
+const BASE: &str = "http://petasos";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A way to a gateway that answered a moment ago.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    /// Where its web page is, if it has one.
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Nobody is there (any more).
+    #[error("the gateway does not answer")]
+    Gone,
+    #[error("{0}")]
+    Refused(String),
+    #[error("the gateway's answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Gone => Self::new(error.to_string()).next("petasos status shows whether it runs"),
+            Error::Refused(_) | Error::Unreadable(_) => Self::new(error.to_string()),
+        }
+    }
+}
+
+impl Client {
+    /// `None`: no gateway runs on this home.
+    pub(crate) fn connect(home: &Home) -> Result<Option<Self>, Failure> {
+        let record = lock::holder(&home.lock_file());
+        let path = path(home, record.as_ref());
+        if UnixStream::connect(&path).is_err() {
+            return Ok(None);
+        }
+        let http = reqwest::Client::builder().unix_socket(path).build();
+        let http = http.map_err(|error| Failure::new(format!("no HTTP client: {error}")))?;
+        Ok(Some(Self { http, url: record.and_then(|record| record.url) }))
+    }
+
+    /// The gateway, or what to do without one.
+    pub(crate) fn require(home: &Home) -> Result<Self, Failure> {
+        Self::connect(home)?.ok_or_else(|| {
+            Failure::new(format!("no gateway is running on {}", home.path().display()))
+                .next("start one: petasos run")
+        })
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.finish(self.http.get(format!("{BASE}{path}"))).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        self.finish(self.http.post(format!("{BASE}{path}")).json(body)).await
+    }
+
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.finish(self.http.delete(format!("{BASE}{path}"))).await
+    }
+
+    /// The events of a conversation, from row `after` of `session` on.
+    pub(crate) async fn events(
+        &self,
+        chat: &str,
+        after: i64,
+        session: Option<&str>,
+    ) -> Result<Events, Error> {
+        let mut path = format!("{BASE}/api/chats/terminal/{chat}/events?after={after}");
+        if let Some(session) = session {
+            path.push_str(&format!("&session={session}"));
+        }
+        let response = self.http.get(path).send().await.map_err(|_| Error::Gone)?;
+        Ok(Events::new(checked(response).await?))
+    }
+
+    async fn finish<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, Error> {
+        let response = request.timeout(PATIENCE).send().await.map_err(|_| Error::Gone)?;
+        let bytes = checked(response).await?.bytes().await.map_err(|_| Error::Gone)?;
+        let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(text).map_err(|error| Error::Unreadable(error.to_string()))
+    }
+}
+
+async fn checked(response: reqwest::Response) -> Result<reqwest::Response, Error> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    let body: Value = response.json().await.unwrap_or_default();
+    let told = body.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
+    Err(Error::Refused(told.unwrap_or_else(|| format!("the gateway answered {status}"))))
+}
+
+fn path(home: &Home, record: Option<&lock::Record>) -> PathBuf {
+    let announced = record.and_then(|record| record.socket.clone());
+    announced.unwrap_or_else(|| socket::place(home.path(), |name| std::env::var_os(name)))
+}

@@ -1,0 +1,148 @@
+//! One question and its answer: said once, whatever happens to the connection, then followed to its end.
+
+use std::time::Duration;
+
+use petasos_core::transcript::Role;
+use serde_json::{Value, json};
+
+use super::feed::{Feed, News};
+use super::screen::Screen;
+use crate::client::{Client, Error};
+use crate::failure::Failure;
+
+/// A notice may be the whole answer, or come before one; this long nothing else may follow.
+const AFTER_NOTICE: Duration = Duration::from_millis(1000);
+const AFTER_COMMAND: Duration = Duration::from_millis(250);
+const AGAIN: Duration = Duration::from_millis(300);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Answered,
+    Interrupted,
+}
+
+#[derive(Debug)]
+pub(super) struct Asker {
+    client: Client,
+    chat: String,
+    feed: Feed,
+    session: Option<String>,
+    live: bool,
+}
+
+/// How far one question has come.
+#[derive(Debug, Default)]
+struct Progress {
+    answered: bool,
+    noticed: bool,
+    /// The person does not want the answer any more.
+    interrupted: bool,
+}
+
+impl Asker {
+    pub(super) fn new(client: Client, chat: String, feed: Feed) -> Self {
+        Self { client, chat, feed, session: None, live: false }
+    }
+
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Reads what was said before. The first news that is not a row says that this was all.
+    pub(super) async fn catch_up(&mut self, screen: &mut Screen) {
+        let mut earlier = Vec::new();
+        while let Some(news) = self.feed.next().await {
+            match news {
+                News::Row(row) => earlier.push(row),
+                News::Session(id) => self.session = Some(id),
+                other @ (News::Live { .. } | News::Idle | News::Lost | News::Back) => {
+                    screen.earlier(&earlier);
+                    self.take(other, screen, &mut Progress::default());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Shows what came while nobody asked.
+    pub(super) fn drain(&mut self, screen: &mut Screen) {
+        while let Some(news) = self.feed.try_next() {
+            self.take(news, screen, &mut Progress::default());
+        }
+        screen.settle();
+    }
+
+    pub(super) async fn ask(&mut self, text: &str, screen: &mut Screen) -> Result<Outcome, Failure> {
+        self.drain(screen);
+        self.say(text).await?;
+        screen.asked(text);
+        let patience = if text.starts_with('/') { AFTER_COMMAND } else { AFTER_NOTICE };
+        let mut progress = Progress::default();
+        loop {
+            let quiet = progress.noticed && !self.live;
+            tokio::select! {
+                news = self.feed.next() => match news {
+                    Some(news) => self.take(news, screen, &mut progress),
+                    None => return Err(Error::Gone.into()),
+                },
+                () = tokio::time::sleep(patience), if quiet => progress.answered = true,
+                interrupt = tokio::signal::ctrl_c() => {
+                    if interrupt.is_err() || progress.interrupted {
+                        screen.settle();
+                        return Ok(Outcome::Interrupted);
+                    }
+                    progress.interrupted = true;
+                    self.stop().await;
+                }
+            }
+            if !self.live && progress.answered {
+                screen.settle();
+                let outcome = if progress.interrupted { Outcome::Interrupted } else { Outcome::Answered };
+                return Ok(outcome);
+            }
+        }
+    }
+
+    fn take(&mut self, news: News, screen: &mut Screen, progress: &mut Progress) {
+        match &news {
+            News::Row(row) => match row.message.role {
+                Role::Assistant if row.message.tool_calls.is_empty() => progress.answered = true,
+                Role::Notice => progress.noticed = true,
+                Role::Assistant | Role::User | Role::Tool => {}
+            },
+            News::Live { .. } => self.live = true,
+            News::Idle => {
+                // A turn that was interrupted may leave no answer behind.
+                progress.answered |= self.live && (progress.interrupted || progress.noticed);
+                self.live = false;
+            }
+            News::Session(id) => self.session = Some(id.clone()),
+            News::Lost | News::Back => {}
+        }
+        screen.show(news);
+    }
+
+    /// The same id each time: a message whose acknowledgement was lost is not said twice.
+    async fn say(&mut self, text: &str) -> Result<(), Failure> {
+        let id: String = petasos_gateway::clock::secret().chars().take(32).collect();
+        let path = format!("/api/chats/terminal/{}/messages", self.chat);
+        let body = json!({ "text": text, "id": id });
+        loop {
+            match self.client.post::<Value>(&path, &body).await {
+                Ok(_) => return Ok(()),
+                Err(Error::Gone) => tokio::select! {
+                    () = tokio::time::sleep(AGAIN) => {}
+                    _ = tokio::signal::ctrl_c() => return Err(Error::Gone.into()),
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn stop(&self) {
+        let path = format!("/api/chats/terminal/{}/stop", self.chat);
+        if let Err(error) = self.client.post::<Value>(&path, &json!({})).await {
+            anstream::eprintln!("\nthe turn could not be stopped: {error}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What can be seen without asking anybody.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use petasos_store::{OpenError, Reader};
+
+use super::Finding;
+use crate::config::Home;
+use crate::print;
+use crate::wire::Listen;
+
+const LITTLE: u64 = 1 << 30;
+const TOO_LITTLE: u64 = 64 << 20;
+/// 2026-01-01; a clock before that was never set.
+const THE_PAST: u64 = 1_767_225_600_000;
+
+pub(super) fn home(home: &Home) -> Finding {
+    let path = home.path();
+    let shown = format!("{} ({})", path.display(), home.named_by);
+    if !path.exists() {
+        return Finding::warn("home", format!("{shown} is not there yet"), "petasos run creates it");
+    }
+    let probe = path.join(".petasos-doctor");
+    let written = std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe));
+    match written {
+        Ok(()) => Finding::ok("home", shown),
+        Err(error) => Finding::fail(
+            "home",
+            format!("{shown} cannot be written: {error}"),
+            "fix its owner or choose --home",
+        ),
+    }
+}
+
+/// Secrets live in the home: nobody else should be able to read it.
+pub(super) fn permissions(home: &Home) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, mode) in
+        [(home.path().to_path_buf(), "700"), (home.dotenv_file(), "600"), (home.config_file(), "600")]
+    {
+        let Ok(found) = std::fs::metadata(&path) else { continue };
+        if found.permissions().mode() & 0o077 != 0 {
+            let detail = format!("others can read {}", path.display());
+            findings.push(Finding::warn("permissions", detail, format!("chmod {mode} {}", path.display())));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("permissions", "private"));
+    }
+    findings
+}
+
+pub(super) fn disk(home: &Home) -> Finding {
+    let existing = home.path().ancestors().find(|path| path.exists());
+    let Some(found) = existing.and_then(|path| rustix::fs::statvfs(path).ok()) else {
+        return Finding::warn("disk", "free space is unknown", "check it by hand");
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let detail = format!("{} MiB free", free >> 20);
+    match free {
+        ..TOO_LITTLE => {
+            Finding::fail("disk", detail, "make room: a full disk stops new messages from being accepted")
+        }
+        TOO_LITTLE..LITTLE => Finding::warn("disk", detail, "make room soon"),
+        _ => Finding::ok("disk", detail),
+    }
+}
+
+pub(super) fn database(home: &Home) -> Finding {
+    let opened = match Reader::open(home.database()) {
+        Ok(reader) => reader,
+        Err(OpenError::Absent { .. }) => return Finding::ok("database", "none yet"),
+        Err(error) => {
+            return Finding::fail("database", error.to_string(), "do not delete it; make a copy first");
+        }
+    };
+    let counted = opened.backlog().and_then(|inbox| Ok((inbox, opened.outbox_counts()?)));
+    match counted {
+        Err(error) => {
+            Finding::fail("database", error.to_string(), "make a copy of it, then restore a backup")
+        }
+        Ok((_, owed)) if owed.dead > 0 => {
+            let detail = format!("opens and reads; {} messages were given up", owed.dead);
+            Finding::warn("database", detail, "petasos outbox --state dead")
+        }
+        Ok((inbox, owed)) => {
+            let detail = format!(
+                "opens and reads; {} to answer, {} to deliver",
+                inbox.queued + inbox.claimed,
+                owed.due
+            );
+            Finding::ok("database", detail)
+        }
+    }
+}
+
+pub(super) fn port(listen: &Listen) -> Finding {
+    let Listen { host, port } = listen;
+    match TcpListener::bind((host.as_str(), *port)) {
+        Ok(_) => Finding::ok("port", format!("{host}:{port} is free")),
+        Err(error) => Finding::fail(
+            "port",
+            format!("{host}:{port} cannot be listened on: {error}"),
+            "stop the other program, or set web.port",
+        ),
+    }
+}
+
+pub(super) fn clock() -> Finding {
+    let zone = jiff::Zoned::now();
+    let shown = zone.strftime("%Y-%m-%d %H:%M %Z").to_string();
+    if print::now().0 < THE_PAST {
+        return Finding::fail(
+            "clock",
+            format!("{shown} lies in the past"),
+            "set the clock; TLS and resets depend on it",
+        );
+    }
+    Finding::ok("clock", shown)
+}

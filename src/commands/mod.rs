@@ -1,0 +1,113 @@
+//! One file per command. What they share: the home, and how to print.
+
+mod chat;
+mod config;
+mod doctor;
+mod open;
+mod outbox;
+mod pairing;
+mod run;
+mod sessions;
+mod status;
+mod stop;
+mod version;
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use petasos_store::{Reader, Store};
+
+use crate::arguments::{Arguments, Command, Gateway};
+use crate::config::Home;
+use crate::failure::Failure;
+use crate::logs::{self, Loudness};
+use crate::{print, serve};
+
+/// What every command is given.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) home: Home,
+    pub(crate) json: bool,
+    pub(crate) loudness: Loudness,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let loudness = match (arguments.quiet, arguments.verbose) {
+        (true, _) => Loudness::Quiet,
+        (false, 0) => Loudness::Normal,
+        (false, 1) => Loudness::Verbose,
+        (false, _) => Loudness::Everything,
+    };
+    match &arguments.command {
+        Command::Version => return version::version(arguments.json),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "petasos", &mut std::io::stdout());
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    let home = Home::resolve(arguments.home.as_deref(), |name| std::env::var_os(name))?;
+    dispatch(&Context { home, json: arguments.json, loudness }, arguments.command)
+}
+
+fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Run | Command::Gateway(Gateway::Run) => {
+            logs::start(context.loudness);
+            block_on(run::run(context))
+        }
+        Command::Chat(wanted) => block_on(chat::chat(context, wanted)),
+        Command::Status => block_on(status::status(context)),
+        Command::Sessions(wanted) => block_on(sessions::sessions(context, wanted)),
+        Command::Outbox(wanted) => block_on(outbox::outbox(context, wanted)),
+        Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
+        Command::Config(wanted) => config::config(context, wanted),
+        Command::Doctor { online } => block_on(doctor::doctor(context, online)),
+        Command::Open => block_on(open::open(context)),
+        Command::Stop => block_on(stop::stop(context)),
+        Command::Version | Command::Completions { .. } => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Two workers carry hundreds of turns a second; blocking calls are short reads of the database.
+fn block_on(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(8)
+        .thread_name("petasos")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("no runtime: {error}")))?;
+    let done = runtime.block_on(work);
+    // A thread that still waits for a key press must not keep us.
+    runtime.shutdown_background();
+    done
+}
+
+/// Tells of warnings, once.
+pub(crate) fn warn(problems: &[crate::config::Problem]) {
+    for problem in problems.iter().filter(|it| it.severity != crate::config::Severity::Error) {
+        anstream::eprintln!("{} {problem}", print::styled(print::ODD, "warning:"));
+    }
+}
+
+/// The database as it is, whoever runs. `None`: there is none yet.
+pub(crate) fn reader(home: &Home) -> Result<Option<Reader>, Failure> {
+    if !home.database().exists() {
+        return Ok(None);
+    }
+    Ok(Some(Reader::open(home.database())?))
+}
+
+/// Writes without a gateway: takes the home for that moment.
+pub(crate) fn write<T>(
+    home: &Home,
+    job: impl FnOnce(&petasos_store::Tx<'_>) -> petasos_store::Result<T>,
+) -> Result<T, Failure> {
+    let _lock = serve::take(home)?;
+    let mut store = Store::open(home.database())?;
+    let done = store.write(job)?;
+    store.close()?;
+    Ok(done)
+}

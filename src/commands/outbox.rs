@@ -1,0 +1,99 @@
+//! `petasos outbox`: what is owed to chats, and what was given up.
+
+use std::process::ExitCode;
+
+use petasos_core::OutboxId;
+use petasos_core::outbox::{Item, State};
+use serde_json::json;
+
+use super::{Context, reader, write};
+use crate::arguments::{Outbox, OutboxAction, OutboxState};
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::print::{self, ago, cut, now};
+
+const MOST: usize = 200;
+
+pub(crate) async fn outbox(context: &Context, wanted: Outbox) -> Result<ExitCode, Failure> {
+    match wanted.action.unwrap_or(OutboxAction::List) {
+        OutboxAction::List => list(context, wanted.state),
+        OutboxAction::Retry { id } => retry(context, id).await,
+        OutboxAction::Drop { id } => forget(context, id).await,
+    }
+}
+
+fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Failure> {
+    let states = match wanted {
+        Some(state) => vec![meaning(state)],
+        None => vec![State::Dead, State::Sending, State::Due, State::Streaming],
+    };
+    let mut items: Vec<Item> = Vec::new();
+    if let Some(reader) = reader(&context.home)? {
+        for state in states {
+            items.extend(reader.items_in(state, MOST)?);
+        }
+    }
+    if context.json {
+        print::json(&items)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if items.is_empty() {
+        anstream::println!("nothing; every answer has been delivered");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = items.iter().map(|item| {
+        vec![
+            item.id.to_string(),
+            item.state.as_str().to_owned(),
+            item.draft.route.lane(),
+            ago(item.created_at, now()),
+            item.attempts.to_string(),
+            cut(item.last_error.as_deref().unwrap_or("-"), 60),
+        ]
+    });
+    print::table(&["ID", "STATE", "CHAT", "SINCE", "TRIES", "LAST ERROR"], &rows.collect::<Vec<_>>());
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn retry(context: &Context, id: i64) -> Result<ExitCode, Failure> {
+    let done = match Client::connect(&context.home)? {
+        Some(client) => done(client.post(&format!("/api/outbox/{id}/retry"), &json!({})).await?),
+        None => write(&context.home, |tx| tx.retry_item(OutboxId(id)))?,
+    };
+    told(context, id, done, "is owed again")
+}
+
+async fn forget(context: &Context, id: i64) -> Result<ExitCode, Failure> {
+    let done = match Client::connect(&context.home)? {
+        Some(client) => done(client.delete(&format!("/api/outbox/{id}")).await?),
+        None => write(&context.home, |tx| tx.drop_item(OutboxId(id)))?,
+    };
+    told(context, id, done, "is forgotten")
+}
+
+fn done(answer: serde_json::Value) -> bool {
+    answer["done"].as_bool().unwrap_or_default()
+}
+
+fn told(context: &Context, id: i64, done: bool, what: &str) -> Result<ExitCode, Failure> {
+    if !done {
+        let failure = Failure::new(format!("there is no given-up message {id}"));
+        return Err(failure.next("petasos outbox --state dead lists them"));
+    }
+    if context.json {
+        print::json(&json!({ "id": id, "done": true }))?;
+    } else {
+        anstream::println!("message {id} {what}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const fn meaning(state: OutboxState) -> State {
+    match state {
+        OutboxState::Streaming => State::Streaming,
+        OutboxState::Due => State::Due,
+        OutboxState::Sending => State::Sending,
+        OutboxState::Done => State::Done,
+        OutboxState::Dead => State::Dead,
+    }
+}

@@ -1,0 +1,96 @@
+//! `petasos sessions`: conversations and what was said in them, read from the database.
+
+use std::process::ExitCode;
+
+use petasos_core::SessionId;
+use petasos_core::ids::RowId;
+use petasos_core::transcript::Role;
+use petasos_store::{Reader, SessionRow};
+use serde_json::{Value, json};
+
+use super::{Context, reader};
+use crate::arguments::{Sessions, SessionsAction};
+use crate::failure::Failure;
+use crate::print::{self, BOLD, DIM, ago, cut, now, styled};
+
+pub(crate) async fn sessions(context: &Context, wanted: Sessions) -> Result<ExitCode, Failure> {
+    let reader = reader(&context.home)?;
+    match wanted.action.unwrap_or(SessionsAction::List) {
+        SessionsAction::List => list(context, reader.as_ref(), wanted.limit),
+        SessionsAction::Show { id } => show(context, reader.as_ref(), &id, wanted.limit),
+    }
+}
+
+fn list(context: &Context, reader: Option<&Reader>, limit: usize) -> Result<ExitCode, Failure> {
+    let found = match reader {
+        Some(reader) => reader.sessions(None, limit)?,
+        None => Vec::new(),
+    };
+    if context.json {
+        print::json(&found.iter().map(as_json).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if found.is_empty() {
+        anstream::println!("no conversation yet; petasos chat starts one");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = found.iter().map(|row| {
+        vec![
+            row.id.to_string(),
+            row.platform.clone().unwrap_or_default(),
+            row.message_count.to_string(),
+            ago(row.last_at, now()),
+            cut(row.title.as_deref().or(row.display_name.as_deref()).unwrap_or("-"), 50),
+        ]
+    });
+    print::table(&["ID", "PLATFORM", "MESSAGES", "LAST", "TITLE"], &rows.collect::<Vec<_>>());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> Result<ExitCode, Failure> {
+    let missing = || Failure::new(format!("there is no session {id}")).next("petasos sessions lists them");
+    let reader = reader.ok_or_else(missing)?;
+    let id = SessionId(id.to_owned());
+    let session = reader.session(&id)?.ok_or_else(missing)?;
+    let said = reader.rows_after(&id, RowId(0), limit)?;
+    if context.json {
+        let rows = said.iter().map(|row| {
+            let mut value = json!(row.message);
+            value["id"] = json!(row.id);
+            value["active"] = json!(row.active);
+            value
+        });
+        let mut told = as_json(&session);
+        told["messages"] = rows.collect();
+        print::json(&told)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    anstream::println!("{}  {}", styled(BOLD, session.id.as_str()), session.key);
+    for row in said {
+        let who = match row.message.role {
+            Role::User => "you",
+            Role::Assistant => "agent",
+            Role::Tool => row.message.tool_name.as_deref().unwrap_or("tool"),
+            Role::Notice => "gateway",
+        };
+        let undone = if row.active { "" } else { " (undone)" };
+        anstream::println!("\n{}", styled(DIM, &format!("{who}{undone}, {}", ago(row.message.at, now()))));
+        if !row.message.content.is_empty() {
+            anstream::println!("{}", row.message.content);
+        }
+        for call in &row.message.tool_calls {
+            anstream::println!("{}", styled(DIM, &format!("⚙ {} {}", call.name, cut(&call.arguments, 80))));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(row: &SessionRow) -> Value {
+    json!({
+        "id": row.id, "key": row.key, "platform": row.platform, "display_name": row.display_name,
+        "parent": row.parent, "model": row.model, "title": row.title, "started_at": row.started_at,
+        "last_at": row.last_at, "message_count": row.message_count, "usage": row.usage,
+        "ended_at": row.ended.as_ref().map(|ended| ended.at),
+        "end_reason": row.ended.as_ref().map(|ended| ended.reason.as_str()),
+    })
+}

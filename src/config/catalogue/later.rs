@@ -1,0 +1,234 @@
+//! Keys of existing files that nothing reads yet: accepted without a warning, and `config explain` says so.
+
+use super::Key;
+use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text};
+
+const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(path, kind, default, help).later()
+}
+
+const MANY: super::Kind = Count(0, i64::MAX);
+
+pub(super) const KEYS: &[Key] = &[
+    // Of parts that are here already.
+    key("agent.restart_drain_timeout", Number, "60", "seconds a stop waits for running turns")
+        .env(&["HERMES_RESTART_DRAIN_TIMEOUT"])
+        .file_first()
+        .forgiving(),
+    key("streaming.buffer_threshold", Count(1, 100_000), "24", "new characters worth an edit"),
+    key("platforms.telegram.home_channel.chat_id", Text, "", "chat for messages that nobody asked for")
+        .env(&["TELEGRAM_HOME_CHANNEL"])
+        .also(&["platforms.telegram.home_channel"]),
+    key("platforms.telegram.home_channel.name", Text, "Home", "what that chat is called")
+        .env(&["TELEGRAM_HOME_CHANNEL_NAME"]),
+    key("platforms.telegram.home_channel.thread_id", Text, "", "topic in that chat")
+        .env(&["TELEGRAM_HOME_CHANNEL_THREAD_ID"]),
+    key(
+        "platforms.telegram.reply_to_mode",
+        Choice(&["off", "first", "all"]),
+        "first",
+        "which parts of an answer quote the question",
+    )
+    .env(&["TELEGRAM_REPLY_TO_MODE"]),
+    key("platforms.telegram.typing_indicator", Flag, "true", "show that the agent is writing"),
+    key(
+        "gateway.crash_recovery",
+        Choice(&["journal", "suspend", "resume"]),
+        "journal",
+        "what becomes of conversations that a crash interrupted",
+    ),
+    // Any platform.
+    key("platforms.*.enabled", Flag, "", "speak on this platform"),
+    key("platforms.*.token", Secret, "", "credential of the bot").env(&["{P}_BOT_TOKEN"]),
+    key("platforms.*.api_key", Secret, "", "credential of the account").env(&["{P}_API_KEY"]),
+    key("platforms.*.extra", Table, "", "settings that only this platform has"),
+    key("platforms.*.home_channel", Table, "", "chat for messages that nobody asked for")
+        .env(&["{P}_HOME_CHANNEL"]),
+    key(
+        "platforms.*.reply_to_mode",
+        Choice(&["off", "first", "all"]),
+        "first",
+        "which parts of an answer quote the question",
+    ),
+    key("platforms.*.typing_indicator", Flag, "true", "show that the agent is writing"),
+    key("platforms.*.typing_status_text", Text, "", "what is shown meanwhile"),
+    key("platforms.*.gateway_restart_notification", Flag, "true", "tell chats about restarts"),
+    key("platforms.*.channel_overrides", Table, "", "model, provider and system_prompt per channel"),
+    key("platforms.*.require_mention", Flag, "", "in groups, answer only when addressed")
+        .env(&["{P}_REQUIRE_MENTION"]),
+    key("platforms.*.strict_mention", Flag, "", "only an explicit mention counts"),
+    key("platforms.*.free_response_channels", List, "", "channels where no mention is needed"),
+    key("platforms.*.free_response_chats", List, "", "chats where no mention is needed"),
+    key("platforms.*.mention_patterns", List, "", "expressions that count as addressing the bot"),
+    key("platforms.*.allowed_channels", List, "", "channels the bot answers in"),
+    key("platforms.*.allowed_chats", List, "", "chats the bot answers in"),
+    key(
+        "platforms.*.dm_policy",
+        Choice(&["open", "allowlist", "pairing", "disabled"]),
+        "",
+        "who may write directly",
+    )
+    .env(&["{P}_DM_POLICY"]),
+    key(
+        "platforms.*.group_policy",
+        Choice(&["open", "allowlist", "pairing", "disabled"]),
+        "",
+        "who may write in groups",
+    )
+    .env(&["{P}_GROUP_POLICY"]),
+    key("platforms.*.allow_from", List, "", "people who may talk to the agent there")
+        .env(&["{P}_ALLOWED_USERS"]),
+    key("platforms.*.group_allow_from", List, "", "people who may, in groups only"),
+    key("platforms.*.allow_all_users", Flag, "false", "anybody may, there").env(&["{P}_ALLOW_ALL_USERS"]),
+    key("platforms.*.allow_bots", Text, "none", "answer other bots").env(&["{P}_ALLOW_BOTS"]),
+    key("platforms.*.allow_admin_from", List, "", "people who may use every command"),
+    key("platforms.*.user_allowed_commands", List, "", "commands for everybody else"),
+    key("platforms.*.group_allow_admin_from", List, "", "people who may use every command in groups"),
+    key("platforms.*.group_user_allowed_commands", List, "", "commands for everybody else in groups"),
+    key(
+        "platforms.*.unauthorized_dm_behavior",
+        Choice(&["pair", "ignore"]),
+        "pair",
+        "what a stranger gets who writes directly",
+    ),
+    key(
+        "platforms.*.notice_delivery",
+        Choice(&["public", "private"]),
+        "public",
+        "private: only the person addressed sees notices",
+    ),
+    key("platforms.*.channel_prompts", Table, "", "a prompt per channel"),
+    key("platforms.*.channel_skill_bindings", Table, "", "skills per channel"),
+    key(
+        "platforms.telegram.extra.base_file_url",
+        Text,
+        "",
+        "files are fetched from <base_file_url><token>/<path>",
+    ),
+    key("platforms.telegram.extra.rich_messages", Flag, "false", "longer, richer messages"),
+    key("platforms.telegram.fallback_ips", List, "", "addresses to try when the name does not resolve")
+        .env(&["TELEGRAM_FALLBACK_IPS"]),
+    key("platforms.telegram.reactions", Flag, "false", "react to messages").env(&["TELEGRAM_REACTIONS"]),
+    key("platforms.telegram.webhook_url", Text, "", "receive by webhook instead of polling")
+        .env(&["TELEGRAM_WEBHOOK_URL"]),
+    key("platforms.telegram.webhook_port", Count(1, 65_535), "8443", "port of that webhook")
+        .env(&["TELEGRAM_WEBHOOK_PORT"]),
+    key("platforms.telegram.webhook_secret", Secret, "", "secret of that webhook")
+        .env(&["TELEGRAM_WEBHOOK_SECRET"]),
+    key("platforms.telegram.cron_thread_id", Text, "", "topic for scheduled messages")
+        .env(&["TELEGRAM_CRON_THREAD_ID"]),
+    key("platforms.relay.extra.relay_url", Text, "", "address of the connector"),
+    // The API server.
+    key("platforms.api_server.extra.key", Secret, "", "bearer key of the API server")
+        .env(&["API_SERVER_KEY"]),
+    key("platforms.api_server.extra.cors_origins", List, "", "origins whose pages may call the API")
+        .env(&["API_SERVER_CORS_ORIGINS"]),
+    key("platforms.api_server.extra.model_name", Text, "", "name the API shows for the agent"),
+    key("platforms.api_server.extra.model_routes", Table, "", "model names that mean another model"),
+    key("platforms.api_server.enabled", Flag, "", "serve the OpenAI-compatible API")
+        .env(&["API_SERVER_ENABLED"]),
+    key(
+        "gateway.api_server.max_concurrent_runs",
+        MANY,
+        "10",
+        "agent runs over the API at once; 0 for no cap",
+    ),
+    // The gateway.
+    key("gateway.platform_connect_timeout", Text, "30", "seconds one connection attempt may take")
+        .env(&["HERMES_GATEWAY_PLATFORM_CONNECT_TIMEOUT"]),
+    key("gateway.adapter_disconnect_timeout", Number, "5", "seconds a platform may take to say goodbye")
+        .env(&["HERMES_GATEWAY_ADAPTER_DISCONNECT_TIMEOUT"]),
+    key("gateway.delivery_ledger", Flag, "true", "deliveries are always durable here"),
+    key("gateway.max_inbound_media_bytes", MANY, "134217728", "largest attachment; 0 for no cap"),
+    key("gateway.strict", Flag, "false", "send only files from allowed directories")
+        .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
+    key("gateway.media_allow_dirs", List, "", "those directories").env(&["HERMES_MEDIA_ALLOW_DIRS"]),
+    key("gateway.write_sessions_json", Flag, "true", "keep a copy of the routing table for older tools"),
+    key("gateway.restart_loop_guard", Table, "", "boots after which nothing is resumed by itself"),
+    key("gateway.respawn_storm", Table, "", "starts after which a start waits"),
+    key("gateway.systemd_watchdog_seconds", Number, "0", "watchdog interval under systemd"),
+    key("gateway.drain_max_age_seconds", Number, "3600", "age at which a drain marker counts as forgotten"),
+    key("gateway.reconnect", Table, "", "max_attempts, park_probe_secs, jitter"),
+    key("gateway.relay_url", Text, "", "address of the connector").env(&["GATEWAY_RELAY_URL"]),
+    key("gateway.relay_platforms", List, "", "platforms that come over the relay")
+        .env(&["GATEWAY_RELAY_PLATFORMS"]),
+    key("gateway.relay_id", Text, "", "name of this gateway at the connector").env(&["GATEWAY_RELAY_ID"]),
+    key("gateway.relay_secret", Secret, "", "its secret").env(&["GATEWAY_RELAY_SECRET"]),
+    key("gateway.relay_bot_ids", Table, "", "bot per platform").env(&["GATEWAY_RELAY_BOT_IDS"]),
+    key("gateway.idp", Table, "", "identity provider of the connector"),
+    key("gateway.scale_to_zero", Table, "", "sleep when nothing happens"),
+    key("multiplex_profiles", Flag, "false", "several profiles in one process")
+        .env(&["GATEWAY_MULTIPLEX_PROFILES"]),
+    key("profile_routes", Table, "", "which chat belongs to which profile"),
+    key("max_concurrent_sessions", MANY, "", "conversations that may think at once"),
+    key(
+        "session_store_max_age_days",
+        Number,
+        "90",
+        "days after which an idle conversation is forgotten; 0 for never",
+    ),
+    key(
+        "session_reset.bg_process_max_age_hours",
+        Number,
+        "24",
+        "age at which a background process no longer keeps a conversation",
+    ),
+    key("reset_triggers", List, "/new,/reset", "texts that start afresh"),
+    key("quick_commands", Table, "", "slash commands of your own"),
+    key("filter_silence_narration", Flag, "true", "hold back answers that only say that nothing is said")
+        .env(&["HERMES_FILTER_SILENCE_NARRATION"]),
+    key(
+        "streaming.fresh_final_after_seconds",
+        Number,
+        "0",
+        "age of a preview after which the answer is sent anew",
+    ),
+    // Presentation.
+    key("display.platforms", Table, "", "tool_progress, streaming and the like per platform"),
+    key("display.busy_text_mode", Text, "", "older name of busy_input_mode")
+        .env(&["HERMES_GATEWAY_BUSY_TEXT_MODE"]),
+    key("display.busy_steer_ack_enabled", Flag, "true", "acknowledge a message that steers"),
+    key("display.ephemeral_system_ttl", Number, "0", "seconds after which notices are deleted"),
+    key("display.tool_progress", Text, "", "how tool calls are shown"),
+    key("display.tool_progress_command", Flag, "false", "offer /verbose"),
+    key("display.background_process_notifications", Text, "", "what is told about background processes"),
+    key("display.show_reasoning", Flag, "false", "show what the model thinks"),
+    key("display.personality", Text, "", "voice of the agent"),
+    key("human_delay", Table, "", "mode, min_ms, max_ms: pause before media"),
+    key("stt", Table, "", "enabled, echo_transcripts: inbound voice"),
+    key("tts", Table, "", "spoken answers"),
+    key("voice", Table, "", "auto_tts"),
+    // Agent and tools.
+    key("agent.gateway_timeout", Number, "1800", "seconds of silence after which a turn is given up"),
+    key("agent.reasoning_effort", Text, "", "how hard the model thinks"),
+    key("agent.verbose", Flag, "false", "talkative logs"),
+    key("agent.personalities", Table, "", "voices to choose from"),
+    key("compression", Table, "", "when and how long conversations are summed up"),
+    key("approvals", Table, "", "mode, timeout, deny, cron_mode: commands that need a yes"),
+    key("command_allowlist", List, "", "commands that need no yes"),
+    key("terminal", Table, "", "backend, cwd, timeout, env_passthrough, daemon_term_grace_seconds"),
+    key(
+        "delegation",
+        Table,
+        "",
+        "max_iterations, max_concurrent_children, max_spawn_depth, child_timeout_seconds, subagent_auto_approve",
+    ),
+    key("tool_output", Table, "", "max_bytes"),
+    key("toolsets", List, "", "groups of tools that are on"),
+    key("platform_toolsets", Table, "", "groups of tools per platform"),
+    key("mcp_servers", Table, "", "tool servers to connect to"),
+    key("memory", Table, "", "what is remembered across conversations"),
+    key("skills", Table, "", "skill folders and their approval"),
+    key("cron", Table, "", "wrap_response, mirror_delivery"),
+    key("always_log_local", Flag, "true", "keep a copy of scheduled output"),
+    key("browser", Table, "", "the browser tool"),
+    key("auxiliary", Table, "", "models for side tasks"),
+    key("provider_routing", Table, "", "which upstream an aggregator may use"),
+    key("custom_providers", Table, "", "named providers"),
+    key("dashboard", Table, "", "drain_auth and the like"),
+    key("logging", Table, "", "log files"),
+    key("security", Table, "", "redaction and the like"),
+    key("hooks", Table, "", "programs to run on events"),
+    key("timezone", Text, "", "time zone of the agent").env(&["HERMES_TIMEZONE"]),
+    key("_config_version", MANY, "", "version of the file's layout"),
+];

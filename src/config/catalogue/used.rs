@@ -1,0 +1,245 @@
+//! The keys that have an effect today.
+
+use super::Key;
+use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text};
+
+const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(path, kind, default, help)
+}
+
+const TOKENS: super::Kind = Count(1, 100_000_000);
+const PORT: super::Kind = Count(1, 65_535);
+const PROVIDER: super::Kind =
+    Choice(&["auto", "openai", "anthropic", "openrouter", "ollama", "custom", "demo"]);
+
+pub(super) const KEYS: &[Key] = &[
+    // The model.
+    key("model.default", Text, "", "name of the model that answers").also(&["model"]),
+    key(
+        "model.provider",
+        PROVIDER,
+        "auto",
+        "who serves it; auto: by base_url, then by the API key that is set",
+    ),
+    key("model.base_url", Text, "", "address of the provider's API, for example http://127.0.0.1:9000/v1"),
+    key(
+        "model.api_key",
+        Secret,
+        "",
+        "key for the provider; else OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY",
+    )
+    .file_first(),
+    key(
+        "model.context_length",
+        TOKENS,
+        "",
+        "tokens the model can hold; default: what the provider is known for",
+    ),
+    key("model.max_output_tokens", TOKENS, "", "longest answer in tokens").also(&["model.max_tokens"]),
+    key("model.stream_stale_seconds", Number, "180", "silence on a stream after which it counts as dead")
+        .env(&["HERMES_STREAM_STALE_TIMEOUT"]),
+    key("model.demo_delay_ms", Count(0, 10_000), "15", "pause of the demo model between two words"),
+    key(
+        "fallback_providers",
+        Table,
+        "",
+        "models to ask in order when the first one fails: a list of {provider, model, base_url, api_key}",
+    )
+    .also(&["fallback_model"]),
+    // The agent.
+    key(
+        "agent.max_turns",
+        Count(1, 10_000),
+        "90",
+        "model calls one message may cause before the agent must sum up",
+    ),
+    key("agent.system_prompt", Text, "", "instructions put before every conversation"),
+    key("agent.workspace", Text, "", "directory the file tools work in; default: workspace in the home"),
+    key(
+        "agent.api_max_retries",
+        Count(0, 20),
+        "3",
+        "repetitions of a model call that failed for a passing reason",
+    ),
+    key(
+        "agent.api_retry_base_seconds",
+        Number,
+        "2",
+        "first wait before such a repetition; it doubles from there",
+    ),
+    key(
+        "agent.gateway_auto_continue_freshness",
+        Number,
+        "3600",
+        "seconds for which an interrupted conversation is continued by itself",
+    )
+    .env(&["HERMES_AUTO_CONTINUE_FRESHNESS"])
+    .file_first(),
+    // Sessions.
+    key(
+        "session_reset.mode",
+        Choice(&["none", "idle", "daily", "both"]),
+        "none",
+        "when a conversation starts afresh by itself",
+    ),
+    key(
+        "session_reset.idle_minutes",
+        Count(1, 5_256_000),
+        "1440",
+        "silence after which it does, in the modes idle and both",
+    )
+    .env(&["SESSION_IDLE_MINUTES"])
+    .forgiving(),
+    key(
+        "session_reset.at_hour",
+        Count(0, 23),
+        "4",
+        "hour of the day at which it does, in the modes daily and both",
+    )
+    .env(&["SESSION_RESET_HOUR"])
+    .forgiving(),
+    key("session_reset.notify", Flag, "true", "say so in the chat"),
+    key(
+        "session_reset.notify_exclude_platforms",
+        List,
+        "api_server,webhook",
+        "platforms where it is not said",
+    ),
+    key("group_sessions_per_user", Flag, "true", "in a group, everyone has a conversation of their own"),
+    key("thread_sessions_per_user", Flag, "false", "in a thread, everyone has a conversation of their own"),
+    // What a message does to a turn that runs.
+    key(
+        "display.busy_input_mode",
+        Choice(&["interrupt", "queue", "steer"]),
+        "interrupt",
+        "what a message does while an answer is being made",
+    )
+    .env(&["HERMES_GATEWAY_BUSY_INPUT_MODE"])
+    .file_first()
+    .forgiving(),
+    key("display.busy_ack_enabled", Flag, "true", "acknowledge such a message in the chat")
+        .env(&["HERMES_GATEWAY_BUSY_ACK_ENABLED"])
+        .file_first(),
+    // Streaming.
+    key(
+        "streaming.enabled",
+        Flag,
+        "false",
+        "show answers while they grow, where the platform can edit messages",
+    ),
+    key(
+        "streaming.transport",
+        Choice(&["auto", "draft", "edit", "off"]),
+        "auto",
+        "how; off sends only finished answers",
+    )
+    .also(&["streaming.mode"]),
+    key("streaming.edit_interval", Number, "0.8", "least number of seconds between two edits"),
+    key("streaming.cursor", Text, " ▉", "shown at the end of a growing answer"),
+    // Access.
+    key(
+        "unauthorized_dm_behavior",
+        Choice(&["pair", "ignore"]),
+        "pair",
+        "what a stranger gets who writes directly: a pairing code, or silence",
+    ),
+    key("gateway.allowed_users", List, "", "people who may talk to the agent on every platform")
+        .env(&["GATEWAY_ALLOWED_USERS"]),
+    key("gateway.allow_all_users", Flag, "false", "anybody may, on every platform")
+        .env(&["GATEWAY_ALLOW_ALL_USERS"]),
+    // Telegram.
+    key("platforms.telegram.enabled", Flag, "", "speak there; default: when there is a token"),
+    key("platforms.telegram.token", Secret, "", "the bot's token from @BotFather")
+        .env(&["TELEGRAM_BOT_TOKEN"]),
+    key(
+        "platforms.telegram.extra.base_url",
+        Text,
+        "https://api.telegram.org/bot",
+        "requests go to <base_url><token>/<method>",
+    ),
+    key(
+        "platforms.telegram.extra.poll_timeout",
+        Number,
+        "50",
+        "seconds the server may hold a poll that has nothing to say",
+    ),
+    key(
+        "platforms.telegram.extra.poll_backoff_base",
+        Number,
+        "5",
+        "first wait after a failed poll; the others are multiples of it",
+    ),
+    key("platforms.telegram.extra.request_timeout", Number, "20", "seconds any other request may take"),
+    key(
+        "platforms.telegram.notifications",
+        Choice(&["important", "all"]),
+        "important",
+        "which messages make a sound",
+    )
+    .env(&["HERMES_TELEGRAM_NOTIFICATIONS"]),
+    key("platforms.telegram.proxy", Secret, "", "proxy for this platform").env(&["TELEGRAM_PROXY"]),
+    key("platforms.telegram.require_mention", Flag, "false", "in groups, answer only when addressed")
+        .env(&["TELEGRAM_REQUIRE_MENTION"]),
+    key(
+        "platforms.telegram.mention_patterns",
+        List,
+        "",
+        "further regular expressions that count as addressing the bot",
+    )
+    .env(&["TELEGRAM_MENTION_PATTERNS"]),
+    key(
+        "platforms.telegram.exclusive_bot_mentions",
+        Flag,
+        "true",
+        "ignore messages that name only other bots",
+    )
+    .env(&["TELEGRAM_EXCLUSIVE_BOT_MENTIONS"]),
+    key(
+        "platforms.telegram.guest_mode",
+        Flag,
+        "false",
+        "an explicit mention is answered in chats outside allowed_chats too",
+    )
+    .env(&["TELEGRAM_GUEST_MODE"]),
+    key("platforms.telegram.free_response_chats", List, "", "groups where no mention is needed")
+        .env(&["TELEGRAM_FREE_RESPONSE_CHATS"]),
+    key(
+        "platforms.telegram.free_response_topics",
+        List,
+        "",
+        "topics (chat:thread) where no mention is needed",
+    )
+    .env(&["TELEGRAM_FREE_RESPONSE_TOPICS"]),
+    key("platforms.telegram.allowed_chats", List, "", "groups the bot answers in; empty: all")
+        .env(&["TELEGRAM_ALLOWED_CHATS"]),
+    key("platforms.telegram.allowed_topics", List, "", "topics the bot answers in; empty: all")
+        .env(&["TELEGRAM_ALLOWED_TOPICS"]),
+    key("platforms.telegram.ignored_threads", List, "", "topics the bot never reads")
+        .env(&["TELEGRAM_IGNORED_THREADS"]),
+    key("platforms.telegram.allowed_users", List, "", "people who may talk to the agent there")
+        .env(&["TELEGRAM_ALLOWED_USERS"])
+        .also(&["platforms.telegram.allow_from"]),
+    key("platforms.telegram.allow_all_users", Flag, "false", "anybody may, there")
+        .env(&["TELEGRAM_ALLOW_ALL_USERS"]),
+    key("platforms.telegram.group_allowed_users", List, "", "people who may, in groups only")
+        .env(&["TELEGRAM_GROUP_ALLOWED_USERS"])
+        .also(&["platforms.telegram.group_allow_from"]),
+    key("platforms.telegram.group_allowed_chats", List, "", "groups in which everyone may")
+        .env(&["TELEGRAM_GROUP_ALLOWED_CHATS"]),
+    key("platforms.telegram.allow_bots", Choice(&["none", "mentions", "all"]), "none", "answer other bots")
+        .env(&["TELEGRAM_ALLOW_BOTS"]),
+    key(
+        "platforms.telegram.unauthorized_dm_behavior",
+        Choice(&["pair", "ignore"]),
+        "",
+        "as unauthorized_dm_behavior, for this platform",
+    ),
+    // The listener: web page and API server.
+    key("web.enabled", Flag, "true", "serve the web page"),
+    key("web.host", Text, "127.0.0.1", "address the web page and the API server listen on")
+        .env(&["API_SERVER_HOST"])
+        .also(&["platforms.api_server.extra.host"]),
+    key("web.port", PORT, "8642", "port the web page and the API server listen on")
+        .env(&["API_SERVER_PORT"])
+        .also(&["platforms.api_server.extra.port"]),
+];

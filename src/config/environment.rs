@@ -1,0 +1,89 @@
+//! The variables a configuration may use: those of the process, then those of `.env` in the home.
+//!
+//! `.env` never enters the process environment: children do not inherit the secrets in it.
+
+use std::collections::BTreeMap;
+
+/// Where a variable was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Process,
+    DotEnv,
+}
+
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Environment {
+    process: BTreeMap<String, String>,
+    file: BTreeMap<String, String>,
+}
+
+/// A line of `.env` that is no assignment. It may hold a secret, so only its number is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadLine {
+    pub(crate) line: usize,
+}
+
+impl Environment {
+    pub(crate) fn new(
+        process: impl IntoIterator<Item = (String, String)>,
+        dotenv: &str,
+    ) -> Result<Self, BadLine> {
+        Ok(Self { process: process.into_iter().collect(), file: read(dotenv)? })
+    }
+
+    /// Variables of this process that are text; others cannot mean anything to us.
+    pub(crate) fn of_process() -> impl Iterator<Item = (String, String)> {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    }
+
+    /// A blank variable is an unset one.
+    pub(crate) fn get(&self, name: &str) -> Option<(&str, Place)> {
+        let set =
+            |vars: &'_ BTreeMap<String, String>| vars.contains_key(name) && !vars[name].trim().is_empty();
+        if set(&self.process) {
+            return Some((self.process[name].trim(), Place::Process));
+        }
+        set(&self.file).then(|| (self.file[name].trim(), Place::DotEnv))
+    }
+}
+
+fn read(dotenv: &str) -> Result<BTreeMap<String, String>, BadLine> {
+    let mut found = BTreeMap::new();
+    for pair in dotenvy::from_read_iter(dotenv.as_bytes()) {
+        match pair {
+            Ok((name, value)) => found.insert(name, value),
+            Err(dotenvy::Error::LineParse(bad, _)) => {
+                return Err(BadLine { line: line_of(dotenv, &bad) });
+            }
+            Err(_) => return Err(BadLine { line: 1 }),
+        };
+    }
+    Ok(found)
+}
+
+fn line_of(text: &str, bad: &str) -> usize {
+    let first = bad.lines().next().unwrap_or_default().trim();
+    1 + text.lines().position(|line| line.trim().starts_with(first)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_wins_over_the_file_and_blank_means_unset() {
+        let process = [("A", "1"), ("B", " ")].map(|(name, value)| (name.into(), value.into()));
+        let env = Environment::new(process, "A=2\nB=3\nexport C='x # y'\n# no\nD=\n").unwrap();
+        assert_eq!(env.get("A"), Some(("1", Place::Process)));
+        assert_eq!(env.get("B"), Some(("3", Place::DotEnv)));
+        assert_eq!(env.get("C"), Some(("x # y", Place::DotEnv)));
+        assert_eq!(env.get("D"), None);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_by_its_number_only() {
+        let bad = Environment::new([], "A=1\n\nSECRET 'abc\n").unwrap_err();
+        assert_eq!(bad, BadLine { line: 3 });
+    }
+}

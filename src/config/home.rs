@@ -1,0 +1,111 @@
+//! Where everything lives: one directory, private to its owner.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The directory that holds configuration, database, lock and socket of one gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Home {
+    path: PathBuf,
+    /// Who named it, for `doctor` and `config path`.
+    pub(crate) named_by: &'static str,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no home directory to keep files in: neither --home, PETASOS_HOME, HERMES_HOME nor HOME is set"
+)]
+pub(crate) struct Nowhere;
+
+impl Home {
+    /// `--home`, else `PETASOS_HOME`, else `HERMES_HOME`, else `~/.petasos`. A blank variable is an unset one.
+    pub(crate) fn resolve(
+        flag: Option<&Path>,
+        env: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Nowhere> {
+        let named = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let flag = flag.map(Path::to_path_buf);
+        let (path, named_by) = None
+            .or_else(|| flag.map(|path| (path, "--home")))
+            .or_else(|| named("PETASOS_HOME").map(|path| (path, "PETASOS_HOME")))
+            .or_else(|| named("HERMES_HOME").map(|path| (path, "HERMES_HOME")))
+            .or_else(|| named("HOME").map(|home| (home.join(".petasos"), "default")))
+            .ok_or(Nowhere)?;
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Ok(Self { path, named_by })
+    }
+
+    /// Makes the directory, readable by nobody else. One that exists is left as it is.
+    pub(crate) fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.path.join("config.yaml")
+    }
+
+    pub(crate) fn dotenv_file(&self) -> PathBuf {
+        self.path.join(".env")
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.path.join("petasos.db")
+    }
+
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.path.join("gateway.lock")
+    }
+
+    pub(crate) fn chat_history(&self) -> PathBuf {
+        self.path.join("chat_history")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[track_caller]
+    fn check(flag: Option<&str>, env: &[(&str, &str)], want: (&str, &'static str)) {
+        let lookup =
+            |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        let home = Home::resolve(flag.map(Path::new), lookup).unwrap();
+        assert_eq!((home.path().to_str().unwrap(), home.named_by), want);
+    }
+
+    #[test]
+    fn the_flag_beats_ours_beats_the_older_name_beats_the_default() {
+        let all = [("PETASOS_HOME", "/p"), ("HERMES_HOME", "/h"), ("HOME", "/root")];
+        check(Some("/f"), &all, ("/f", "--home"));
+        check(None, &all, ("/p", "PETASOS_HOME"));
+        check(None, &all[1..], ("/h", "HERMES_HOME"));
+        check(None, &all[2..], ("/root/.petasos", "default"));
+        check(None, &[("PETASOS_HOME", ""), ("HOME", "/root")], ("/root/.petasos", "default"));
+    }
+
+    #[test]
+    fn without_any_name_there_is_an_error_and_not_a_guess() {
+        assert_eq!(Home::resolve(None, |_| None), Err(Nowhere));
+    }
+
+    #[test]
+    fn a_new_home_is_private_and_an_old_one_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let flag = dir.path().join("a/b");
+        let home = Home::resolve(Some(&flag), |_| None).unwrap();
+        home.create().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&flag), 0o700);
+        std::fs::set_permissions(&flag, std::fs::Permissions::from_mode(0o750)).unwrap();
+        home.create().unwrap();
+        assert_eq!(mode(&flag), 0o750);
+    }
+}

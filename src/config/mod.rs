@@ -1,0 +1,87 @@
+//! What the owner set: `config.yaml`, `.env` and the environment become settings that know their origin.
+//!
+//! One way through: text -> value -> `${VAR}` -> environment -> settings -> (in `wire`) the plain structs that
+//! the parts take. After that nobody checks again. Nothing is half applied: either everything is right, or
+//! nothing starts and all problems are told at once.
+
+pub(crate) mod catalogue;
+mod environment;
+mod expand;
+mod explain;
+mod home;
+mod model;
+mod problem;
+mod resolve;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod value;
+mod yaml;
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+pub(crate) use environment::Environment;
+pub(crate) use explain::{Explanation, explain, explain_all};
+pub(crate) use home::{Home, Nowhere};
+pub(crate) use problem::{Problem, Severity};
+pub(crate) use resolve::Resolved;
+pub(crate) use settings::Settings;
+
+/// Reads the files of `home` and the environment of this process.
+pub(crate) fn load(home: &Home) -> Resolved {
+    let yaml = match bytes_of(&home.config_file(), "config.yaml") {
+        Ok(bytes) => bytes,
+        Err(problem) => return refused(problem),
+    };
+    let dotenv = match bytes_of(&home.dotenv_file(), ".env") {
+        Ok(bytes) => bytes,
+        Err(problem) => return refused(problem),
+    };
+    from_texts(&yaml, &dotenv, Environment::of_process())
+}
+
+/// The same without files.
+pub(crate) fn from_texts(
+    yaml: &[u8],
+    dotenv: &[u8],
+    process: impl IntoIterator<Item = (String, String)>,
+) -> Resolved {
+    let Ok(dotenv) = std::str::from_utf8(dotenv) else {
+        return refused(Problem::error(".env", "the file is not UTF-8 text").next("save it as UTF-8"));
+    };
+    let env = match Environment::new(process, dotenv) {
+        Ok(env) => env,
+        Err(bad) => {
+            let problem = Problem::error(format!(".env:{}", bad.line), "this line is not NAME=value");
+            return refused(problem.next("put values with spaces or # in quotes"));
+        }
+    };
+    let document = match yaml::parse(yaml) {
+        Ok(document) => document,
+        Err(bad) => {
+            let mut problem = Problem::error(format!("config.yaml:{}:{}", bad.line, bad.column), bad.reason);
+            problem.shown = Some(bad.shown);
+            return refused(problem);
+        }
+    };
+    let mut resolved = resolve::resolve(document, &env);
+    model::settle(&env, &mut resolved);
+    resolved
+}
+
+fn refused(problem: Problem) -> Resolved {
+    Resolved { settings: Settings::default(), problems: vec![problem] }
+}
+
+/// A file that is not there is an empty one.
+fn bytes_of(path: &Path, name: &str) -> Result<Vec<u8>, Problem> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => {
+            let problem = Problem::error(name, format!("{} cannot be read: {error}", path.display()));
+            Err(problem.next("check its owner and permissions"))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What is wrong with a configuration, in words that say where and what to do.
+
+use std::fmt;
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Severity {
+    /// Nothing starts.
+    Error,
+    /// A key nobody knows: a warning, and an error for `config check`.
+    Unknown,
+    Warning,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    pub(crate) severity: Severity,
+    /// `config.yaml:12`, `.env:3`, `environment API_SERVER_PORT`.
+    pub(crate) place: String,
+    pub(crate) what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+    /// The line of the file that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shown: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn error(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, place: place.into(), what: what.into(), next: None, shown: None }
+    }
+
+    pub(crate) fn warning(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(place, what) }
+    }
+
+    pub(crate) fn unknown(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { severity: Severity::Unknown, ..Self::error(place, what) }
+    }
+
+    #[must_use]
+    pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
+        self.next = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)?;
+        if let Some(shown) = &self.shown {
+            write!(f, "\n    {}", shown.replace('\t', "→"))?;
+        }
+        if let Some(next) = &self.next {
+            write!(f, "; {next}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! The whole way, from texts to settings.
+
+use serde_json::{Value, json};
+
+use super::settings::Origin;
+use super::{Resolved, Severity, explain, explain_all, from_texts};
+
+/// The file that the design promises to accept as it stands.
+const PROMISED: &str = r#"
+model:
+  default: some-model
+  provider: custom            # openai | anthropic | openrouter | ollama | custom | demo
+  base_url: http://127.0.0.1:9000/v1
+  api_key: sk-example
+  context_length: 200000
+platforms:
+  telegram:
+    enabled: true
+    token: "123:abc"
+    extra:
+      base_url: http://127.0.0.1:9001/bot     # requests go to <base_url><token>/<method>
+gateway:
+  api_server:
+    max_concurrent_runs: 0                    # 0 = no cap
+"#;
+
+fn load(yaml: &str, dotenv: &str, process: &[(&str, &str)]) -> Resolved {
+    let process = process.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    from_texts(yaml.as_bytes(), dotenv.as_bytes(), process)
+}
+
+#[track_caller]
+fn check(yaml: &str, dotenv: &str, process: &[(&str, &str)], path: &str, want: Value, origin: &str) {
+    let loaded = load(yaml, dotenv, process);
+    assert!(!loaded.has_errors(), "{:?}", loaded.problems);
+    assert_eq!(loaded.settings.value(path), Some(want), "{path}");
+    assert_eq!(loaded.settings.origin(path).to_string(), origin, "{path}");
+}
+
+#[track_caller]
+fn complains(yaml: &str, process: &[(&str, &str)], severity: Severity, want: &str) {
+    let loaded = load(yaml, "", process);
+    let told: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told, [want]);
+    assert_eq!(loaded.problems[0].severity, severity);
+}
+
+#[test]
+fn the_promised_file_works_as_it_stands() {
+    let loaded = load(PROMISED, "", &[]);
+    assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+    let settings = &loaded.settings;
+    assert_eq!(settings.text("model.default").as_deref(), Some("some-model"));
+    assert_eq!(settings.text("model.provider").as_deref(), Some("custom"));
+    assert_eq!(settings.count("model.context_length"), Some(200_000));
+    assert_eq!(settings.text("platforms.telegram.token").as_deref(), Some("123:abc"));
+    assert_eq!(
+        settings.text("platforms.telegram.extra.base_url").as_deref(),
+        Some("http://127.0.0.1:9001/bot")
+    );
+    assert_eq!(settings.count("gateway.api_server.max_concurrent_runs"), Some(0));
+    assert_eq!(settings.origin("model.base_url"), Origin::File { line: 5 });
+}
+
+#[test]
+fn environment_beats_dotenv_beats_file_beats_default() {
+    let file = "web:\n  port: 1\n";
+    let dotenv = "API_SERVER_PORT=2";
+    let process = [("API_SERVER_PORT", "3")];
+    check(file, dotenv, &process, "web.port", json!(3), "environment API_SERVER_PORT");
+    check(file, dotenv, &[], "web.port", json!(2), ".env API_SERVER_PORT");
+    check(file, "", &[], "web.port", json!(1), "config.yaml:2");
+    check("", "", &[], "web.port", json!(8642), "default");
+    check(file, "", &[("API_SERVER_PORT", " ")], "web.port", json!(1), "config.yaml:2");
+}
+
+#[test]
+fn for_some_keys_the_file_beats_the_environment() {
+    let env = [("HERMES_GATEWAY_BUSY_INPUT_MODE", "queue")];
+    let file = "display: {busy_input_mode: steer}";
+    check(file, "", &env, "display.busy_input_mode", json!("steer"), "config.yaml:1");
+    check(
+        "",
+        "",
+        &env,
+        "display.busy_input_mode",
+        json!("queue"),
+        "environment HERMES_GATEWAY_BUSY_INPUT_MODE",
+    );
+}
+
+#[test]
+fn a_setting_is_found_wherever_it_may_be_written() {
+    let token = "platforms.telegram.token";
+    check("telegram: {token: 'a'}", "", &[], token, json!("a"), "config.yaml:1");
+    check(
+        "gateway:\n  platforms:\n    telegram:\n      token: a",
+        "",
+        &[],
+        token,
+        json!("a"),
+        "config.yaml:4",
+    );
+    check(
+        "telegram: {extra: {require_mention: yes}}",
+        "",
+        &[],
+        "platforms.telegram.require_mention",
+        json!(true),
+        "config.yaml:1",
+    );
+    check("gateway: {api_server: {port: 5}}", "", &[], "web.port", json!(5), "config.yaml:1");
+    check(
+        "platforms: {telegram: {home_channel: -100}}",
+        "",
+        &[],
+        "platforms.telegram.home_channel.chat_id",
+        json!("-100"),
+        "config.yaml:1",
+    );
+    check(
+        "platforms: {telegram: {reply_to_mode: off}}",
+        "",
+        &[],
+        "platforms.telegram.reply_to_mode",
+        json!("off"),
+        "config.yaml:1",
+    );
+    check(
+        "",
+        "",
+        &[("TELEGRAM_ALLOWED_USERS", "1, 2")],
+        "platforms.telegram.allowed_users",
+        json!(["1", "2"]),
+        "environment TELEGRAM_ALLOWED_USERS",
+    );
+    check(
+        "",
+        "",
+        &[("DISCORD_ALLOWED_USERS", "9")],
+        "platforms.discord.allow_from",
+        json!(["9"]),
+        "environment DISCORD_ALLOWED_USERS",
+    );
+}
+
+#[test]
+fn who_answers_follows_from_what_is_set() {
+    let provider = "model.provider";
+    let openai = [("OPENAI_API_KEY", "sk-1")];
+    check("", "", &[], provider, json!("demo"), "no model is configured");
+    check("", "", &openai, provider, json!("openai"), "its API key is set");
+    check("", "ANTHROPIC_API_KEY=sk-2", &[], provider, json!("anthropic"), "its API key is set");
+    check("", "ANTHROPIC_API_KEY=sk-2", &[], "model.api_key", json!("sk-2"), ".env ANTHROPIC_API_KEY");
+    check("model: gpt-9", "", &openai, "model.default", json!("gpt-9"), "config.yaml:1");
+    check(
+        "model: {default: m, base_url: 'http://h/v1'}",
+        "",
+        &openai,
+        provider,
+        json!("custom"),
+        "model.base_url is set",
+    );
+    check(
+        "model: {provider: demo}",
+        "",
+        &openai,
+        "model.default",
+        json!("demo"),
+        "the usual model of provider demo",
+    );
+    check(
+        "model: {provider: openai, api_key: mine}",
+        "",
+        &openai,
+        "model.api_key",
+        json!("mine"),
+        "config.yaml:1",
+    );
+}
+
+#[test]
+fn a_key_for_one_provider_is_not_shown_to_another() {
+    let loaded =
+        load("model: {default: m, base_url: 'https://elsewhere/v1'}", "", &[("OPENAI_API_KEY", "sk-1")]);
+    assert!(!loaded.settings.is_set("model.api_key"));
+}
+
+#[test]
+fn half_a_model_section_is_an_error() {
+    complains(
+        "model: {default: m}",
+        &[],
+        Severity::Error,
+        "config.yaml:1: model.default is set, but nothing says who serves the model; \
+         set model.provider, or model.base_url, or a key such as OPENAI_API_KEY",
+    );
+    complains(
+        "model:\n  provider: ollama\n",
+        &[],
+        Severity::Error,
+        "config.yaml:2: model.default is not set, and provider ollama has no usual one; name the model in model.default",
+    );
+}
+
+#[test]
+fn unknown_keys_name_the_nearest_known_one() {
+    let unknown = |yaml: &str, want: &str| complains(yaml, &[], Severity::Unknown, want);
+    unknown("modle:\n  default: x\n", "config.yaml:1: unknown key modle; did you mean model?");
+    unknown("web:\n  prot: 1\n", "config.yaml:2: unknown key web.prot; did you mean web.port?");
+    unknown(
+        "platforms: {telgram: {enabled: true}}",
+        "config.yaml:1: unknown key platforms.telgram; did you mean platforms.telegram?",
+    );
+    unknown(
+        "telegram: {requiremention: true}",
+        "config.yaml:1: unknown key telegram.requiremention; did you mean telegram.require_mention?",
+    );
+    unknown("zzz: 1", "config.yaml:1: unknown key zzz; it has no effect");
+}
+
+#[test]
+fn wrong_types_name_key_expectation_and_finding() {
+    let wrong = |yaml: &str, env: &[(&str, &str)], want: &str| complains(yaml, env, Severity::Error, want);
+    wrong(
+        "web:\n  port: many\n",
+        &[],
+        "config.yaml:2: web.port: expected a whole number from 1 to 65535, found \"many\"",
+    );
+    wrong("web: 5", &[], "config.yaml:1: web: expected a section, found 5");
+    wrong(
+        "telegram: {enabled: maybe}",
+        &[],
+        "config.yaml:1: telegram.enabled: expected true or false, found \"maybe\"",
+    );
+    wrong(
+        "",
+        &[("API_SERVER_PORT", "x")],
+        "environment API_SERVER_PORT: API_SERVER_PORT: expected a whole number from 1 to 65535, found \"x\"",
+    );
+}
+
+#[test]
+fn forgiving_keys_and_double_ones_give_a_warning() {
+    complains(
+        "session_reset: {at_hour: 99}",
+        &[],
+        Severity::Warning,
+        "config.yaml:1: session_reset.at_hour: expected a whole number from 0 to 23, found 99; 4 is used instead",
+    );
+    complains(
+        "telegram: {token: a}\nplatforms:\n  telegram: {token: b}\n",
+        &[],
+        Severity::Warning,
+        "config.yaml:1: telegram.token means the same as platforms.telegram.token on line 3; only the latter is used",
+    );
+    complains(
+        "telegram: {token: '${NOPE}'}",
+        &[],
+        Severity::Warning,
+        "config.yaml:1: telegram.token: ${NOPE} is not set; set it in .env or in the environment",
+    );
+}
+
+#[test]
+fn a_yaml_error_shows_file_line_column_and_the_line() {
+    let loaded = load("model:\n  default: [a, b\nweb: 1\n", "", &[]);
+    assert!(loaded.has_errors());
+    let told = loaded.problems[0].to_string();
+    assert!(told.starts_with("config.yaml:3:"), "{told}");
+    assert!(told.contains("\n    web: 1"), "{told}");
+}
+
+#[test]
+fn variables_inside_values_are_filled_in() {
+    check("web: {port: '${P}'}", "P=99", &[], "web.port", json!(99), "config.yaml:1");
+}
+
+#[test]
+fn keys_of_existing_files_are_accepted_and_said_to_have_no_effect() {
+    let loaded =
+        load("compression: {enabled: true}\ndisplay: {platforms: {telegram: {streaming: true}}}\n", "", &[]);
+    assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+    assert!(!explain("compression", &loaded.settings).unwrap().used);
+    assert!(explain("no.such.key", &loaded.settings).is_none());
+}
+
+#[test]
+fn no_explanation_shows_a_secret() {
+    let yaml = "telegram: {token: hush}\nfallback_providers:\n  - {provider: openai, model: m, api_key: hush}\nweb: {port: 7}\n";
+    let loaded = load(yaml, "", &[("OPENAI_API_KEY", "hush")]);
+    let key = explain("model.api_key", &loaded.settings).unwrap();
+    assert_eq!((key.value, key.origin.as_str()), (Some(json!("set")), "environment OPENAI_API_KEY"));
+    let all = serde_json::to_string(&explain_all(&loaded.settings)).unwrap();
+    assert!(all.contains("web.port") && all.contains("fallback_providers") && !all.contains("hush"), "{all}");
+}

@@ -1,0 +1,175 @@
+//! From what was written to what a key must hold, or a sentence about why not.
+
+use serde_json::Value;
+
+use super::catalogue::Kind;
+use super::yaml::describe;
+
+/// `written` as `kind` wants it. The error says what was expected and found, and never shows a secret.
+pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
+    let read = match kind {
+        Kind::Flag => flag(written).map(Value::Bool),
+        Kind::Count(least, most) => {
+            whole(written).filter(|number| (least..=most).contains(number)).map(Value::from)
+        }
+        Kind::Number => number(written).filter(|it| it.is_finite() && *it >= 0.0).map(Value::from),
+        Kind::Text | Kind::Secret => text(written).map(Value::String),
+        Kind::Choice(words) => choice(words, written).map(|word| Value::String(word.into())),
+        Kind::List => list(written),
+        Kind::Table => Some(written.clone()),
+    };
+    read.ok_or_else(|| match kind {
+        Kind::Secret => "expected a text".into(),
+        Kind::Flag
+        | Kind::Count(..)
+        | Kind::Number
+        | Kind::Text
+        | Kind::Choice(_)
+        | Kind::List
+        | Kind::Table => {
+            format!("expected {}, found {}", expected(kind), describe(written))
+        }
+    })
+}
+
+pub(crate) fn expected(kind: Kind) -> String {
+    match kind {
+        Kind::Flag => "true or false".into(),
+        Kind::Count(least, i64::MAX) => format!("a whole number from {least}"),
+        Kind::Count(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::Number => "a number that is not negative".into(),
+        Kind::Text => "a text (put it in quotes)".into(),
+        Kind::Secret => "a text, never shown".into(),
+        Kind::Choice(words) => format!("one of {}", words.join(", ")),
+        Kind::List => "a list of texts, or one text with commas".into(),
+        Kind::Table => "a section or a list".into(),
+    }
+}
+
+fn flag(written: &Value) -> Option<bool> {
+    match written {
+        Value::Bool(it) => Some(*it),
+        Value::Number(it) => match it.as_i64()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        },
+        Value::String(it) => match it.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => None,
+        },
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn whole(written: &Value) -> Option<i64> {
+    match written {
+        Value::Number(it) => it.as_i64(),
+        Value::String(it) => it.trim().replace('_', "").parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn number(written: &Value) -> Option<f64> {
+    match written {
+        Value::Number(it) => it.as_f64(),
+        Value::String(it) => it.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Ids are often written as bare numbers.
+fn text(written: &Value) -> Option<String> {
+    match written {
+        Value::String(it) => Some(it.clone()),
+        Value::Number(it) => Some(it.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// YAML reads a bare `off` as false; where `off` is one of the words, that is what was meant.
+fn choice(words: &'static [&'static str], written: &Value) -> Option<&'static str> {
+    let word = match written {
+        Value::Bool(true) => "on".to_owned(),
+        Value::Bool(false) => "off".to_owned(),
+        other => text(other)?.trim().to_ascii_lowercase(),
+    };
+    words.iter().copied().find(|known| *known == word)
+}
+
+fn list(written: &Value) -> Option<Value> {
+    let items: Vec<String> = match written {
+        Value::Array(items) => items.iter().map(text).collect::<Option<_>>()?,
+        Value::String(line) if line.trim_start().starts_with('[') => {
+            let items: Vec<Value> = serde_json::from_str(line).ok()?;
+            items.iter().map(text).collect::<Option<_>>()?
+        }
+        Value::String(line) => line.split(',').map(str::to_owned).collect(),
+        Value::Number(it) => vec![it.to_string()],
+        Value::Null | Value::Bool(_) | Value::Object(_) => return None,
+    };
+    let trimmed = items.iter().map(|item| item.trim()).filter(|item| !item.is_empty());
+    Some(Value::Array(trimmed.map(Value::from).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn takes(kind: Kind, written: Value, want: Value) {
+        assert_eq!(coerce(kind, &written), Ok(want), "{kind:?} {written}");
+    }
+
+    #[track_caller]
+    fn refuses(kind: Kind, written: Value, want: &str) {
+        assert_eq!(coerce(kind, &written).unwrap_err(), want);
+    }
+
+    #[test]
+    fn what_is_meant_is_understood() {
+        takes(Kind::Flag, json!("Yes"), json!(true));
+        takes(Kind::Flag, json!(0), json!(false));
+        takes(Kind::Count(1, 65_535), json!("8642"), json!(8642));
+        takes(Kind::Count(0, i64::MAX), json!("200_000"), json!(200_000));
+        takes(Kind::Number, json!("0.35"), json!(0.35));
+        takes(Kind::Text, json!(-100_123), json!("-100123"));
+        takes(Kind::Choice(&["off", "first"]), json!(false), json!("off"));
+        takes(Kind::Choice(&["off", "first"]), json!(" First "), json!("first"));
+        takes(Kind::List, json!("1, 2,,@three "), json!(["1", "2", "@three"]));
+        takes(Kind::List, json!([1, "b"]), json!(["1", "b"]));
+        takes(Kind::List, json!("[\"a\", 5]"), json!(["a", "5"]));
+        takes(Kind::List, json!(7), json!(["7"]));
+        takes(Kind::List, json!(""), json!([]));
+    }
+
+    #[test]
+    fn what_is_not_is_named_with_what_was_found() {
+        refuses(Kind::Flag, json!("maybe"), "expected true or false, found \"maybe\"");
+        refuses(
+            Kind::Count(1, 65_535),
+            json!(70_000),
+            "expected a whole number from 1 to 65535, found 70000",
+        );
+        refuses(Kind::Count(1, 9), json!(1.5), "expected a whole number from 1 to 9, found 1.5");
+        refuses(Kind::Number, json!(-1), "expected a number that is not negative, found -1");
+        refuses(Kind::Text, json!(true), "expected a text (put it in quotes), found true");
+        refuses(
+            Kind::Choice(&["pair", "ignore"]),
+            json!("pear"),
+            "expected one of pair, ignore, found \"pear\"",
+        );
+        refuses(
+            Kind::List,
+            json!({"a": 1}),
+            "expected a list of texts, or one text with commas, found a section",
+        );
+    }
+
+    #[test]
+    fn a_secret_of_the_wrong_kind_is_not_shown() {
+        refuses(Kind::Secret, json!(["sk-live-1"]), "expected a text");
+    }
+}

@@ -1,0 +1,246 @@
+//! `config.yaml` as a plain value that remembers on which line each key stands.
+//!
+//! Read with the rules of the loader that existing files were written for: the last of two equal keys
+//! wins, `yes` and `on` are booleans, `0755` is octal. Every document goes through this one function.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+#[derive(Debug, Default)]
+pub(crate) struct Document {
+    pub(crate) value: Map<String, Value>,
+    /// Dotted path -> line, from 1.
+    pub(crate) lines: BTreeMap<String, u32>,
+}
+
+/// Why the text is not a configuration. `shown` is the offending line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Error {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) reason: String,
+    pub(crate) shown: String,
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|bad| not_text(bytes, bad.valid_up_to()))?;
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        legacy_octal_numbers: true,
+        strict_booleans: false,
+        with_snippet: false,
+    };
+    let root: Spanned<Node> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| located(text, &error))?;
+    let mut lines = BTreeMap::new();
+    let line = line_of(&root);
+    match plain(root.value, "", &mut lines) {
+        Value::Null => Ok(Document::default()),
+        Value::Object(value) => Ok(Document { value, lines }),
+        other => {
+            let reason = format!("expected keys and values at the top, found {}", describe(&other));
+            Err(Error { line, column: 1, reason, shown: nth(text, line) })
+        }
+    }
+}
+
+/// What a value is, in words for the person who wrote it.
+pub(crate) fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
+        Value::Bool(it) => it.to_string(),
+        Value::Number(it) => it.to_string(),
+        Value::String(it) if it.chars().count() > 40 => {
+            format!("\"{}…\"", it.chars().take(40).collect::<String>())
+        }
+        Value::String(it) => format!("{it:?}"),
+        Value::Array(items) => format!("a list of {}", items.len()),
+        Value::Object(_) => "a section".into(),
+    }
+}
+
+/// One value of the document; keys know where they stand.
+enum Node {
+    Scalar(Value),
+    List(Vec<Node>),
+    Section(Vec<(Spanned<String>, Node)>),
+}
+
+fn plain(node: Node, path: &str, lines: &mut BTreeMap<String, u32>) -> Value {
+    match node {
+        Node::Scalar(value) => value,
+        Node::List(items) => {
+            let step = |(at, item): (usize, Node)| plain(item, &format!("{path}[{at}]"), lines);
+            Value::Array(items.into_iter().enumerate().map(step).collect())
+        }
+        Node::Section(entries) => {
+            let mut section = Map::new();
+            for (key, child) in entries {
+                let line = line_of(&key);
+                let below = if path.is_empty() { key.value.clone() } else { format!("{path}.{}", key.value) };
+                section.insert(key.value, plain(child, &below, lines));
+                lines.insert(below, line);
+            }
+            Value::Object(section)
+        }
+    }
+}
+
+fn line_of<T>(node: &Spanned<T>) -> u32 {
+    u32::try_from(node.referenced.line()).unwrap_or(u32::MAX)
+}
+
+fn located(text: &str, error: &serde_saphyr::Error) -> Error {
+    let at = error.location();
+    let line = at.map_or(1, |at| u32::try_from(at.line()).unwrap_or(u32::MAX)).max(1);
+    let column = at.map_or(1, |at| u32::try_from(at.column()).unwrap_or(u32::MAX)).max(1);
+    let told = error.without_snippet().to_string();
+    Error { line, column, reason: without_place(&told), shown: nth(text, line) }
+}
+
+/// The parser repeats line and column inside its message; ours stand in front of it.
+fn without_place(told: &str) -> String {
+    let first = told.lines().next().unwrap_or(told);
+    let cut = first.find(" at line ").or_else(|| first.find(" (line "));
+    cut.map_or(first, |at| &first[..at]).trim_start_matches("error: ").to_owned()
+}
+
+fn not_text(bytes: &[u8], at: usize) -> Error {
+    let before = &bytes[..at];
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let column = 1 + String::from_utf8_lossy(&before[start..]).chars().count();
+    Error {
+        line: u32::try_from(line).unwrap_or(u32::MAX),
+        column: u32::try_from(column).unwrap_or(u32::MAX),
+        reason: "the file is not UTF-8 text".into(),
+        shown: String::from_utf8_lossy(&before[start..]).into_owned(),
+    }
+}
+
+fn nth(text: &str, line: u32) -> String {
+    text.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default().to_owned()
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any)
+    }
+}
+
+struct Any;
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Scalar(Number::from_f64(value).map_or(Value::Null, Value::Number)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        Node::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Section(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn reads(text: &str, want: Value) {
+        assert_eq!(Value::Object(parse(text.as_bytes()).unwrap().value), want, "{text}");
+    }
+
+    #[track_caller]
+    fn refuses(bytes: &[u8], line: u32, column: u32, shown: &str) {
+        let error = parse(bytes).unwrap_err();
+        assert_eq!(
+            (error.line, error.column, error.shown.as_str()),
+            (line, column, shown),
+            "{}",
+            error.reason
+        );
+        assert!(!error.reason.is_empty() && !error.reason.contains('\n'), "{:?}", error.reason);
+    }
+
+    #[test]
+    fn values_are_read_as_existing_files_mean_them() {
+        reads("", json!({}));
+        reads("# only a comment\n", json!({}));
+        reads(
+            "a: yes\nb: off\nc: 0755\nd: 1.5\ne:\n",
+            json!({"a": true, "b": false, "c": 493, "d": 1.5, "e": null}),
+        );
+        reads("a: 1\na: 2\n", json!({"a": 2}));
+        reads(
+            "x: &x {a: 1}\ny:\n  <<: *x\n  b: [1, two]\n",
+            json!({"x": {"a": 1}, "y": {"a": 1, "b": [1, "two"]}}),
+        );
+        reads("-100123: {model: m}\n", json!({"-100123": {"model": "m"}}));
+    }
+
+    #[test]
+    fn every_key_knows_its_line() {
+        let document = parse(b"a: 1\nb:\n  c:\n    d: 2\n  e: 3\n").unwrap();
+        let line = |path: &str| document.lines[path];
+        assert_eq!((line("a"), line("b.c.d"), line("b.e")), (1, 4, 5));
+    }
+
+    #[test]
+    fn an_error_points_at_the_place() {
+        refuses(b"a: 1\nb: [1, 2\nc: 3\n", 3, 2, "c: 3");
+        refuses(b"model:\n\tdefault: x\n", 2, 2, "\tdefault: x");
+        refuses(b"- just\n- a list\n", 1, 1, "- just");
+        refuses(b"a: 1\nb: caf\xe9\n", 2, 7, "b: caf");
+    }
+}

@@ -1,0 +1,91 @@
+//! What people see: tables, ages and emphasis. `anstream` drops the colours where they are not wanted.
+
+use anstyle::{AnsiColor, Style};
+use petasos_core::Millis;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
+
+pub(crate) fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("no JSON: {error}")))?;
+    anstream::println!("{text}");
+    Ok(())
+}
+
+/// Columns as wide as their widest cell; the last one runs free.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) {
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain([heads[at].chars().count()]).max().unwrap_or_default()
+    };
+    let line = |cells: Vec<&str>| -> String {
+        let last = cells.len().saturating_sub(1);
+        let padded = cells.iter().enumerate().map(|(at, cell)| match at == last {
+            true => (*cell).to_owned(),
+            false => format!("{cell}{}", " ".repeat(width(at).saturating_sub(cell.chars().count()) + 2)),
+        });
+        padded.collect()
+    };
+    anstream::println!("{}", styled(DIM, &line(heads.to_vec())));
+    for row in rows {
+        anstream::println!("{}", line(row.iter().map(String::as_str).collect()));
+    }
+}
+
+/// One line of at most `most` characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= most {
+        return line;
+    }
+    let short: String = line.chars().take(most.saturating_sub(1)).collect();
+    format!("{short}…")
+}
+
+pub(crate) fn now() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// `3 min ago`.
+pub(crate) fn ago(then: Millis, now: Millis) -> String {
+    match now.since(then).as_secs() {
+        0..=4 => "just now".into(),
+        seconds @ 5..=59 => format!("{seconds} s ago"),
+        seconds @ 60..=3599 => format!("{} min ago", seconds / 60),
+        seconds @ 3600..=86_399 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_told_in_the_unit_that_fits() {
+        let check = |seconds: u64, want: &str| assert_eq!(ago(Millis(0), Millis(seconds * 1000)), want);
+        check(0, "just now");
+        check(59, "59 s ago");
+        check(3600, "1 h ago");
+        check(200_000, "2 d ago");
+    }
+
+    #[test]
+    fn long_texts_are_cut_by_characters() {
+        assert_eq!(cut("a\n  b", 9), "a b");
+        assert_eq!(cut("äöüß", 3), "äö…");
+    }
+}

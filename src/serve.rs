@@ -1,0 +1,168 @@
+//! A gateway and its two doors (web page on TCP, control socket) as one thing that starts and stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use petasos_gateway::{Handle, Phase, Running, StartError};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::Home;
+use crate::failure::Failure;
+use crate::lock::{Lock, NotTaken};
+use crate::socket;
+use crate::wire::{Listen, Wired};
+
+/// A started gateway. Dropping it without `wait` leaves everything to the next start's recovery.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) handle: Handle,
+    /// The page's address, without a token.
+    pub(crate) url: Option<String>,
+    pub(crate) socket: PathBuf,
+    running: Running,
+    doors: Vec<JoinHandle<io::Result<()>>>,
+    close: watch::Sender<bool>,
+    /// Held until the very end: the next process must find a closed database.
+    _lock: Lock,
+}
+
+/// Takes the home for this process.
+pub(crate) fn take(home: &Home) -> Result<Lock, Failure> {
+    home.create().map_err(|error| {
+        Failure::new(format!("{} cannot be created: {error}", home.path().display()))
+            .next("choose another place with --home, or fix its permissions")
+    })?;
+    Lock::take(&home.lock_file()).map_err(|error| match error {
+        NotTaken::Held { .. } => {
+            Failure::new(error.to_string()).next("petasos status shows it, petasos stop ends it")
+        }
+        NotTaken::Io { .. } => Failure::new(error.to_string()).next("check the permissions of the home"),
+    })
+}
+
+pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<Serving, Failure> {
+    // First what can fail for reasons outside: nothing has been promised yet.
+    let listener = match &wired.listen {
+        Some(listen) => Some(bind(listen).await?),
+        None => None,
+    };
+    let socket = socket::place(home.path(), |name| std::env::var_os(name));
+    socket::prepare(&socket)
+        .map_err(|error| Failure::new(format!("no place for the control socket: {error}")))?;
+    workspace(&wired.gateway.settings.workspace)?;
+    let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(not_started)?;
+    let (close, closing) = watch::channel(false);
+    let mut doors = Vec::new();
+    let mut url = None;
+    if let (Some((listener, address)), Some(listen)) = (listener, &wired.listen) {
+        url = Some(address_of(listen, address));
+        let options = petasos_web::Options { hosts: vec![listen.host.clone()] };
+        let router = petasos_web::public(handle.clone(), options);
+        doors.push(tokio::spawn(petasos_web::serve_tcp(listener, router, closed(closing.clone()))));
+    }
+    let control = tokio::spawn({
+        let (socket, router) = (socket.clone(), petasos_web::control(handle.clone()));
+        async move { petasos_web::serve_unix(socket, router, closed(closing)).await }
+    });
+    doors.push(answering(&socket, control).await?);
+    if let Err(error) = lock.announce(&socket, url.as_deref()) {
+        tracing::warn!(%error, "gateway.lock does not say where the gateway is");
+    }
+    Ok(Serving { handle, url, socket, running, doors, close, _lock: lock })
+}
+
+impl Serving {
+    /// Resolves when everything has stopped, for whatever reason.
+    pub(crate) async fn wait(self) -> Phase {
+        let Self { handle, running, doors, close, _lock, .. } = self;
+        let closing = {
+            let handle = handle.clone();
+            async move {
+                handle.stopped().await;
+                close.send_replace(true);
+                drop(handle);
+                for door in doors {
+                    if let Ok(Err(error)) = door.await {
+                        tracing::warn!(%error, "a door closed badly");
+                    }
+                }
+            }
+        };
+        drop(handle);
+        let (phase, ()) = tokio::join!(running.wait(), closing);
+        phase
+    }
+}
+
+async fn closed(mut closing: watch::Receiver<bool>) {
+    // A sender that is gone has nothing left to serve either.
+    let _ = closing.wait_for(|closed| *closed).await;
+}
+
+async fn bind(listen: &Listen) -> Result<(TcpListener, SocketAddr), Failure> {
+    let Listen { host, port } = listen;
+    let bound = TcpListener::bind((host.as_str(), *port)).await;
+    let bound = bound.and_then(|listener| listener.local_addr().map(|address| (listener, address)));
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            Failure::new(format!("port {port} on {host} is in use by another program"))
+                .next("stop it, or choose another port: web.port in config.yaml, or API_SERVER_PORT")
+        }
+        _ => Failure::new(format!("{host}:{port} cannot be listened on: {error}"))
+            .next("check web.host and web.port (petasos config explain web.host)"),
+    })
+}
+
+/// The address to type into a browser on this machine.
+fn address_of(listen: &Listen, address: SocketAddr) -> String {
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        _ if listen.host.contains(':') => format!("[{}]", listen.host),
+        _ => listen.host.clone(),
+    };
+    format!("http://{host}:{}", address.port())
+}
+
+fn workspace(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| {
+        Failure::new(format!("the workspace {} cannot be created: {error}", path.display()))
+            .next("set agent.workspace to a directory you may write to")
+    })
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Model(_) => Failure::configuration(error.to_string()).next("see model in config.yaml"),
+        StartError::Open(_) => Failure::new(error.to_string()),
+        StartError::Gateway(_) => Failure::new(error.to_string()).next("petasos doctor looks for the reason"),
+    }
+}
+
+/// Waits until companions can connect, so that whoever is told of the start can rely on it.
+async fn answering(
+    socket: &Path,
+    control: JoinHandle<io::Result<()>>,
+) -> Result<JoinHandle<io::Result<()>>, Failure> {
+    for _ in 0..1000 {
+        if UnixStream::connect(socket).await.is_ok() {
+            return Ok(control);
+        }
+        if control.is_finished() {
+            let reason = match control.await {
+                Ok(Ok(())) => "it closed at once".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            return Err(Failure::new(format!(
+                "the control socket {} cannot be opened: {reason}",
+                socket.display()
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Err(Failure::new(format!("the control socket {} does not answer", socket.display())))
+}

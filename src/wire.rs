@@ -1,0 +1,120 @@
+//! From settings to the plain structs that the parts take. After this nobody checks again.
+
+mod access;
+mod model;
+mod telegram;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use petasos_core::Platform;
+use petasos_core::admission::BusyMode;
+use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
+use petasos_core::turn::Limits;
+use petasos_gateway::Streaming;
+use petasos_platforms::Adapter;
+
+use crate::config::{Home, Problem, Resolved, Settings};
+
+/// Everything a gateway process is started with.
+#[derive(Debug)]
+pub(crate) struct Wired {
+    pub(crate) gateway: petasos_gateway::Config,
+    /// `None`: no web page.
+    pub(crate) listen: Option<Listen>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// All errors at once, or something that can be started; warnings stay in `resolved`.
+pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Problem>> {
+    let settings = &resolved.settings;
+    let mut problems = Vec::new();
+    let adapters: Vec<Adapter> = telegram::adapter(settings, &mut problems).into_iter().collect();
+    let model = model::model(settings, &mut problems);
+    let gateway = petasos_gateway::Config {
+        home: home.path().into(),
+        model,
+        adapters,
+        access: access::access(settings),
+        keys: KeyOptions {
+            group_per_user: settings.flag("group_sessions_per_user"),
+            thread_per_user: settings.flag("thread_sessions_per_user"),
+            ..KeyOptions::default()
+        },
+        settings: session_settings(home, settings),
+    };
+    let listen = settings.flag("web.enabled").then(|| listen(settings));
+    resolved.problems.extend(problems);
+    if resolved.has_errors() {
+        return Err(resolved.problems.clone());
+    }
+    Ok(Wired { gateway, listen })
+}
+
+fn listen(settings: &Settings) -> Listen {
+    let port = settings.count("web.port").and_then(|port| u16::try_from(port).ok());
+    Listen { host: settings.text("web.host").unwrap_or_default(), port: port.unwrap_or_default() }
+}
+
+fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settings {
+    let quiet = settings.list("session_reset.notify_exclude_platforms");
+    let quiet: Vec<Platform> = quiet.iter().filter_map(|name| Platform::parse(name)).collect();
+    let policy = ResetPolicy {
+        mode: mode(settings),
+        idle_minutes: small(settings, "session_reset.idle_minutes"),
+        at_hour: u8::try_from(small(settings, "session_reset.at_hour")).unwrap_or_default(),
+        notify: settings.flag("session_reset.notify"),
+        notify_exclude_platforms: quiet,
+        ..ResetPolicy::default()
+    };
+    petasos_gateway::Settings {
+        resets: Policies { default: policy, ..Policies::default() },
+        resume_window: Window(seconds(settings, "agent.gateway_auto_continue_freshness")),
+        busy: BusyMode::parse(&settings.text("display.busy_input_mode").unwrap_or_default()),
+        busy_ack: settings.flag("display.busy_ack_enabled"),
+        streaming: streaming(settings),
+        limits: Limits { steps: small(settings, "agent.max_turns"), ..Limits::default() },
+        workspace: workspace(home, settings),
+        persona: settings.text("agent.system_prompt"),
+    }
+}
+
+fn mode(settings: &Settings) -> Mode {
+    match settings.text("session_reset.mode").as_deref() {
+        Some("idle") => Mode::Idle,
+        Some("daily") => Mode::Daily,
+        Some("both") => Mode::Both,
+        Some(_) | None => Mode::None,
+    }
+}
+
+fn streaming(settings: &Settings) -> Streaming {
+    let off = settings.text("streaming.transport").as_deref() == Some("off");
+    Streaming {
+        enabled: settings.flag("streaming.enabled") && !off,
+        gap: seconds(settings, "streaming.edit_interval"),
+        cursor: settings.text("streaming.cursor").unwrap_or_default(),
+    }
+}
+
+/// Relative to the home, unless it says otherwise.
+fn workspace(home: &Home, settings: &Settings) -> PathBuf {
+    home.path().join(settings.text("agent.workspace").unwrap_or_else(|| "workspace".into()))
+}
+
+/// The catalogue has checked the range.
+fn small(settings: &Settings, path: &str) -> u32 {
+    settings.count(path).and_then(|count| u32::try_from(count).ok()).unwrap_or_default()
+}
+
+fn seconds(settings: &Settings, path: &str) -> Duration {
+    Duration::try_from_secs_f64(settings.number(path)).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+// The page in a real browser: the real program with the demo model, driven as a person would.
+// PETASOS_BIN names the program; screenshots go to artifacts/.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
+const program = path.resolve(process.env.PETASOS_BIN ?? path.join(root, 'target/debug/petasos'));
+const artifacts = path.join(root, 'artifacts');
+mkdirSync(artifacts, { recursive: true });
+
+const home = mkdtempSync(path.join(tmpdir(), 'petasos-page-'));
+let port = 0;
+
+/** Starts the gateway and gives back the link that it prints. */
+async function start() {
+  writeFileSync(path.join(home, 'config.yaml'), `web:\n  port: ${port}\n`);
+  const child = spawn(program, ['run', '--json'], {
+    env: { PATH: process.env.PATH, PETASOS_HOME: home, NO_COLOR: '1' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let said = '';
+  for await (const chunk of child.stdout) {
+    said += chunk;
+    if (said.includes('\n')) break;
+  }
+  const told = JSON.parse(said.split('\n')[0]);
+  port = Number(new URL(told.url).port);
+  return { child, link: told.login_url, url: told.url };
+}
+
+async function end(child, signal) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill(signal);
+  await exited;
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+    '--disable-component-update', '--disable-sync'],
+});
+
+let gateway = await start();
+const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
+const complaints = [];
+context.on('weberror', error => complaints.push(String(error.error())));
+
+let passed = 0;
+let failed = 0;
+async function test(name, body) {
+  try {
+    await body();
+    passed += 1;
+    console.log(`ok   ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAIL ${name}\n     ${error.stack ?? error}`);
+    for (const [at, page] of context.pages().entries()) {
+      await page.screenshot({ path: path.join(artifacts, `failed-${failed}-${at}.png`) }).catch(() => {});
+    }
+  }
+}
+
+const say = async (page, text) => {
+  await page.fill('#text', text);
+  await page.press('#text', 'Enter');
+};
+const answer = (page, text) => page.locator('.row.assistant .body', { hasText: text }).last();
+const page = await context.newPage();
+
+await test('without a login the page says how to get in', async () => {
+  const stranger = await browser.newContext();
+  const closed = await stranger.newPage();
+  const response = await closed.goto(gateway.url);
+  assert.equal(response.status(), 401);
+  assert.match(await closed.textContent('body'), /petasos open/);
+  const api = await stranger.request.get(`${gateway.url}/api/status`);
+  assert.equal(api.status(), 401);
+  await stranger.close();
+});
+
+await test('the printed link opens the chat and leaves the address bar', async () => {
+  await page.goto(gateway.link);
+  await page.waitForSelector('#text');
+  assert.ok(!page.url().includes('token'), page.url());
+  await page.waitForSelector('#empty:not([hidden])');
+  await page.screenshot({ path: path.join(artifacts, 'empty.png') });
+});
+
+await test('the link works only once', async () => {
+  const other = await browser.newContext();
+  const again = await other.newPage();
+  await again.goto(gateway.link);
+  assert.equal(await again.locator('#text').count(), 0);
+  await other.close();
+});
+
+await test('a question is answered', async () => {
+  await say(page, 'hello');
+  await page.locator('.row.user .body', { hasText: 'hello' }).waitFor();
+  await answer(page, 'demo').waitFor({ timeout: 15000 });
+  await page.screenshot({ path: path.join(artifacts, 'chat.png') });
+});
+
+await test('an answer grows while it is read, also after a reload and in a second tab', async () => {
+  await say(page, 'count to 60');
+  await page.waitForSelector('.row.live');
+  const live = page.locator('.row.live .body');
+  const early = (await live.textContent()).length;
+  await page.waitForFunction(length => (document.querySelector('.row.live .body')?.textContent.length ?? 0) > length, early);
+  const tab = await context.newPage();
+  await tab.goto(page.url());
+  await tab.waitForSelector('.row.live');
+  await page.reload();
+  await page.waitForSelector('.row.live');
+  await page.screenshot({ path: path.join(artifacts, 'streaming.png') });
+  for (const view of [page, tab]) {
+    await view.waitForSelector('.row.live', { state: 'detached', timeout: 30000 });
+    await answer(view, '60').waitFor();
+  }
+  assert.equal(await page.locator('.row.user .body', { hasText: 'count to 60' }).count(), 1);
+  await tab.close();
+});
+
+await test('stop ends a running answer', async () => {
+  await say(page, 'count to 500');
+  await page.waitForSelector('.row.live');
+  await page.click('#stop');
+  await page.waitForSelector('.row.live', { state: 'detached' });
+  await answer(page, 'stopped').waitFor();
+});
+
+await test('a command is answered by the gateway', async () => {
+  await say(page, '/status');
+  await page.locator('.row', { hasText: 'Session: idle' }).last().waitFor();
+});
+
+await test('a message typed while the gateway is down arrives when it is back', async () => {
+  await end(gateway.child, 'SIGKILL');
+  await page.waitForSelector('#connection:not([hidden])');
+  await say(page, 'my name is Ada');
+  gateway = await start();
+  await answer(page, 'Ada').waitFor({ timeout: 30000 });
+  assert.equal(await page.locator('.row.user .body', { hasText: 'my name is Ada' }).count(), 1);
+});
+
+await test('an answer that was growing when the gateway was killed is finished', async () => {
+  await say(page, 'count to 70');
+  await page.waitForSelector('.row.live');
+  await end(gateway.child, 'SIGKILL');
+  gateway = await start();
+  await answer(page, '70').waitFor({ timeout: 30000 });
+  assert.equal(await page.locator('.row.user .body', { hasText: 'count to 70' }).count(), 1);
+});
+
+await test('a new chat is empty and the old one is one click away', async () => {
+  await page.click('#new-chat');
+  await page.waitForSelector('#empty:not([hidden])');
+  await page.locator('#sessions a, #sessions button').first().click();
+  await answer(page, '70').waitFor();
+});
+
+await test('it fits a phone', async () => {
+  await page.setViewportSize({ width: 360, height: 740 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 360, `the page is ${wide} px wide`);
+  await page.click('#open-sidebar');
+  await page.waitForSelector('#new-chat', { state: 'visible' });
+  await page.screenshot({ path: path.join(artifacts, 'phone-sidebar.png') });
+  await page.click('#close-sidebar');
+  await page.screenshot({ path: path.join(artifacts, 'phone.png') });
+});
+
+await test('nothing threw', async () => {
+  assert.deepEqual(complaints, []);
+});
+
+await end(gateway.child, 'SIGTERM');
+await browser.close();
+rmSync(home, { recursive: true, force: true });
+console.log(`\n${passed} passed, ${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);

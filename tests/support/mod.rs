@@ -1,0 +1,189 @@
+//! Drives the real program: a private home, fakes on loopback, signals, and waiting for conditions.
+#![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use petasos_fakes::model::Model;
+use petasos_fakes::telegram::Telegram;
+use tempfile::TempDir;
+
+/// How long a test waits for something that should happen at once.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A home, its fakes, and the gateway when it runs.
+pub struct Bench {
+    pub telegram: Telegram,
+    pub model: Model,
+    pub home: TempDir,
+    pub gateway: Option<Gateway>,
+}
+
+pub struct Gateway {
+    child: Child,
+}
+
+impl Bench {
+    /// Fakes and a home, no gateway yet. Everybody may write.
+    pub fn new() -> Self {
+        Self::with("")
+    }
+
+    /// `more` is appended to the configuration.
+    pub fn with(more: &str) -> Self {
+        let telegram = Telegram::start().expect("fake telegram");
+        let model = Model::start().expect("fake model");
+        let home = TempDir::new().expect("a home");
+        let config = format!(
+            "model:\n  default: fake-model\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-test\n\
+             platforms:\n  telegram:\n    enabled: true\n    token: \"123:abc\"\n    extra:\n      base_url: {}/bot\n\
+             web:\n  enabled: false\n{more}",
+            model.url(),
+            telegram.url(),
+        );
+        std::fs::write(home.path().join("config.yaml"), config).expect("config");
+        Self { telegram, model, home, gateway: None }
+    }
+
+    /// Starts the gateway and waits until it listens.
+    pub fn start(&mut self) {
+        let polls = self.telegram.calls_of("getUpdates").len();
+        self.launch();
+        let polling = self
+            .telegram
+            .wait_until(SOON, |world| (world.calls_of("getUpdates").count() > polls).then_some(()));
+        if polling.is_none() {
+            let said = self.gateway.take().map(Gateway::kill).unwrap_or_default();
+            panic!("the gateway does not poll: {said}");
+        }
+    }
+
+    /// Starts the gateway without waiting for anything.
+    pub fn launch(&mut self) {
+        let child =
+            self.command(&["run"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        self.gateway = Some(Gateway { child: child.expect("petasos starts") });
+    }
+
+    /// The program with this home and nothing of the caller's environment that could matter.
+    pub fn command(&self, args: &[&str]) -> Command {
+        petasos(self.home.path(), args)
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().expect("petasos runs")
+    }
+
+    /// As the kernel would: no goodbye. Gives back what it had said.
+    pub fn kill(&mut self) -> String {
+        self.gateway.take().expect("a running gateway").kill()
+    }
+
+    /// Asks it to stop and waits. Gives back exit code, output, and how long it took.
+    pub fn terminate(&mut self) -> (Option<i32>, String, Duration) {
+        let mut gateway = self.gateway.take().expect("a running gateway");
+        let started = Instant::now();
+        gateway.signal("TERM");
+        let code = wait(&mut gateway.child, SOON);
+        let took = started.elapsed();
+        (code, gateway.said(), took)
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.home.path().join("petasos.db")
+    }
+
+    /// Waits until the chat shows at least `count` messages.
+    #[track_caller]
+    pub fn wait_messages(&self, chat: i64, count: usize) -> Vec<String> {
+        let found = self.telegram.wait_until(SOON, |world| {
+            let texts = world.texts(chat);
+            (texts.len() >= count).then_some(texts)
+        });
+        found.unwrap_or_else(|| {
+            panic!("chat {chat} shows {:?}, wanted {count} messages", self.telegram.texts(chat))
+        })
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(gateway) = self.gateway.take() {
+            let said = gateway.kill();
+            if std::thread::panicking() {
+                eprintln!("--- the gateway said ---\n{said}");
+            }
+        }
+    }
+}
+
+impl Gateway {
+    pub fn of(child: Child) -> Self {
+        Self { child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    pub fn kill(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.said()
+    }
+
+    pub fn wait(mut self) -> (Option<i32>, String) {
+        let code = wait(&mut self.child, SOON);
+        (code, self.said())
+    }
+
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        if let Some(mut out) = self.child.stdout.take() {
+            let _ = out.read_to_string(&mut said);
+        }
+        if let Some(mut err) = self.child.stderr.take() {
+            let _ = err.read_to_string(&mut said);
+        }
+        said
+    }
+}
+
+/// Waits for the end of a process; one that takes too long is killed, and has no exit code.
+fn wait(child: &mut Child, most: Duration) -> Option<i32> {
+    let (done, ended) = mpsc::channel::<()>();
+    let pid = child.id().to_string();
+    let guard = std::thread::spawn(move || {
+        if ended.recv_timeout(most) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        }
+    });
+    let status = child.wait().expect("a child to wait for");
+    drop(done);
+    guard.join().expect("the guard ends");
+    status.code()
+}
+
+/// The program, in a home.
+pub fn petasos(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_petasos"));
+    command.args(args).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("PETASOS_HOME", home).env("GATEWAY_ALLOW_ALL_USERS", "true").env("NO_COLOR", "1");
+    command
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
