@@ -159,6 +159,8 @@ pub(crate) enum ConfigAction {
         #[arg(long)]
         all: bool,
     },
+    /// Print every key there is as a Markdown table
+    Reference,
     /// Print where the files are
     Path,
 }

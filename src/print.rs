@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 
 pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const ITALIC: Style = Style::new().italic();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();

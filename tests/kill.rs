@@ -55,7 +55,7 @@ fn all_is_well(bench: &mut Bench, allow_marked: bool) {
         );
         drop(texts);
     }
-    settle(bench);
+    bench.settle();
     for chat in CHATS {
         let answer = format!("echo: hello from {chat}");
         let texts = bench.telegram.texts(chat);
@@ -65,20 +65,6 @@ fn all_is_well(bench: &mut Bench, allow_marked: bool) {
         assert_eq!(unmarked + marked, texts.len(), "something else in chat {chat}: {texts:?}");
         assert!(unmarked + marked >= 1, "nothing in chat {chat}");
         assert!(allow_marked || marked == 0, "marked without need in chat {chat}: {texts:?}");
-    }
-}
-
-/// Waits until the gateway has nothing left to do, by its own account.
-fn settle(bench: &Bench) {
-    let until = Instant::now() + SOON;
-    loop {
-        let status = bench.run(&["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("status is JSON");
-        let count = |path: &str| status.pointer(path).and_then(serde_json::Value::as_u64).expect(path);
-        if count("/inbox/queued") + count("/inbox/running") + count("/outbox/due") == 0 {
-            return;
-        }
-        assert!(Instant::now() < until, "never idle: {status}");
     }
 }
 
@@ -251,7 +237,7 @@ fn killed_when_everything_is_done() {
     for chat in CHATS {
         bench.wait_messages(chat, 1);
     }
-    settle(&bench);
+    bench.settle();
     bench.kill();
     all_is_well(&mut bench, false);
     assert_eq!(model_calls(&bench), 2);
@@ -275,7 +261,7 @@ fn the_same_update_delivered_twice_is_answered_once() {
     for chat in CHATS {
         bench.wait_messages(chat, 1);
     }
-    settle(&bench);
+    bench.settle();
     bench.kill();
     all_is_well(&mut bench, false);
     assert_eq!(model_calls(&bench), 2);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::arguments::{Config, ConfigAction};
-use crate::config::{self, Explanation, Problem, Severity, catalogue};
+use crate::config::{self, Explanation, Problem, Settings, Severity, catalogue};
 use crate::failure::Failure;
 use crate::print::{self, BAD, BOLD, DIM, GOOD, ODD, styled};
 use crate::wire::wire;
@@ -17,6 +17,7 @@ pub(crate) fn config(context: &Context, wanted: Config) -> Result<ExitCode, Fail
         ConfigAction::Check => check(context),
         ConfigAction::Explain { key } => explain(context, &key),
         ConfigAction::Show { all } => show(context, all),
+        ConfigAction::Reference => reference(context),
         ConfigAction::Path => path(context),
     }
 }
@@ -117,6 +118,30 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
             vec![row.key.clone(), print::cut(&value, 48), origin]
         });
         print::table(&["KEY", "VALUE", "FROM"], &cells.collect::<Vec<_>>());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same table that checks the file, for people.
+fn reference(context: &Context) -> Result<ExitCode, Failure> {
+    let nothing = Settings::default();
+    let rows: Vec<Explanation> = catalogue::all()
+        .filter_map(|key| config::explain(&key.path.replace('*', "discord"), &nothing))
+        .collect();
+    if context.json {
+        print::json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    anstream::println!("| key | default | environment | meaning |\n|---|---|---|---|");
+    for (key, row) in catalogue::all().zip(&rows) {
+        let path = key.path.replace('*', "<platform>");
+        let note = if row.used { "" } else { " *(no effect yet)*" };
+        let environment = key.env.join(", ");
+        anstream::println!(
+            "| `{path}` | {} | {environment} | {}{note} |",
+            row.default.unwrap_or("–"),
+            row.help
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -92,6 +92,21 @@ impl Bench {
         (code, gateway.said(), took)
     }
 
+    /// Waits until the gateway has nothing left to do, by its own account.
+    pub fn settle(&self) {
+        let until = Instant::now() + SOON;
+        loop {
+            let status = self.run(&["status", "--json"]);
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("status is JSON");
+            let count =
+                |path: &str| status.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
+            if count("/inbox/queued") + count("/inbox/running") + count("/outbox/due") == 0 {
+                return;
+            }
+            assert!(Instant::now() < until, "never idle: {status}");
+        }
+    }
+
     pub fn database(&self) -> PathBuf {
         self.home.path().join("petasos.db")
     }

@@ -69,7 +69,9 @@ impl Handle {
 
     /// What can be seen of a conversation, always current.
     pub async fn view(&self, key: &SessionKey) -> Result<watch::Receiver<View>, Error> {
-        self.0.router.view(key.clone()).await.ok_or(Error::Stopping)
+        let mut view = self.0.router.view(key.clone()).await.ok_or(Error::Stopping)?;
+        view.wait_for(|view| view.ready).await.map_err(|_ended| Error::Stopping)?;
+        Ok(view)
     }
 
     /// Ends the running turn. `false`: there was none.

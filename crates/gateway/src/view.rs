@@ -7,6 +7,8 @@ use petasos_core::ids::{RowId, SessionId, TurnId};
 
 #[derive(Debug, Clone, Default)]
 pub struct View {
+    /// The session has read what the store knows of it; before that, nothing here means anything.
+    pub ready: bool,
     /// The transcript this conversation is in now.
     pub session: Option<SessionId>,
     /// Rows up to this one are in the store. A change means: fetch what is new.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use petasos_core::Millis;
 use petasos_core::transcript::Role;
 use serde_json::{Value, json};
 
@@ -9,10 +10,15 @@ use super::feed::{Feed, News};
 use super::screen::Screen;
 use crate::client::{Client, Error};
 use crate::failure::Failure;
+use crate::print::now;
 
 /// A notice may be the whole answer, or come before one; this long nothing else may follow.
 const AFTER_NOTICE: Duration = Duration::from_millis(1000);
+/// A notice without a turn (the queue is full) is the end of it after this.
+const BEFORE_TURN: Duration = Duration::from_secs(3);
 const AFTER_COMMAND: Duration = Duration::from_millis(250);
+/// A conversation that slept finds its transcript within this.
+const WAKING: Duration = Duration::from_millis(150);
 const AGAIN: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +34,16 @@ pub(super) struct Asker {
     feed: Feed,
     session: Option<String>,
     live: bool,
+    /// When the last question was put: what was said before is not its answer.
+    asked_at: Millis,
 }
 
 /// How far one question has come.
 #[derive(Debug, Default)]
 struct Progress {
+    /// The id of the question; what another turn still says before its row is not our answer.
+    id: String,
+    begun: bool,
     answered: bool,
     noticed: bool,
     /// The person does not want the answer any more.
@@ -41,25 +52,27 @@ struct Progress {
 
 impl Asker {
     pub(super) fn new(client: Client, chat: String, feed: Feed) -> Self {
-        Self { client, chat, feed, session: None, live: false }
+        Self { client, chat, feed, session: None, live: false, asked_at: Millis(0) }
     }
 
     pub(super) fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
-    /// Reads what was said before. The first news that is not a row says that this was all.
+    /// Reads what was said before. The first news that is not a row says that this was all, except that a
+    /// conversation which has just been woken needs a moment to find its transcript.
     pub(super) async fn catch_up(&mut self, screen: &mut Screen) {
         let mut earlier = Vec::new();
-        while let Some(news) = self.feed.next().await {
-            match news {
-                News::Row(row) => earlier.push(row),
-                News::Session(id) => self.session = Some(id),
-                other @ (News::Live { .. } | News::Idle | News::Lost | News::Back) => {
+        loop {
+            match tokio::time::timeout(WAKING, self.feed.next()).await {
+                Ok(Some(News::Row(row))) => earlier.push(row),
+                Ok(Some(News::Session(id))) => self.session = Some(id),
+                Ok(Some(News::Idle)) if self.session.is_none() => {}
+                Ok(Some(other)) => {
                     screen.earlier(&earlier);
-                    self.take(other, screen, &mut Progress::default());
-                    return;
+                    return self.take(other, screen, &mut Progress::default());
                 }
+                Ok(None) | Err(_) => return screen.earlier(&earlier),
             }
         }
     }
@@ -74,12 +87,18 @@ impl Asker {
 
     pub(super) async fn ask(&mut self, text: &str, screen: &mut Screen) -> Result<Outcome, Failure> {
         self.drain(screen);
-        self.say(text).await?;
+        self.asked_at = now();
+        let id = self.say(text).await?;
         screen.asked(text);
-        let patience = if text.starts_with('/') { AFTER_COMMAND } else { AFTER_NOTICE };
-        let mut progress = Progress::default();
+        let command = text.starts_with('/');
+        let mut progress = Progress { id, begun: command, ..Progress::default() };
         loop {
             let quiet = progress.noticed && !self.live;
+            let patience = match (command, progress.begun) {
+                (true, _) => AFTER_COMMAND,
+                (false, true) => AFTER_NOTICE,
+                (false, false) => BEFORE_TURN,
+            };
             tokio::select! {
                 news = self.feed.next() => match news {
                     Some(news) => self.take(news, screen, &mut progress),
@@ -105,15 +124,22 @@ impl Asker {
 
     fn take(&mut self, news: News, screen: &mut Screen, progress: &mut Progress) {
         match &news {
+            News::Row(row) if row.message.at < self.asked_at => return,
             News::Row(row) => match row.message.role {
-                Role::Assistant if row.message.tool_calls.is_empty() => progress.answered = true,
+                Role::User if row.message.platform_message_id.as_ref() == Some(&progress.id) => {
+                    progress.begun = true;
+                    progress.noticed = false;
+                    screen.begin();
+                }
+                Role::Assistant if row.message.tool_calls.is_empty() => progress.answered |= progress.begun,
                 Role::Notice => progress.noticed = true,
                 Role::Assistant | Role::User | Role::Tool => {}
             },
             News::Live { .. } => self.live = true,
             News::Idle => {
                 // A turn that was interrupted may leave no answer behind.
-                progress.answered |= self.live && (progress.interrupted || progress.noticed);
+                progress.answered |=
+                    self.live && progress.begun && (progress.interrupted || progress.noticed);
                 self.live = false;
             }
             News::Session(id) => self.session = Some(id.clone()),
@@ -123,13 +149,13 @@ impl Asker {
     }
 
     /// The same id each time: a message whose acknowledgement was lost is not said twice.
-    async fn say(&mut self, text: &str) -> Result<(), Failure> {
+    async fn say(&mut self, text: &str) -> Result<String, Failure> {
         let id: String = petasos_gateway::clock::secret().chars().take(32).collect();
         let path = format!("/api/chats/terminal/{}/messages", self.chat);
         let body = json!({ "text": text, "id": id });
         loop {
             match self.client.post::<Value>(&path, &body).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(id),
                 Err(Error::Gone) => tokio::select! {
                     () = tokio::time::sleep(AGAIN) => {}
                     _ = tokio::signal::ctrl_c() => return Err(Error::Gone.into()),

@@ -3,7 +3,7 @@
 
 use anstyle::Style;
 
-use crate::print::{BOLD, CODE};
+use crate::print::{BOLD, CODE, ITALIC};
 
 /// Text in, text with styles out. `finish` closes what is open and ends the line.
 #[derive(Debug, Default)]
@@ -12,6 +12,9 @@ pub(super) struct Styler {
     held: String,
     mid_line: bool,
     bold: bool,
+    italic: bool,
+    /// The last character that was printed; a mark inside a word or between blanks is no mark.
+    last: Option<char>,
     code: bool,
     fence: bool,
     heading: bool,
@@ -32,7 +35,9 @@ impl Styler {
     pub(super) fn finish(mut self) -> String {
         let mut out = String::new();
         let rest = std::mem::take(&mut self.held);
-        self.plain(&rest, &mut out);
+        if !(self.italic && rest == "*") {
+            self.plain(&rest, &mut out);
+        }
         if self.style().is_some() {
             out.push_str(&format!("{:#}", BOLD));
         }
@@ -54,10 +59,21 @@ impl Styler {
             "**" => self.switch(out, |it| it.bold = !it.bold),
             "`" => self.switch(out, |it| it.code = !it.code),
             other if other.starts_with('*') && other.len() > 1 => {
-                self.plain("*", out);
+                self.star(&other[1..], out);
                 self.push_back(&other[1..], out);
             }
             other => self.plain(other, out),
+        }
+    }
+
+    /// A single star: opens before a word, closes behind one, and is itself anywhere else.
+    fn star(&mut self, next: &str, out: &mut String) {
+        let after_word = self.last.is_some_and(|c| !c.is_whitespace());
+        let before_word = !next.starts_with(char::is_whitespace);
+        match (self.italic, after_word, before_word) {
+            (true, true, _) => self.switch(out, |it| it.italic = false),
+            (false, false, true) => self.switch(out, |it| it.italic = true),
+            (true, false, _) | (false, true, _) | (false, false, false) => self.plain("*", out),
         }
     }
 
@@ -99,10 +115,11 @@ impl Styler {
     }
 
     fn newline(&mut self, out: &mut String) {
-        if self.heading || self.bold || self.code {
-            self.switch(out, |it| (it.heading, it.bold, it.code) = (false, false, false));
+        if self.heading || self.bold || self.italic || self.code {
+            self.switch(out, |it| (it.heading, it.bold, it.italic, it.code) = (false, false, false, false));
         }
         out.push('\n');
+        self.last = None;
         self.mid_line = false;
         self.open = false;
     }
@@ -118,15 +135,17 @@ impl Styler {
     }
 
     fn style(&self) -> Option<Style> {
-        match (self.fence || self.code, self.bold || self.heading) {
-            (true, _) => Some(CODE),
-            (false, true) => Some(BOLD),
-            (false, false) => None,
+        match (self.fence || self.code, self.bold || self.heading, self.italic) {
+            (true, _, _) => Some(CODE),
+            (false, true, _) => Some(BOLD),
+            (false, false, true) => Some(ITALIC),
+            (false, false, false) => None,
         }
     }
 
     fn plain(&mut self, text: &str, out: &mut String) {
         self.open |= !text.is_empty();
+        self.last = text.chars().last().or(self.last);
         out.push_str(text);
     }
 }
@@ -156,7 +175,8 @@ mod tests {
     fn marks_become_styles_and_everything_else_stays() {
         check("plain", "plain\n");
         check("a **b** `c` d\n", "a b c d\n");
-        check("2 * 3 *it*", "2 * 3 *it*\n");
+        check("2 * 3 *it* a*b*c", "2 * 3 it a*b*c\n");
+        check("*all of it*\n", "all of it\n");
         check("# Title\ntext", "Title\ntext\n");
         check("#hash", "#hash\n");
         check("- one\n  * two\n-three", "• one\n  • two\n-three\n");

@@ -50,6 +50,11 @@ impl Screen {
     /// The person has typed this here: it need not be shown again.
     pub(super) fn asked(&mut self, text: &str) {
         self.asked = Some(text.to_owned());
+        self.begin();
+    }
+
+    /// Its own turn begins: what was said until now belonged to another one.
+    pub(super) fn begin(&mut self) {
         self.answers.clear();
         self.notices.clear();
     }
@@ -110,8 +115,9 @@ impl Screen {
     fn answer(&mut self, message: &Message) {
         let live = self.live.take();
         match live {
-            Some(mut live) if message.content.starts_with(&live.text) && !live.text.is_empty() => {
-                let rest = live.styler.push(&message.content[live.text.len()..]);
+            // What is stored has no blanks at its end.
+            Some(mut live) if message.content.starts_with(live.text.trim_end()) && !live.text.is_empty() => {
+                let rest = live.styler.push(&message.content[live.text.trim_end().len()..]);
                 self.write(&format!("{rest}{}", live.styler.finish()));
             }
             Some(live) if !live.text.is_empty() => {

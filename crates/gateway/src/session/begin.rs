@@ -1,5 +1,6 @@
 //! How a turn starts: which messages it takes, and what the model is told about them.
 
+use petasos_core::ids::RowId;
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
@@ -16,6 +17,8 @@ use crate::config::Opened;
 /// A turn that is on disk.
 struct Begun {
     turn: Turn,
+    /// The newest row: its question.
+    row: Option<RowId>,
     effects: Vec<Effect>,
 }
 
@@ -44,9 +47,10 @@ impl Session {
                 Err(error) => self.refused(&error).await?,
             }
         };
-        let Some(Begun { turn, effects }) = begun else { return Ok(()) };
+        let Some(Begun { turn, row, effects }) = begun else { return Ok(()) };
         self.publish_queue();
         self.turn = Some(turn);
+        self.show.send_modify(|view| view.rows = row);
         self.go_live().await;
         self.start(effects).await
     }
@@ -88,7 +92,8 @@ impl Session {
             if told.is_some() && turn.route.delivery == Delivery::Push {
                 effects.push(Effect::Deliver { lane: turn.route.lane() });
             }
-            Ok(Some(Begun { turn, effects }))
+            let row = tx.last_row(&turn.session)?;
+            Ok(Some(Begun { turn, row, effects }))
         });
         begin.await
     }

@@ -156,21 +156,24 @@ impl Session {
     /// Reads what the store knows of us and goes on from there.
     async fn recover(&mut self) -> Result<(), Ended> {
         self.reload().await?;
-        let key = self.key.clone();
         let found = loop {
-            let key = key.clone();
-            match self
-                .shell
-                .db
-                .read(move |reader| Ok((reader.open_turn_of(&key)?, reader.entry(&key)?)))
-                .await
-            {
+            let key = self.key.clone();
+            let read = self.shell.db.read(move |reader| {
+                let session = reader.entry(&key)?.map(|entry| entry.session_id);
+                let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
+                Ok((reader.open_turn_of(&key)?, session, row))
+            });
+            match read.await {
                 Ok(found) => break found,
                 Err(error) => self.refused(&error).await?,
             }
         };
-        let (open, entry) = found;
-        self.show.send_modify(|view| view.session = entry.map(|entry| entry.session_id));
+        let (open, session, row) = found;
+        self.show.send_modify(|view| {
+            view.session = session;
+            view.rows = row;
+            view.ready = open.is_none();
+        });
         let Some(turn) = open else { return Ok(()) };
         tracing::info!(turn = %turn.id, clean = self.shell.clean_start, "resuming an interrupted turn");
         let repeatable = match &turn.phase {
@@ -390,6 +393,7 @@ impl Session {
         };
         let session = turn.session.clone();
         self.show.send_modify(|view| {
+            view.ready = true;
             view.session = Some(session);
             view.live = Some(live);
         });
