@@ -225,7 +225,7 @@ fn wrong_types_name_key_expectation_and_finding() {
     wrong(
         "web:\n  port: many\n",
         &[],
-        "config.yaml:2: web.port: expected a whole number from 1 to 65535, found \"many\"",
+        "config.yaml:2: web.port: expected a whole number from 0 to 65535, found \"many\"",
     );
     wrong("web: 5", &[], "config.yaml:1: web: expected a section, found 5");
     wrong(

@@ -8,7 +8,7 @@ const fn key(path: &'static str, kind: super::Kind, default: &'static str, help:
 }
 
 const TOKENS: super::Kind = Count(1, 100_000_000);
-const PORT: super::Kind = Count(1, 65_535);
+const PORT: super::Kind = Count(0, 65_535);
 const PROVIDER: super::Kind =
     Choice(&["auto", "openai", "anthropic", "openrouter", "ollama", "custom", "demo"]);
 
@@ -239,7 +239,7 @@ pub(super) const KEYS: &[Key] = &[
     key("web.host", Text, "127.0.0.1", "address the web page and the API server listen on")
         .env(&["API_SERVER_HOST"])
         .also(&["platforms.api_server.extra.host"]),
-    key("web.port", PORT, "8642", "port the web page and the API server listen on")
+    key("web.port", PORT, "8642", "port the web page and the API server listen on; 0 takes a free one")
         .env(&["API_SERVER_PORT"])
         .also(&["platforms.api_server.extra.port"]),
 ];
