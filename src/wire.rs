@@ -81,6 +81,11 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         limits: Limits { steps: small(settings, "agent.max_turns"), ..Limits::default() },
         workspace: workspace(home, settings),
         persona: settings.text("agent.system_prompt"),
+        tiers: access::tiers(settings),
+        parallel_calls: settings
+            .count("agent.max_parallel_calls")
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(64),
     }
 }
 

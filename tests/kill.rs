@@ -1,6 +1,8 @@
 //! `kill -9` at every point of a message's life, then a restart: nothing lost, nothing run twice, no
 //! copy without a mark.
 
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
 mod support;
 
 use std::time::{Duration, Instant};
@@ -265,4 +267,71 @@ fn the_same_update_delivered_twice_is_answered_once() {
     bench.kill();
     all_is_well(&mut bench, false);
     assert_eq!(model_calls(&bench), 2);
+}
+
+#[test]
+fn commands_that_waited_are_obeyed_in_their_place() {
+    let mut bench = Bench::new();
+    bench.start();
+    bench.telegram.push_text(7, 7, "before");
+    bench.wait_messages(7, 1);
+    bench.kill();
+    bench.telegram.push_text(7, 7, "/new");
+    bench.telegram.push_text(7, 7, "after");
+    bench.start();
+    let texts = bench.wait_messages(7, 3);
+    assert!(texts[1].contains("New session"), "{texts:?}");
+    assert_eq!(texts[2], "echo: after");
+}
+
+#[test]
+fn a_stop_that_waited_finds_the_turn_it_was_meant_for() {
+    let mut bench = Bench::new();
+    let gate = bench.model.gate(Point::Before);
+    bench.start();
+    bench.telegram.push_text(7, 7, "long work");
+    assert!(gate.wait(SOON), "the model was never asked");
+    bench.kill();
+    bench.telegram.push_text(7, 7, "/stop");
+    bench.start();
+    let stopped = bench
+        .telegram
+        .wait_until(SOON, |world| world.texts(7).iter().any(|text| text.contains("Stopped")).then_some(()));
+    assert!(stopped.is_some(), "{:?}", bench.telegram.texts(7));
+    gate.open();
+    bench.settle();
+    assert!(
+        !bench.telegram.texts(7).iter().any(|text| text.contains("echo")),
+        "{:?}",
+        bench.telegram.texts(7)
+    );
+}
+
+#[test]
+fn what_is_owed_to_a_platform_that_is_switched_off_waits_for_it() {
+    let mut bench = Bench::new();
+    let gate = bench.model.gate(Point::Before);
+    bench.start();
+    bench.telegram.push_text(7, 7, "hello");
+    assert!(gate.wait(SOON), "the model was never asked");
+    bench.kill();
+    gate.open();
+    let config = bench.home.path().join("config.yaml");
+    let with = std::fs::read_to_string(&config).expect("config");
+    std::fs::write(&config, with.replace("enabled: true", "enabled: false")).expect("config");
+    bench.launch();
+    assert!(
+        bench.model.wait_until(SOON, |desk| (desk.request_count() == 2).then_some(())).is_some(),
+        "not resumed"
+    );
+    bench.model.wait_until(SOON, |desk| {
+        desk.requests()
+            .last()
+            .is_some_and(|it| it.outcome() == petasos_fakes::model::Outcome::Answered)
+            .then_some(())
+    });
+    bench.kill();
+    std::fs::write(&config, with).expect("config");
+    bench.start();
+    assert_eq!(bench.wait_messages(7, 1), ["echo: hello"]);
 }

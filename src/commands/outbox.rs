@@ -58,7 +58,7 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
 async fn retry(context: &Context, id: i64) -> Result<ExitCode, Failure> {
     let done = match Client::connect(&context.home)? {
         Some(client) => done(client.post(&format!("/api/outbox/{id}/retry"), &json!({})).await?),
-        None => write(&context.home, |tx| tx.retry_item(OutboxId(id)))?,
+        None => write(&context.home, |tx| tx.retry_item(OutboxId(id), petasos_gateway::clock::now()))?,
     };
     told(context, id, done, "is owed again")
 }

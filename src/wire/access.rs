@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use petasos_core::Platform;
-use petasos_core::access::{Access, Bots, PlatformAccess, Strangers};
+use petasos_core::access::{Access, Bots, PlatformAccess, Strangers, Tier, Tiers};
 
 use crate::config::Settings;
 
@@ -31,6 +31,22 @@ fn telegram(settings: &Settings) -> PlatformAccess {
         strangers: strangers(settings, "platforms.telegram.unauthorized_dm_behavior"),
         ..PlatformAccess::default()
     }
+}
+
+/// Who may use which command, where that is restricted.
+pub(super) fn tiers(settings: &Settings) -> BTreeMap<Platform, Tiers> {
+    let tier = |admins: &str, commands: &str| {
+        let commands = settings.list(commands);
+        Tier { admins: settings.list(admins), commands: (!commands.is_empty()).then_some(commands) }
+    };
+    let telegram = Tiers {
+        dm: tier("platforms.telegram.allow_admin_from", "platforms.telegram.user_allowed_commands"),
+        group: tier(
+            "platforms.telegram.group_allow_admin_from",
+            "platforms.telegram.group_user_allowed_commands",
+        ),
+    };
+    Platform::parse("telegram").map(|platform| (platform, telegram)).into_iter().collect()
 }
 
 fn strangers(settings: &Settings, path: &str) -> Option<Strangers> {

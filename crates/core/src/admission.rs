@@ -29,8 +29,6 @@ impl BusyMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
     Idle,
-    /// A turn is claimed but has asked nothing yet: there is nothing to interrupt.
-    Starting,
     Thinking,
     Acting,
 }
@@ -82,7 +80,6 @@ pub fn admit(mode: BusyMode, activity: Activity, arrival: Arrival, waiting: usiz
         (_, Arrival::Internal) => Admission::Wait(Ack::Silent),
         (_, Arrival::Queued) => Admission::Wait(Ack::Queued),
         (Activity::Idle, Arrival::Text) => Admission::Wait(Ack::Silent),
-        (Activity::Starting, Arrival::Text) => Admission::Wait(Ack::Queued),
         (Activity::Thinking | Activity::Acting, Arrival::Text) => match mode {
             BusyMode::Interrupt => Admission::Interrupt(Ack::Interrupting),
             BusyMode::Queue => Admission::Wait(Ack::Queued),
@@ -126,11 +123,10 @@ mod tests {
 
     #[test]
     fn a_busy_session_follows_its_mode() {
-        use Activity::{Acting, Starting, Thinking};
+        use Activity::{Acting, Thinking};
         check(BusyMode::Interrupt, Thinking, Arrival::Text, 0, Admission::Interrupt(Ack::Interrupting));
         check(BusyMode::Queue, Acting, Arrival::Text, 3, Admission::Wait(Ack::Queued));
         check(BusyMode::Steer, Acting, Arrival::Text, 0, Admission::Steer(Ack::Steered));
-        check(BusyMode::Interrupt, Starting, Arrival::Text, 0, Admission::Wait(Ack::Queued));
     }
 
     #[test]

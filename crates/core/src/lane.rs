@@ -25,6 +25,9 @@ pub struct Budget {
 const BURST: u32 = 3;
 /// No debt reaches further than this.
 const DEBT_CAP: Duration = Duration::from_secs(60);
+/// A platform's wait is kept up to here. Real ones are seconds or minutes; after an hour one more request
+/// costs little, and the platform can say no again, whereas a mistaken figure must not silence a chat.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl Budget {
     pub const fn new(pace: Duration) -> Self {
@@ -32,25 +35,35 @@ impl Budget {
     }
 
     pub fn spend(&mut self, now: Millis) {
-        let level = self.level.max(now).after(self.pace);
+        let level = credible(self.level, now, DEBT_CAP).max(now).after(self.pace);
         self.level = level.min(now.after(DEBT_CAP));
     }
 
     /// The platform told us to wait.
-    pub fn penalize(&mut self, until: Millis) {
-        self.penalty = self.penalty.max(until);
+    pub fn penalize(&mut self, now: Millis, wait: Duration) {
+        self.penalty = self.message_at(now).max(now.after(wait.min(LONGEST_WAIT)));
     }
 
     /// When a message that is owed may leave.
     pub fn message_at(&self, now: Millis) -> Millis {
-        self.penalty.max(now)
+        credible(self.penalty, now, LONGEST_WAIT).max(now)
     }
 
     /// When a preview or a typing sign may leave.
     pub fn preview_at(&self, now: Millis) -> Millis {
         let ahead = self.pace.saturating_mul(BURST.saturating_sub(1));
-        self.level.before(ahead).max(self.penalty).max(now)
+        credible(self.level, now, DEBT_CAP).before(ahead).max(self.message_at(now))
     }
+}
+
+/// Further ahead than we ever set it, an instant comes from before the clock was set back: it counts as now.
+fn credible(at: Millis, now: Millis, most: Duration) -> Millis {
+    if at > now.after(most) { now } else { at }
+}
+
+/// When the first item of a lane may leave.
+pub fn due_at(item: &Item, now: Millis) -> Millis {
+    credible(item.not_before, now, LONGEST_WAIT)
 }
 
 /// How often a growing answer is shown, and when to stop trying.
@@ -72,7 +85,9 @@ impl Rhythm {
 
     /// When the next preview may be shown; `None`: not any more.
     pub fn next_at(&self, now: Millis) -> Option<Millis> {
-        (self.strikes < STRIKES).then(|| self.last.map_or(now, |last| last.after(self.gap)).max(now))
+        // One that lies ahead was shown before the clock was set back.
+        let last = self.last.filter(|last| *last <= now);
+        (self.strikes < STRIKES).then(|| last.map_or(now, |last| last.after(self.gap)).max(now))
     }
 
     pub fn shown(&mut self, now: Millis) {
@@ -149,11 +164,26 @@ pub fn setback(item: &Item, act: &Act, fault: Fault, reached: Reached, now: Mill
     let doubtful = item.doubtful || (reached == Reached::Maybe && !repeatable);
     let wait = match fault {
         Fault::Refused => return Setback::Bury,
-        Fault::Later { after: Some(after) } => after,
+        Fault::Later { after: Some(after) } => after.min(LONGEST_WAIT),
         Fault::Later { after: None } => backoff(&SEND, item.attempts.saturating_add(1), roll),
         Fault::Fatal => UNTIL_FIXED,
     };
     Setback::Again { at: now.after(wait), doubtful }
+}
+
+/// So many tries, the last of them a crash, and an item is given up: it would hold back its chat for ever.
+const CRASHES: u32 = 5;
+
+/// What becomes of an item whose sender crashed. `reached`: before it handed anything over (`No`), or at a
+/// point we do not know (`Maybe`: the item was found in `Sending`).
+pub fn crashed(item: &Item, reached: Reached, now: Millis, roll: u64) -> Setback {
+    let tried = item.attempts.saturating_add(1);
+    if tried >= CRASHES || now.since(item.created_at) > PATIENCE {
+        return Setback::Bury;
+    }
+    let replaces = matches!(item.preview, Preview::Shown(_)) && item.sent.is_empty();
+    let doubtful = item.doubtful || (reached == Reached::Maybe && !replaces);
+    Setback::Again { at: now.after(backoff(&SEND, tried, roll)), doubtful }
 }
 
 #[cfg(test)]

@@ -105,8 +105,65 @@ fn messages_are_never_held_back_by_the_budget_but_previews_are() {
 fn a_penalty_holds_back_everything() {
     let mut budget = Budget::new(Duration::from_secs(1));
     let until = NOW.after(Duration::from_secs(30));
-    budget.penalize(until);
+    budget.penalize(NOW, Duration::from_secs(30));
+    budget.penalize(NOW, Duration::from_secs(5));
     assert_eq!((budget.message_at(NOW), budget.preview_at(NOW)), (until, until));
+}
+
+#[test]
+fn no_wait_is_longer_than_an_hour() {
+    let mut budget = Budget::new(Duration::from_secs(1));
+    let year = Duration::from_secs(365 * 24 * 3600);
+    budget.penalize(NOW, year);
+    let at = NOW.after(LONGEST_WAIT);
+    assert_eq!(budget.message_at(NOW), at);
+    let send = Act::Send { part: 0, marked: false };
+    let flood = Fault::Later { after: Some(year) };
+    after(&send, flood, Reached::No, Setback::Again { at, doubtful: false });
+}
+
+#[test]
+fn a_clock_set_back_makes_everything_due() {
+    let now = NOW.after(Duration::from_secs(48 * 3600));
+    let mut budget = Budget::new(Duration::from_secs(1));
+    (0..5).for_each(|_| budget.spend(now));
+    budget.penalize(now, Duration::from_secs(30));
+    assert_eq!((budget.message_at(NOW), budget.preview_at(NOW)), (NOW, NOW));
+    let mut rhythm = Rhythm::new(Duration::from_millis(800));
+    rhythm.shown(now);
+    assert_eq!(rhythm.next_at(NOW), Some(NOW));
+    let mut waiting = item(State::Due, Preview::None, 0, false);
+    waiting.not_before = now;
+    assert_eq!(due_at(&waiting, NOW), NOW);
+    waiting.not_before = NOW.after(Duration::from_secs(5));
+    assert_eq!(due_at(&waiting, NOW), waiting.not_before);
+}
+
+#[test]
+fn an_item_found_in_flight_is_doubtful_unless_it_replaces_a_preview() {
+    let shown = Preview::Shown("9".into());
+    for (preview, sent, reached, doubtful) in [
+        (Preview::None, 0, Reached::Maybe, true),
+        (Preview::Asked, 0, Reached::Maybe, true),
+        (shown.clone(), 0, Reached::Maybe, false),
+        (shown, 1, Reached::Maybe, true),
+        (Preview::None, 0, Reached::No, false),
+    ] {
+        let found = item(State::Sending, preview, sent, false);
+        let again = Setback::Again { at: NOW.after(Duration::from_secs(2)), doubtful };
+        assert_eq!(crashed(&found, reached, NOW, 0), again, "{:?} sent {sent} {reached:?}", found.preview);
+    }
+}
+
+#[test]
+fn an_item_that_keeps_crashing_its_sender_is_given_up() {
+    let mut found = item(State::Sending, Preview::None, 0, false);
+    let mut tries = 1;
+    while crashed(&found, Reached::Maybe, NOW, 0) != Setback::Bury {
+        found.attempts += 1;
+        tries += 1;
+    }
+    assert_eq!(tries, CRASHES);
 }
 
 #[test]

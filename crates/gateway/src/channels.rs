@@ -15,12 +15,19 @@ pub(crate) struct Channels {
     adapters: HashMap<Platform, Arc<Adapter>>,
     /// Page and terminal: readers who come for their answers.
     pulled: Capabilities,
+    /// A platform that is switched off: what is owed to it waits until it is back.
+    absent: Capabilities,
 }
+
+/// Channels whose readers come for their answers.
+const PULLED: [&str; 4] = ["web", "terminal", "local", "api_server"];
 
 impl Channels {
     pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
         let adapters = adapters.into_iter().map(|adapter| (adapter.platform(), Arc::new(adapter))).collect();
-        Self { adapters, pulled: pulled() }
+        let pulled = pulled();
+        let absent = Capabilities { delivery: Delivery::Push, dialect: Dialect::Plain, ..pulled.clone() };
+        Self { adapters, pulled, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
@@ -32,7 +39,11 @@ impl Channels {
     }
 
     pub(crate) fn capabilities(&self, platform: Platform) -> &Capabilities {
-        self.adapters.get(&platform).map_or(&self.pulled, |adapter| adapter.capabilities())
+        match self.adapters.get(&platform) {
+            Some(adapter) => adapter.capabilities(),
+            None if PULLED.contains(&platform.as_str()) => &self.pulled,
+            None => &self.absent,
+        }
     }
 
     pub(crate) fn way_back(&self, source: &Source) -> Route {

@@ -1,14 +1,15 @@
 //! What a gateway is started with. Checked by whoever builds it; nobody checks again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use petasos_agent::{ModelConfig, Persona, system_prompt};
 use petasos_core::Millis;
-use petasos_core::access::Access;
+use petasos_core::access::{Access, Tiers};
 use petasos_core::admission::BusyMode;
 use petasos_core::session::{Ask, Background, Entry, KeyOptions, Policies, ResetReason, Resolution, Window};
 use petasos_core::turn::Limits;
-use petasos_core::{SessionKey, Source};
+use petasos_core::{Platform, SessionKey, Source};
 use petasos_platforms::Adapter;
 use petasos_store::{Binding, Error as StoreError, Tx};
 
@@ -40,6 +41,10 @@ pub struct Settings {
     pub workspace: PathBuf,
     /// The owner's own words to the agent.
     pub persona: Option<String>,
+    /// Who may use which command, where that is restricted.
+    pub tiers: BTreeMap<Platform, Tiers>,
+    /// Model calls under way at the same time; more wait.
+    pub parallel_calls: usize,
 }
 
 /// The transcript a message belongs to.

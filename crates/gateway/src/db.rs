@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use petasos_store::{Error as StoreError, Reader, Store, Tx};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
+use crate::lifecycle::Stopper;
 
 /// Jobs that may wait. Beyond, askers wait to ask.
 const DEPTH: usize = 1024;
@@ -42,16 +43,31 @@ impl Writer {
 }
 
 /// Starts the thread around an open store.
-pub(crate) fn start(store: Store) -> Result<(Db, Writer), Error> {
+pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     let path = store.path().to_owned();
     let (jobs, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
     let thread = std::thread::Builder::new()
         .name("petasos-db".into())
-        .spawn(move || write_all(store, waiting, &report))
+        .spawn(move || {
+            let _guard = FailOnPanic(stopper);
+            write_all(store, waiting, &report);
+        })
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
-    let readers = Arc::new(Readers { path, idle: Mutex::new(Vec::new()) });
+    let readers = Readers { path, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
+    let readers = Arc::new(readers);
     Ok((Db { jobs, readers, health }, Writer(thread)))
+}
+
+/// Without its database thread the gateway can keep no promise.
+struct FailOnPanic(Stopper);
+
+impl Drop for FailOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail();
+        }
+    }
 }
 
 impl Db {
@@ -74,6 +90,8 @@ impl Db {
         F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     {
         let readers = self.readers.clone();
+        // Never closed.
+        let _seat = self.readers.seats.acquire().await.map_err(|_closed| Error::Stopping)?;
         let asked = tokio::task::spawn_blocking(move || readers.ask(question));
         asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?
     }
@@ -89,8 +107,11 @@ struct Readers {
     path: PathBuf,
     /// Connections nobody uses at the moment. Held only to push or pop.
     idle: Mutex<Vec<Reader>>,
+    seats: Semaphore,
 }
 
+/// Questions that are answered at the same time; each has a connection of its own.
+const READERS: usize = 4;
 /// Connections kept for the next question.
 const IDLE_READERS: usize = 2;
 
@@ -101,7 +122,7 @@ impl Readers {
             Some(reader) => reader,
             None => open_reader(&self.path)?,
         };
-        let answer = question(&reader).map_err(Error::Store);
+        let answer = reader.ask(question).map_err(Error::Store);
         let mut idle = self.lock();
         if idle.len() < IDLE_READERS {
             idle.push(reader);

@@ -101,12 +101,13 @@ impl Handle {
 
     /// Owes a given-up message again.
     pub async fn outbox_retry(&self, id: OutboxId) -> Result<bool, Error> {
+        let now = clock::now();
         let lane = self
             .0
             .db
             .write(move |tx| {
                 let lane = tx.item(id)?.map(|item| item.draft.route.lane());
-                Ok(lane.filter(|_| matches!(tx.retry_item(id), Ok(true))))
+                Ok(if tx.retry_item(id, now)? { lane } else { None })
             })
             .await?;
         let Some(lane) = lane else { return Ok(false) };

@@ -10,7 +10,7 @@ use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::session::{KeyOptions, session_key};
-use petasos_core::{Inbound, Millis, Platform, Route, SessionKey, Source};
+use petasos_core::{Inbound, Millis, Route, SessionKey, Source};
 use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx};
 
 use crate::channels::Channels;
@@ -54,10 +54,10 @@ impl Ingest {
         session_key(source, &self.rules.keys)
     }
 
-    /// A batch of a platform, with the place to go on from.
+    /// A batch of an account on a platform, with the place to go on from.
     pub(crate) async fn take(
         &self,
-        link: Platform,
+        cursor_of: String,
         events: Vec<Inbound>,
         cursor: Option<String>,
     ) -> Result<(), Error> {
@@ -66,12 +66,10 @@ impl Ingest {
             .db
             .write(move |tx| {
                 if let Some(cursor) = &cursor {
-                    tx.put_cursor(link.as_str(), cursor)?;
+                    tx.put_cursor(&cursor_of, cursor)?;
                 }
-                events
-                    .into_iter()
-                    .map(|event| place(tx, &rules, &channels, event, now))
-                    .collect::<Result<Vec<_>, _>>()
+                let placed = events.into_iter().map(|event| place(tx, &rules, &channels, event, now));
+                placed.collect::<Result<Vec<_>, _>>()
             })
             .await?;
         for placed in placed {
@@ -80,8 +78,15 @@ impl Ingest {
         Ok(())
     }
 
-    /// One message from a channel that has checked its author.
-    pub(crate) async fn submit(&self, inbound: Inbound) -> Result<Submitted, Error> {
+    /// One message from a channel that has checked its author. Whoever asked may go away meanwhile: what is
+    /// on disk is handed on all the same.
+    pub(crate) async fn submit(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Error> {
+        let ingest = self.clone();
+        let submitted = tokio::spawn(async move { ingest.submit_one(inbound).await });
+        submitted.await.map_err(|_panicked| Error::Io("accepting the message failed".into()))?
+    }
+
+    async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
         let placed = self.db.write(move |tx| place(tx, &rules, &channels, inbound, now)).await?;
         let submitted = match &placed {
@@ -101,7 +106,9 @@ impl Ingest {
         match placed {
             Placed::Accepted(pending) => self.router.arrived(pending.key.clone(), pending).await,
             Placed::Denied { told: Some(lane) } => self.deliver.due(lane).await,
-            Placed::Duplicate(_) | Placed::Denied { told: None } => {}
+            // Whoever repeats a message may have been cut off before it was handed on.
+            Placed::Duplicate(pending) => self.router.wake(pending.key).await,
+            Placed::Denied { told: None } => {}
         }
     }
 }
@@ -115,11 +122,7 @@ fn place(
 ) -> Result<Placed, StoreError> {
     let source = &inbound.source;
     if !inbound.internal {
-        let paired = match &source.user_id {
-            Some(user) => tx.pairing_book(source.platform)?.is_paired(user),
-            None => false,
-        };
-        match access::decide(&rules.access, source, Standing { paired, ..Standing::default() }) {
+        match verdict(tx, rules, source)? {
             Verdict::Allow => {}
             Verdict::Deny(Refusal::Silently) => return Ok(Placed::Denied { told: None }),
             Verdict::Deny(Refusal::OfferPairing) => {
@@ -135,6 +138,14 @@ fn place(
         Accepted::New(_) => Placed::Accepted(pending),
         Accepted::Duplicate(_) => Placed::Duplicate(pending),
     })
+}
+
+/// The lists first; whoever is on none of them may be paired.
+fn verdict(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<Verdict, StoreError> {
+    let listed = access::decide(&rules.access, source, Standing::default());
+    let (Verdict::Deny(_), Some(user)) = (listed, &source.user_id) else { return Ok(listed) };
+    let paired = tx.is_paired(source.platform, user)?;
+    Ok(access::decide(&rules.access, source, Standing { paired, ..Standing::default() }))
 }
 
 fn cut(text: &mut String) {

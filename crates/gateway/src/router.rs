@@ -4,15 +4,18 @@
 //! the store, so the next message simply starts it again.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use petasos_core::SessionKey;
 use petasos_store::Pending;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::session::{self, Shell};
+use crate::session::{self, Fate, Seed, Shell};
 use crate::view::View;
 
 /// The way to the sessions.
@@ -52,6 +55,8 @@ enum Ask {
 #[derive(Debug)]
 pub(crate) enum Word {
     Arrived(Box<Pending>),
+    /// Look into the inbox.
+    Look,
     StopTurn(oneshot::Sender<bool>),
 }
 
@@ -119,66 +124,116 @@ impl Router {
 pub(crate) struct Asks(mpsc::Receiver<Ask>);
 
 /// Runs until stopping begins. Turns under way end with it: their journal is what the next start resumes.
-pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks) {
-    let mut seats: HashMap<SessionKey, Seat> = HashMap::new();
-    let mut tasks = JoinSet::new();
+/// `clean`: the process before us stopped on purpose.
+pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks, clean: bool) {
+    let mut desk = Desk { shell, seats: HashMap::new(), tasks: JoinSet::new(), clean };
     loop {
-        let ask = tokio::select! {
-            ask = asks.0.recv() => ask,
-            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                if ended.is_err() {
-                    tracing::error!("a session panicked; its turn is resumed with its next message");
-                    seats.retain(|_, seat| !seat.words.is_closed());
-                }
-                continue;
-            }
-            () = shell.stopper.stopped() => break,
-        };
-        let Some(ask) = ask else { break };
+        tokio::select! {
+            ask = asks.0.recv() => match ask {
+                Some(ask) => desk.hear(ask),
+                None => break,
+            },
+            Some(ended) = desk.tasks.join_next(), if !desk.tasks.is_empty() => desk.ended(ended.ok()),
+            () = desk.shell.stopper.stopped() => break,
+        }
+    }
+    desk.tasks.shutdown().await;
+}
+
+struct Desk {
+    shell: Arc<Shell>,
+    seats: HashMap<SessionKey, Seat>,
+    tasks: JoinSet<Ended>,
+    clean: bool,
+}
+
+/// What a task of the desk reports at its end.
+enum Ended {
+    Left,
+    /// Panicked, or gave up: what it left open is taken up after a pause.
+    Failed(SessionKey),
+    /// The pause is over.
+    Again(SessionKey),
+}
+
+/// How long a session that failed rests.
+const REST: Duration = Duration::from_secs(5);
+
+impl Desk {
+    fn hear(&mut self, ask: Ask) {
         match ask {
-            Ask::Arrived { key, pending } => {
-                let fresh = !seats.contains_key(&key);
-                let seat = seated(&mut seats, &mut tasks, &shell, key);
-                // A session that is just starting reads its inbox anyway.
-                if !fresh && seat.words.try_send(Word::Arrived(pending)).is_err() {
-                    seat.missed.store(true, Ordering::Release);
-                }
-            }
-            Ask::Wake { key } => {
-                seated(&mut seats, &mut tasks, &shell, key);
-            }
+            Ask::Arrived { key, pending } => self.tell(key, Word::Arrived(pending)),
+            Ask::Wake { key } => self.tell(key, Word::Look),
             Ask::View { key, reply } => {
-                let view = seated(&mut seats, &mut tasks, &shell, key).view.clone();
+                let view = self.seat(key, self.clean).view.clone();
+                // Whoever asked may have gone; so may those below.
                 let _ = reply.send(view);
             }
             Ask::StopTurn { key, reply } => {
-                if let Some(seat) = seats.get(&key) {
-                    let _ = seat.words.try_send(Word::StopTurn(reply));
+                if let Some(seat) = self.seats.get(&key) {
+                    let words = seat.words.clone();
+                    self.tasks.spawn(async move {
+                        let _ = words.send(Word::StopTurn(reply)).await;
+                        Ended::Left
+                    });
                 }
             }
             Ask::Leave { key, granted } => {
-                seats.remove(&key);
+                self.seats.remove(&key);
                 let _ = granted.send(());
             }
             Ask::Count { reply } => {
-                let _ = reply.send(seats.len());
+                let _ = reply.send(self.seats.len());
             }
         }
     }
-    tasks.shutdown().await;
-}
 
-fn seated<'a>(
-    seats: &'a mut HashMap<SessionKey, Seat>,
-    tasks: &mut JoinSet<()>,
-    shell: &Arc<Shell>,
-    key: SessionKey,
-) -> &'a mut Seat {
-    seats.entry(key).or_insert_with_key(|key| {
-        let (words, mailbox) = mpsc::channel(SESSION_DEPTH);
-        let (show, view) = watch::channel(View::default());
-        let missed = Arc::new(AtomicBool::new(false));
-        tasks.spawn(session::run(key.clone(), shell.clone(), mailbox, missed.clone(), show));
-        Seat { words, missed, view }
-    })
+    /// A session that is just starting reads its inbox anyway; one whose mailbox is full is told to.
+    fn tell(&mut self, key: SessionKey, word: Word) {
+        let fresh = self.seats.get(&key).is_none_or(|seat| seat.words.is_closed());
+        let seat = self.seat(key, self.clean);
+        if !fresh && seat.words.try_send(word).is_err() {
+            seat.missed.store(true, Ordering::Release);
+        }
+    }
+
+    fn seat(&mut self, key: SessionKey, clean: bool) -> &mut Seat {
+        if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
+            self.seats.remove(&key);
+        }
+        let Self { shell, tasks, seats, .. } = self;
+        seats.entry(key).or_insert_with_key(|key| {
+            let (words, mailbox) = mpsc::channel(SESSION_DEPTH);
+            let (show, view) = watch::channel(View::default());
+            let missed = Arc::new(AtomicBool::new(false));
+            let (key, shell) = (key.clone(), shell.clone());
+            let seed = Seed { key: key.clone(), shell, words: mailbox, missed: missed.clone(), show, clean };
+            tasks.spawn(async move {
+                match AssertUnwindSafe(session::run(seed)).catch_unwind().await {
+                    Ok(Fate::Left) => Ended::Left,
+                    Ok(Fate::Failed) | Err(_) => Ended::Failed(key),
+                }
+            });
+            Seat { words, missed, view }
+        })
+    }
+
+    fn ended(&mut self, ended: Option<Ended>) {
+        match ended {
+            Some(Ended::Left) | None => {}
+            Some(Ended::Failed(key)) => {
+                tracing::error!(%key, "a session failed; it is taken up again in a moment");
+                if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
+                    self.seats.remove(&key);
+                }
+                self.tasks.spawn(async move {
+                    tokio::time::sleep(REST).await;
+                    Ended::Again(key)
+                });
+            }
+            Some(Ended::Again(key)) => {
+                self.seat(key, false);
+            }
+        }
+    }
 }

@@ -5,11 +5,15 @@
 //! journal is resumed by the next start), let the sends under way finish, note that the stop was clean,
 //! close the store.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
-use petasos_store::{OpenError, Store};
+use petasos_core::InboxId;
+use petasos_core::journal::{Outcome, Write};
+use petasos_store::{OpenError, Store, Tx};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::channels::Channels;
@@ -28,10 +32,15 @@ use crate::{Error, clock};
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
 const CLEAN_STOP: &str = "clean_stop";
+const IMPORTED: &str = "sessions_json_imported";
 /// How long sends under way may take to come back once we stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How often old rows are cleared away.
 const SWEEP: Duration = Duration::from_secs(3600);
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_STEP: Duration = Duration::from_secs(1);
+/// A conversation nobody used for this long starts anew; its transcript stays.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -58,15 +67,17 @@ pub struct Running {
 pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let brain = Brain::new(config.model)?;
     let store = open(&config.home).await?;
-    let (db, writer) = db::start(store)?;
-    let (clean_start, due) = db.write(recover).await?;
     let stopper = Stopper::new();
+    let (db, writer) = db::start(store, stopper.clone())?;
+    let legacy = legacy_sessions(&config.home);
+    let (clean_start, due) = db.write(move |tx| recover(tx, legacy.as_deref())).await?;
     let channels = Arc::new(Channels::new(config.adapters));
     let streaming = config.settings.streaming.clone();
     let outward = Outward { db: db.clone(), channels: channels.clone(), streaming, stopper: stopper.clone() };
     let (deliver, delivering) = Deliver::new(outward);
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
+    let parallel = config.settings.parallel_calls.max(1);
     let shell = Shell {
         db: db.clone(),
         brain,
@@ -76,11 +87,11 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         router: router.clone(),
         settings: config.settings,
         stopper: stopper.clone(),
-        clean_start,
+        calls: Semaphore::new(parallel),
     };
     let shell = Arc::new(shell);
     let mut running = vec![
-        tasks::vital("router", &stopper, router::run(shell.clone(), asks)),
+        tasks::vital("router", &stopper, router::run(shell.clone(), asks, clean_start)),
         tasks::vital("sweep", &stopper, sweep(db.clone(), stopper.clone())),
     ];
     let rules = Arc::new(Rules { access: config.access, keys: config.keys });
@@ -119,22 +130,48 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     Ok((handle.clone(), Running { stopper, db, writer, tasks: running, deliver: delivering, handle }))
 }
 
-async fn open(home: &std::path::Path) -> Result<Store, StartError> {
+async fn open(home: &Path) -> Result<Store, StartError> {
     let path = home.join(DATABASE);
     let opened = tokio::task::spawn_blocking(move || Store::open(path)).await;
     Ok(opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??)
 }
 
+/// A `sessions.json` of another program, to be taken over once.
+fn legacy_sessions(home: &Path) -> Option<String> {
+    std::fs::read_to_string(home.join("sessions").join("sessions.json")).ok()
+}
+
 /// What the last process left: whether it stopped on purpose, and which lanes have something due.
-fn recover(tx: &petasos_store::Tx<'_>) -> Result<(bool, Vec<String>), petasos_store::Error> {
+fn recover(tx: &Tx<'_>, legacy: Option<&str>) -> Result<(bool, Vec<String>), petasos_store::Error> {
     let clean = tx.meta(CLEAN_STOP)?.as_deref() == Some("yes");
     tx.put_meta(CLEAN_STOP, "no")?;
+    if let Some(text) = legacy.filter(|_| matches!(tx.meta(IMPORTED), Ok(None))) {
+        tx.put_meta(IMPORTED, "yes")?;
+        match tx.import_sessions(text)? {
+            Some(found) => {
+                tracing::info!(taken = found.taken, skipped = found.skipped, "sessions.json taken over")
+            }
+            None => tracing::warn!("sessions.json is not readable and was left alone"),
+        }
+    }
     let recovered = tx.recover_sending()?;
     if recovered.doubtful > 0 {
         tracing::warn!(items = recovered.doubtful, "sends of unknown outcome will be repeated with a mark");
     }
+    give_up(tx, tx.stranded()?, "accepted messages whose turn is over without them")?;
+    give_up(tx, tx.unreadable_inbox()?, "accepted messages that cannot be read")?;
     let lanes = tx.heads()?.into_iter().map(|head| head.lane).collect();
     Ok((clean, lanes))
+}
+
+/// Should never find anything; if it does, it is said and listed, not passed over.
+fn give_up(tx: &Tx<'_>, inbox: Vec<InboxId>, what: &str) -> Result<(), petasos_store::Error> {
+    if inbox.is_empty() {
+        return Ok(());
+    }
+    tracing::error!(count = inbox.len(), what, "given up; `petasos doctor` lists them");
+    let at = clock::now();
+    tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Dead, at }], at)
 }
 
 async fn wake(db: &Db, router: &Router, deliver: &Deliver, due: Vec<String>) -> Result<(), Error> {
@@ -148,16 +185,27 @@ async fn wake(db: &Db, router: &Router, deliver: &Deliver, due: Vec<String>) -> 
 }
 
 async fn sweep(db: Db, stopper: Stopper) {
+    let mut pause = FIRST_SWEEP;
     loop {
         tokio::select! {
             () = stopper.stopped() => return,
-            () = tokio::time::sleep(SWEEP) => {}
+            () = tokio::time::sleep(pause) => {}
         }
         let now = clock::now();
-        match db.write(move |tx| tx.prune(now)).await {
-            Ok(pruned) => tracing::debug!(?pruned, "old rows cleared away"),
-            Err(error) => tracing::warn!(%error, "old rows could not be cleared away"),
-        }
+        let swept = db.write(move |tx| {
+            let pruned = tx.prune(now)?;
+            tx.prune_entries(now.before(FORGOTTEN_AFTER), &[])?;
+            Ok(pruned)
+        });
+        pause = match swept.await {
+            // Bounded steps, so that nobody waits long behind one.
+            Ok(pruned) if pruned.more => SWEEP_STEP,
+            Ok(_) => SWEEP,
+            Err(error) => {
+                tracing::warn!(%error, "old rows could not be cleared away");
+                SWEEP
+            }
+        };
     }
 }
 
@@ -173,7 +221,9 @@ impl Running {
         if tokio::time::timeout(FAREWELL, self.deliver).await.is_err() {
             tracing::warn!("a send has no answer yet; it will be repeated with a mark");
         }
-        if let Err(error) = self.db.write(|tx| tx.put_meta(CLEAN_STOP, "yes")).await {
+        if phase == Phase::Stopping
+            && let Err(error) = self.db.write(|tx| tx.put_meta(CLEAN_STOP, "yes")).await
+        {
             tracing::warn!(%error, "the clean stop could not be noted");
         }
         drop(self.db);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::link::{Effect, Event, Link};
-use petasos_core::{Fault, Millis};
+use petasos_core::{Fault, Inbound, Millis};
 use petasos_platforms::{Adapter, Batch, Health, Intake, Taken};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -123,8 +123,8 @@ impl Supervisor {
 
     async fn connect(&mut self, generation: u64) {
         self.connection = None;
-        let name = self.name();
-        let cursor = self.db.read(move |reader| reader.cursor(name)).await.unwrap_or_else(|error| {
+        let (name, cursor_name) = (self.name(), self.cursor_name());
+        let cursor = self.db.read(move |reader| reader.cursor(&cursor_name)).await.unwrap_or_else(|error| {
             // Starting without it is safe: the platform repeats what it still has, and the inbox knows it.
             tracing::warn!(link = name, %error, "the cursor cannot be read");
             None
@@ -147,9 +147,14 @@ impl Supervisor {
     async fn heard(&mut self, heard: Heard) -> Option<Event> {
         match heard {
             Heard::Batch(batch) => {
-                let taken = self.ingest.take(self.adapter.platform(), batch.events, batch.cursor).await;
+                let pressed: Vec<_> = batch.events.iter().map(|event| event.dedup.clone()).collect();
+                let events = batch.events.into_iter().map(|event| self.named(event)).collect();
+                let taken = self.ingest.take(self.cursor_name(), events, batch.cursor).await;
                 let answer = match &taken {
-                    Ok(()) => Taken::Committed,
+                    Ok(()) => {
+                        self.acknowledge(pressed);
+                        Taken::Committed
+                    }
                     Err(error) => {
                         tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
                         Taken::NotTaken
@@ -168,15 +173,42 @@ impl Supervisor {
         }
     }
 
+    /// What waited for this platform need not wait any longer.
     async fn wake_lanes(&self) {
-        let (prefix, now) = (format!("{}:", self.name()), clock::now());
-        match self.db.read(move |reader| reader.due_lanes(now)).await {
-            Ok(lanes) => {
-                for lane in lanes.into_iter().filter(|lane| lane.starts_with(&prefix)) {
-                    self.deliver.due(lane).await;
+        let (name, prefix) = (self.name(), format!("{}:", self.name()));
+        let lanes = self.db.write(move |tx| {
+            tx.poke_platform(name)?;
+            tx.heads()
+        });
+        match lanes.await {
+            Ok(heads) => {
+                for head in heads.into_iter().filter(|head| head.lane.starts_with(&prefix)) {
+                    self.deliver.due(head.lane).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "the outbox cannot be read"),
+        }
+    }
+
+    /// Cursors and identities belong to the account: another bot in the same home starts from nothing.
+    fn cursor_name(&self) -> String {
+        format!("{}/{}", self.name(), self.adapter.account())
+    }
+
+    fn named(&self, mut event: Inbound) -> Inbound {
+        event.dedup = format!("{}:{}", self.adapter.account(), event.dedup);
+        event
+    }
+
+    /// Tells the clients of those who pressed a button that we have it. It is only a courtesy.
+    fn acknowledge(&self, events: Vec<String>) {
+        for event in events {
+            let adapter = self.adapter.clone();
+            tokio::spawn(async move {
+                if let Err(error) = adapter.answer_callback(&event, None).await {
+                    tracing::debug!(%error, "a pressed button was not acknowledged");
+                }
+            });
         }
     }
 

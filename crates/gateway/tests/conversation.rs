@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use petasos_core::admission::BusyMode;
 use petasos_core::transcript::Role;
 use petasos_fakes::model::{Answer, Point};
-use petasos_fakes::telegram::Fault;
+use petasos_fakes::telegram::{Fault, Incoming};
 use serde_json::json;
 use support::{SOON, World};
 
@@ -211,8 +211,8 @@ fn a_failed_model_is_told_and_the_next_message_works() {
     world.model.script(Answer::status(401, ""));
     world.telegram.push_text(7, 7, "hello");
     world.ends_with(7, "refused our API key");
-    world.telegram.push_text(7, 7, "again");
-    world.ends_with(7, "again");
+    world.telegram.push_text(7, 7, "second try");
+    world.ends_with(7, "second try");
     assert_eq!(world.telegram.texts(7).len(), 2);
 }
 
@@ -343,4 +343,66 @@ fn the_same_message_twice_starts_one_turn() {
     let again = world.runtime.block_on(world.handle().submit(inbound)).expect("known");
     assert_eq!((first.duplicate, again.duplicate), (false, true));
     assert_eq!(first.inbox, again.inbox);
+}
+
+#[test]
+fn a_message_right_after_new_is_answered_in_the_new_session() {
+    let world = World::new(|_| {});
+    world.telegram.push_text(7, 7, "before");
+    world.ends_with(7, "echo: before");
+    world.telegram.push_many([Incoming::text(7, 7, "/new"), Incoming::text(7, 7, "after")]);
+    world.ends_with(7, "echo: after");
+    let last = world.model.requests().last().expect("a request").body().to_string();
+    assert!(!last.contains("before"), "{last}");
+}
+
+#[test]
+fn a_command_cannot_be_queued_for_the_model() {
+    let world = World::new(|_| {});
+    world.telegram.push_text(7, 7, "/queue /stop");
+    world.ends_with(7, "Only messages can be queued");
+    assert!(world.model.requests().is_empty());
+}
+
+#[test]
+fn a_pressed_button_brings_back_its_session() {
+    let world = World::new(|_| {});
+    world.telegram.push_text(7, 7, "about cats");
+    world.ends_with(7, "echo: about cats");
+    world.telegram.push_text(7, 7, "/new");
+    world.ends_with(7, "New session");
+    world.telegram.push_text(7, 7, "about dogs");
+    world.ends_with(7, "echo: about dogs");
+    world.telegram.push_text(7, 7, "/sessions");
+    world.ends_with(7, "Sessions of this chat");
+    let list = world.telegram.visible(7).pop().expect("a message");
+    let keyboard = list.reply_markup.expect("buttons").to_string();
+    assert!(keyboard.contains("/resume 2") && keyboard.contains("about cats"), "{keyboard}");
+    world.telegram.push_callback(7, 7, list.id, "/resume 2");
+    world.ends_with(7, "Back in “about cats”");
+    let answered =
+        world.telegram.wait_until(SOON, |world| world.calls_of("answerCallbackQuery").next().map(|_| ()));
+    assert!(answered.is_some(), "the button was never acknowledged");
+}
+
+#[test]
+fn commands_follow_their_tiers() {
+    let platform = petasos_core::Platform::parse("telegram").expect("known");
+    let world = World::new(|settings| {
+        let admins = vec!["1".to_owned()];
+        let tier = petasos_core::access::Tier { admins, commands: Some(vec!["status".into()]) };
+        let tiers = petasos_core::access::Tiers { dm: tier, ..Default::default() };
+        settings.tiers.insert(platform, tiers);
+    });
+    for (user, command, want) in [
+        (1, "/new", "New session"),
+        (2, "/new", "not open to you"),
+        (2, "/status", "idle"),
+        (2, "/help", "/new"),
+    ] {
+        world.telegram.push_text(user, user, command);
+        world.ends_with(user, want);
+    }
+    world.telegram.push_text(2, 2, "hi");
+    world.ends_with(2, "echo: hi");
 }

@@ -36,6 +36,13 @@ impl Adapter {
         }
     }
 
+    /// Which account of the platform we are: one of many that the owner may have had. Not a secret.
+    pub fn account(&self) -> &str {
+        match self {
+            Self::Telegram(it) => it.account(),
+        }
+    }
+
     pub fn capabilities(&self) -> &Capabilities {
         match self {
             Self::Telegram(it) => it.capabilities(),

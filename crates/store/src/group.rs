@@ -180,6 +180,28 @@ impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         open::reader(path.as_ref()).map(|db| Self(Reads(db)))
     }
+
+    /// Everything the question reads is of one moment. Asking within a question keeps its moment.
+    pub fn ask<T>(&self, question: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        if !self.0.0.is_autocommit() {
+            return question(self);
+        }
+        self.0.sql("BEGIN DEFERRED")?.execute([])?;
+        let moment = Moment(&self.0);
+        let answer = question(self)?;
+        moment.end()?;
+        Ok(answer)
+    }
+
+    /// `None`: the file is sound. Otherwise the first thing found wrong with it. Reads the whole file.
+    pub fn quick_check(&self) -> Result<Option<String>> {
+        let verdict = self.0.sql("PRAGMA quick_check(1)")?.query_row([], |row| row.get::<_, String>(0));
+        match verdict.map_err(Error::from) {
+            Ok(verdict) => Ok(Some(verdict).filter(|verdict| verdict != "ok")),
+            Err(Error::Corrupt(detail)) => Ok(Some(detail)),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Deref for Reader {
@@ -187,5 +209,24 @@ impl Deref for Reader {
 
     fn deref(&self) -> &Reads {
         &self.0
+    }
+}
+
+/// A read transaction. Dropping it ends it, so that a failed or panicking question does not hold the log back.
+struct Moment<'a>(&'a Reads);
+
+impl Moment<'_> {
+    fn end(&self) -> Result<()> {
+        self.0.sql("COMMIT")?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Drop for Moment<'_> {
+    fn drop(&mut self) {
+        if !self.0.0.is_autocommit() {
+            // A transaction that only read has nothing to lose.
+            let _ = self.0.0.execute_batch("ROLLBACK");
+        }
     }
 }

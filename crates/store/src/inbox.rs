@@ -7,7 +7,10 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
-use crate::value::{at, count, json, parse, rows, time_at};
+use crate::value::{at, count, json, legible, parse, rows, text_at, time_at};
+
+/// In the order `pending` reads them.
+const COLUMNS: &str = "id, session_key, message, received_at";
 
 /// Whether a message was new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,17 +50,34 @@ impl Reads {
         Ok(read.query_row([link], |row| row.get(0)).optional()?)
     }
 
-    /// What waits in this session, in order of arrival.
+    /// What waits in this session, in order of arrival. A row that cannot be read is left out; see
+    /// `unreadable_inbox`.
     pub fn queued(&self, key: &SessionKey) -> Result<Vec<Pending>> {
-        let mut read = self.sql(
-            "SELECT id, session_key, message, received_at FROM inbox
-             WHERE state <> 'settled' AND state = 'queued' AND session_key = ?1 ORDER BY id",
-        )?;
-        read.query_and_then([key.as_str()], pending)?.collect()
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM inbox
+             WHERE state <> 'settled' AND state = 'queued' AND session_key = ?1 ORDER BY id"
+        ))?;
+        read.query_and_then([key.as_str()], pending)?.filter_map(legible).collect()
+    }
+
+    /// Waiting messages that no turn can take up, because what is stored of them makes no sense.
+    pub fn unreadable_inbox(&self) -> Result<Vec<InboxId>> {
+        // `+id`: by the index of what is open, not by reading the whole table in order.
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM inbox WHERE state <> 'settled' AND state = 'queued' ORDER BY +id"
+        ))?;
+        let mut found = read.query([])?;
+        let mut unreadable = Vec::new();
+        while let Some(row) = found.next()? {
+            if legible(pending(row)).transpose()?.is_none() {
+                unreadable.push(InboxId(row.get(0)?));
+            }
+        }
+        Ok(unreadable)
     }
 
     pub fn pending(&self, id: InboxId) -> Result<Option<Pending>> {
-        let mut read = self.sql("SELECT id, session_key, message, received_at FROM inbox WHERE id = ?1")?;
+        let mut read = self.sql(&format!("SELECT {COLUMNS} FROM inbox WHERE id = ?1"))?;
         read.query_and_then([id.0], pending)?.next().transpose()
     }
 
@@ -81,18 +101,19 @@ impl Reads {
     pub fn stranded(&self) -> Result<Vec<InboxId>> {
         let mut read = self.sql(
             "SELECT id FROM inbox WHERE state <> 'settled' AND state = 'claimed'
-             AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.id = inbox.turn AND ended_at IS NULL) ORDER BY id",
+             AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.id = inbox.turn AND ended_at IS NULL) ORDER BY +id",
         )?;
         read.query_and_then([], |row| Ok(InboxId(row.get(0)?)))?.collect()
     }
 
-    /// Messages of one outcome, newest first (`Dead` ones are listed for a person).
+    /// Messages of one outcome, newest first (`Dead` ones are listed for a person); not those that cannot
+    /// be read.
     pub fn settled(&self, outcome: Outcome, limit: usize) -> Result<Vec<Pending>> {
-        let mut read = self.sql(
-            "SELECT id, session_key, message, received_at FROM inbox
-             WHERE state = 'settled' AND outcome = ?1 ORDER BY settled_at DESC, id DESC LIMIT ?2",
-        )?;
-        read.query_and_then(params![outcome.as_str(), rows(limit)], pending)?.collect()
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM inbox
+             WHERE state = 'settled' AND outcome = ?1 ORDER BY settled_at DESC, id DESC LIMIT ?2"
+        ))?;
+        read.query_and_then(params![outcome.as_str(), rows(limit)], pending)?.filter_map(legible).collect()
     }
 
     pub fn backlog(&self) -> Result<Backlog> {
@@ -170,11 +191,10 @@ impl Tx<'_> {
 }
 
 fn pending(row: &Row<'_>) -> Result<Pending> {
-    let message: String = row.get("message")?;
     Ok(Pending {
-        id: InboxId(row.get("id")?),
-        key: SessionKey(row.get("session_key")?),
-        inbound: parse(&message, "accepted message")?,
-        received_at: time_at(row, "received_at")?,
+        id: InboxId(row.get(0)?),
+        key: SessionKey(row.get(1)?),
+        inbound: parse(text_at(row, 2)?, "accepted message")?,
+        received_at: time_at(row, 3)?,
     })
 }

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
 use crate::logins::random_hex;
-use crate::value::{json, parse};
+use crate::value::{json, legible, parse};
 
 /// What to tell a stranger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,12 @@ impl Reads {
         let mut read = self.sql("SELECT book FROM pairing WHERE platform = ?1")?;
         let found: Option<String> = read.query_row([platform.as_str()], |row| row.get(0)).optional()?;
         found.map_or_else(|| Ok(Book::default()), |text| parse(&text, "pairing book"))
+    }
+
+    /// A book that cannot be read lets nobody in, and stops nobody else's message.
+    pub fn is_paired(&self, platform: Platform, user_id: &str) -> Result<bool> {
+        let book = legible(self.pairing_book(platform)).transpose()?;
+        Ok(book.is_some_and(|book| book.is_paired(user_id)))
     }
 
     /// Every platform that has one.
@@ -51,7 +57,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A stranger wrote.
+    /// A stranger wrote. A book that cannot be read is left as it is, for a person to mend, and nobody is
+    /// answered meanwhile.
     pub fn pairing_request(
         &self,
         platform: Platform,
@@ -59,13 +66,18 @@ impl Tx<'_> {
         user_name: Option<&str>,
         now: Millis,
     ) -> Result<PairingAnswer> {
+        let Some(book) = legible(self.pairing_book(platform)).transpose()? else {
+            return Ok(PairingAnswer::Silent);
+        };
         let mut random = [0_u8; CODE_LEN];
         rand::fill(&mut random).map_err(|_| Error::Io("the system gives no random numbers".into()))?;
         let code = pairing::code(random);
         let salt = random_hex::<16>()?;
         let hash = hashed(&salt, &code);
-        let (book, request) = pairing::request(self.pairing_book(platform)?, user_id, user_name, hash, now);
-        self.put_pairing_book(platform, &book)?;
+        let (next, request) = pairing::request(book.clone(), user_id, user_name, hash, now);
+        if next != book {
+            self.put_pairing_book(platform, &next)?;
+        }
         Ok(match request {
             Request::Issued => PairingAnswer::Code(code),
             Request::Refused => PairingAnswer::Refused,

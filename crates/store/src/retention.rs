@@ -34,6 +34,8 @@ const RULES: &[(u32, &str)] = &[
              AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = turns.id) ORDER BY ended_at LIMIT ?2)"),
     (7, "DELETE FROM outbox WHERE id IN (
              SELECT id FROM outbox WHERE state = 'done' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
+    (30, "DELETE FROM outbox WHERE id IN (
+             SELECT id FROM outbox WHERE state <> 'done' AND state = 'dead' AND ended_at < ?1 ORDER BY id LIMIT ?2)"),
     (7, "DELETE FROM completions WHERE id IN (
              SELECT id FROM completions WHERE state = 'consumed' AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
     (1, "DELETE FROM logins WHERE token_hash IN (SELECT token_hash FROM logins WHERE expires_at < ?1 LIMIT ?2)"),
@@ -42,6 +44,7 @@ const RULES: &[(u32, &str)] = &[
 ];
 
 impl Tx<'_> {
+    /// One bounded step. Call it every hour, and again while there is `more`, each in its own transaction.
     pub fn prune(&self, now: Millis) -> Result<Pruned> {
         let mut pruned = Pruned::default();
         for (days, rule) in RULES {

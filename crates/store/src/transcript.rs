@@ -7,11 +7,12 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
-use crate::value::{at, json, parse, rows, time_at};
+use crate::value::{at, json, parse, rows, text_at, text_or_none, time_at};
 
 /// How much of the first thing said becomes the title.
 const TITLE_CHARS: usize = 80;
 
+/// In the order `said` reads them: by position, because a long history asks for every name again in every row.
 const COLUMNS: &str = "id, role, content, tool_calls, tool_call_id, tool_name, effect, platform_message_id, \
                        active, at";
 
@@ -36,12 +37,10 @@ impl Reads {
     /// The last `limit` rows that a model may see, in order.
     pub fn history(&self, session: &SessionId, limit: usize) -> Result<Vec<Said>> {
         let mut read = self.sql(&format!(
-            "SELECT * FROM (
-                 SELECT {COLUMNS} FROM messages
-                 WHERE session = ?1 AND active = 1 AND role <> 'session_meta' ORDER BY id DESC LIMIT ?2)
-             ORDER BY id"
+            "SELECT {COLUMNS} FROM messages
+             WHERE session = ?1 AND active = 1 AND role <> 'session_meta' ORDER BY id DESC LIMIT ?2"
         ))?;
-        read.query_and_then(params![session.as_str(), rows(limit)], said)?.collect()
+        in_order(read.query_and_then(params![session.as_str(), rows(limit)], said)?)
     }
 
     /// Everything after a row, notices and undone rows included: what a view needs to catch up.
@@ -54,10 +53,9 @@ impl Reads {
 
     /// The last `limit` rows of everything, in order: what a view opens with.
     pub fn rows_last(&self, session: &SessionId, limit: usize) -> Result<Vec<Said>> {
-        let mut read = self.sql(&format!(
-            "SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2) ORDER BY id"
-        ))?;
-        read.query_and_then(params![session.as_str(), rows(limit)], said)?.collect()
+        let mut read = self
+            .sql(&format!("SELECT {COLUMNS} FROM messages WHERE session = ?1 ORDER BY id DESC LIMIT ?2"))?;
+        in_order(read.query_and_then(params![session.as_str(), rows(limit)], said)?)
     }
 
     /// The newest row of a transcript.
@@ -145,21 +143,26 @@ fn title(text: &str) -> Option<String> {
     Some(cut)
 }
 
-pub(crate) fn said(row: &Row<'_>) -> Result<Said> {
-    let role: String = row.get("role")?;
-    let calls: Option<String> = row.get("tool_calls")?;
-    let effect: Option<String> = row.get("effect")?;
+/// The last rows are found newest first.
+fn in_order(newest_first: impl Iterator<Item = Result<Said>>) -> Result<Vec<Said>> {
+    let mut rows: Vec<Said> = newest_first.collect::<Result<_>>()?;
+    rows.reverse();
+    Ok(rows)
+}
+
+fn said(row: &Row<'_>) -> Result<Said> {
+    let calls = text_or_none(row, 3)?;
     let message = Message {
-        role: Role::parse(&role).ok_or(Error::Unreadable("role"))?,
-        content: row.get("content")?,
-        tool_calls: calls.map_or(Ok(Vec::new()), |text| parse(&text, "tool call list"))?,
-        tool_call_id: row.get("tool_call_id")?,
-        tool_name: row.get("tool_name")?,
-        effect: effect.map(|name| effect_from(&name)).transpose()?,
-        platform_message_id: row.get("platform_message_id")?,
-        at: time_at(row, "at")?,
+        role: Role::parse(text_at(row, 1)?).ok_or(Error::Unreadable("role"))?,
+        content: row.get(2)?,
+        tool_calls: calls.map_or(Ok(Vec::new()), |text| parse(text, "tool call list"))?,
+        tool_call_id: row.get(4)?,
+        tool_name: row.get(5)?,
+        effect: text_or_none(row, 6)?.map(effect_from).transpose()?,
+        platform_message_id: row.get(7)?,
+        at: time_at(row, 9)?,
     };
-    Ok(Said { id: RowId(row.get("id")?), message, active: row.get("active")? })
+    Ok(Said { id: RowId(row.get(0)?), message, active: row.get(8)? })
 }
 
 const fn effect_name(effect: EffectState) -> &'static str {

@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
-use crate::value::{at, json, parse, time};
+use crate::value::{at, json, parse, text_at, text_or_none, time};
 
 /// A turn as the journal holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,18 +60,14 @@ impl Tx<'_> {
     }
 }
 
+/// The state is the first column of every question here.
 fn state(row: &Row<'_>) -> Result<Turn> {
-    let text: String = row.get("state")?;
-    parse(&text, "turn")
+    parse(text_at(row, 0)?, "turn")
 }
 
 fn journaled(row: &Row<'_>) -> Result<Journaled> {
-    let outcome: Option<String> = row.get("outcome")?;
-    let ended_at: Option<i64> = row.get("ended_at")?;
-    let ended = match (outcome, ended_at) {
-        (Some(name), Some(at)) => {
-            Some((Outcome::parse(&name).ok_or(Error::Unreadable("outcome"))?, time(at)))
-        }
+    let ended = match (text_or_none(row, 1)?, row.get(2)?) {
+        (Some(name), Some(at)) => Some((Outcome::parse(name).ok_or(Error::Unreadable("outcome"))?, time(at))),
         _ => None,
     };
     Ok(Journaled { turn: state(row)?, ended })

@@ -1,7 +1,7 @@
 //! Between our types and columns.
 
 use petasos_core::Millis;
-use rusqlite::Row;
+use rusqlite::{Row, RowIndex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,8 +16,25 @@ pub(crate) fn time(stored: i64) -> Millis {
     Millis(u64::try_from(stored).unwrap_or(0))
 }
 
-pub(crate) fn time_at(row: &Row<'_>, column: &str) -> Result<Millis> {
+pub(crate) fn time_at(row: &Row<'_>, column: impl RowIndex) -> Result<Millis> {
     Ok(time(row.get(column)?))
+}
+
+/// Text that is only looked at; `row.get` would copy it.
+pub(crate) fn text_at<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str> {
+    row.get_ref(column)?.as_str().map_err(|_| Error::Unreadable("column"))
+}
+
+pub(crate) fn text_or_none<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>> {
+    row.get_ref(column)?.as_str_or_null().map_err(|_| Error::Unreadable("column"))
+}
+
+/// `None`: the value is there and cannot be read. For lists that one bad row must not take away.
+pub(crate) fn legible<T>(read: Result<T>) -> Option<Result<T>> {
+    match read {
+        Err(Error::Unreadable(_)) => None,
+        read => Some(read),
+    }
 }
 
 pub(crate) fn count(stored: i64) -> u64 {

@@ -75,21 +75,28 @@ pub(super) fn database(home: &Home) -> Finding {
             return Finding::fail("database", error.to_string(), "do not delete it; make a copy first");
         }
     };
+    match opened.quick_check() {
+        Ok(None) => {}
+        Ok(Some(damage)) => {
+            let advice = "stop the gateway, make a copy of the home, then restore a backup";
+            return Finding::fail("database", format!("damaged: {damage}"), advice);
+        }
+        Err(error) => {
+            return Finding::fail("database", error.to_string(), "check the disk and its permissions");
+        }
+    }
     let counted = opened.backlog().and_then(|inbox| Ok((inbox, opened.outbox_counts()?)));
     match counted {
         Err(error) => {
             Finding::fail("database", error.to_string(), "make a copy of it, then restore a backup")
         }
         Ok((_, owed)) if owed.dead > 0 => {
-            let detail = format!("opens and reads; {} messages were given up", owed.dead);
+            let detail = format!("sound; {} messages were given up", owed.dead);
             Finding::warn("database", detail, "petasos outbox --state dead")
         }
         Ok((inbox, owed)) => {
-            let detail = format!(
-                "opens and reads; {} to answer, {} to deliver",
-                inbox.queued + inbox.claimed,
-                owed.due
-            );
+            let detail =
+                format!("sound; {} to answer, {} to deliver", inbox.queued + inbox.claimed, owed.due);
             Finding::ok("database", detail)
         }
     }

@@ -53,6 +53,12 @@ pub(super) const KEYS: &[Key] = &[
         "90",
         "model calls one message may cause before the agent must sum up",
     ),
+    key(
+        "agent.max_parallel_calls",
+        Count(1, 10_000),
+        "64",
+        "model calls under way at the same time, over all conversations; more wait",
+    ),
     key("agent.system_prompt", Text, "", "instructions put before every conversation"),
     key("agent.workspace", Text, "", "directory the file tools work in; default: workspace in the home"),
     key(
@@ -221,6 +227,10 @@ pub(super) const KEYS: &[Key] = &[
         .also(&["platforms.telegram.allow_from"]),
     key("platforms.telegram.allow_all_users", Flag, "false", "anybody may, there")
         .env(&["TELEGRAM_ALLOW_ALL_USERS"]),
+    key("platforms.telegram.allow_admin_from", List, "", "people who may use every command"),
+    key("platforms.telegram.user_allowed_commands", List, "", "commands for everybody else"),
+    key("platforms.telegram.group_allow_admin_from", List, "", "people who may use every command in groups"),
+    key("platforms.telegram.group_user_allowed_commands", List, "", "commands for everybody else in groups"),
     key("platforms.telegram.group_allowed_users", List, "", "people who may, in groups only")
         .env(&["TELEGRAM_GROUP_ALLOWED_USERS"])
         .also(&["platforms.telegram.group_allow_from"]),

@@ -223,7 +223,12 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
     turn.step += 1;
     let spend = Write::Spend { key: turn.key.clone(), session: turn.session.clone(), usage: answer.usage };
     if answer.calls.is_empty() || turn.step >= limits.steps {
-        let text = if answer.text.is_empty() { STEPS_SPENT.to_owned() } else { answer.text };
+        let spent = !answer.calls.is_empty();
+        let text = match answer.text.is_empty() {
+            false => answer.text,
+            true if spent => STEPS_SPENT.to_owned(),
+            true => NOTHING_SAID.to_owned(),
+        };
         return end_with_answer(turn, step, text, spend, now);
     }
     let mut decision = Decision { writes: vec![spend], effects: vec![] };
@@ -232,7 +237,7 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
         message: Message::asking(answer.text.clone(), answer.calls.clone(), now),
     });
     if answer.text.trim().is_empty() {
-        decision.writes.push(Write::ClosePreview { turn: turn.id, step, text: String::new() });
+        close(&turn, step, String::new(), &mut decision);
     } else {
         owe(&turn, Some(step), Kind::Answer, answer.text, &mut decision);
     }
@@ -252,8 +257,7 @@ fn end_with_answer(turn: Turn, step: u32, text: String, spend: Write, now: Milli
         message: Message::assistant(text.clone(), now),
     });
     if is_silence_marker(&text) {
-        decision.writes.push(Write::ClosePreview { turn: turn.id, step, text: String::new() });
-        decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
+        close(&turn, step, String::new(), &mut decision);
     } else {
         owe(&turn, Some(step), Kind::Answer, text, &mut decision);
     }
@@ -293,8 +297,8 @@ fn interrupted(turn: Turn, shown: &str, writes: Vec<Write>, now: Millis) -> (Tur
     decision
         .writes
         .push(Write::Append { session: turn.session.clone(), message: Message::assistant(kept, now) });
-    decision.writes.push(Write::ClosePreview { turn: turn.id, step: turn.step, text });
-    decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
+    let step = turn.step;
+    close(&turn, step, text, &mut decision);
     over(turn, Outcome::Cancelled, now, decision)
 }
 
@@ -326,6 +330,17 @@ fn owe(turn: &Turn, step: Option<u32>, kind: Kind, text: String, decision: &mut 
                 text,
                 buttons: vec![],
             }));
+            decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
+        }
+    }
+}
+
+/// Ends what is visible of a step. Only what was pushed can be.
+fn close(turn: &Turn, step: u32, text: String, decision: &mut Decision) {
+    match turn.route.delivery {
+        Delivery::Pull => {}
+        Delivery::Push => {
+            decision.writes.push(Write::ClosePreview { turn: turn.id, step, text });
             decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
         }
     }
@@ -374,6 +389,7 @@ const LOST_IN_A_RESTART: &str = "{\"error\":\"The gateway was interrupted while 
 it may or may not have happened, and it was not run again. Check before repeating it.\"}";
 const STOPPED_BY_THE_USER: &str = "{\"error\":\"Stopped by the user while this tool ran. Its effect is UNKNOWN: it may \
 have happened in part.\"}";
+const NOTHING_SAID: &str = "I have nothing to say to that. Please put it differently.";
 const STEPS_SPENT: &str = "I have used up the number of steps allowed for one message and have to stop here. Tell me to \
 go on and I will continue from what has been done so far.";
 

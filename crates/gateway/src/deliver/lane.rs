@@ -1,29 +1,27 @@
-//! One chat's way out. Owns its order, its budget and the preview it shows.
+//! One chat's way out. Owns its order, its budget and what it shows of growing answers.
 //!
-//! One operation at a time: a part is marked as being sent (committed), handed to the platform, and its
-//! outcome committed. A crash between the two commits leaves `sending`, which recovery treats as unknown.
+//! One operation at a time, and what is owed first (`send.rs`): growing answers are shown (`preview.rs`)
+//! only while nothing is owed, so a preview never overtakes a message.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::journal::Write;
-use petasos_core::lane::{self, Act, Budget, Setback};
+use petasos_core::lane::Budget;
 use petasos_core::outbox::Item;
-use petasos_core::{Fault, Millis, Platform, Reached};
-use petasos_platforms::{Adapter, Error as SendError, Part, Receipt, SendOptions};
-use petasos_store::Stagehand;
+use petasos_core::{Fault, Millis, Platform};
+use petasos_platforms::Adapter;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::preview::{Look, Shown};
-use super::{Ask, Deliver, Following, Outward, Word};
+use super::follow::Followed;
+use super::send::Next;
+use super::{Ask, Deliver, Outward, Word};
 use crate::{Error, clock};
 
-/// An idle lane ends after this long.
-const LINGER: Duration = Duration::from_secs(60);
+/// An idle lane ends after this long. A waiting one looks again, because its clock may have been set back.
+pub(super) const LINGER: Duration = Duration::from_secs(60);
 /// How long to wait when the store refuses.
-const STORE_RETRY: Duration = Duration::from_secs(1);
-/// Leads a part that may be a copy. Without characters that any markup reserves.
-const RECOVERED: &str = "♻️ Recovered reply, may be a duplicate\n\n";
+pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
     let Some(adapter) = adapter_of(&name, &outward) else {
@@ -31,9 +29,8 @@ pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, w
         return;
     };
     let budget = Budget::new(adapter.capabilities().pace);
-    let lane =
-        Lane { name, outward, deliver, words, adapter, budget, following: None, due_at: Some(clock::now()) };
-    lane.run().await;
+    let (followed, due_at) = (Followed::default(), Some(clock::now()));
+    Lane { name, outward, deliver, words, adapter, budget, followed, due_at }.run().await;
 }
 
 fn adapter_of(lane: &str, outward: &Outward) -> Option<Arc<Adapter>> {
@@ -41,70 +38,81 @@ fn adapter_of(lane: &str, outward: &Outward) -> Option<Arc<Adapter>> {
     outward.channels.adapter(Platform::parse(platform)?).cloned()
 }
 
-struct Lane {
-    name: String,
-    outward: Arc<Outward>,
+pub(super) struct Lane {
+    pub(super) name: String,
+    pub(super) outward: Arc<Outward>,
     deliver: Deliver,
     words: mpsc::Receiver<Word>,
-    adapter: Arc<Adapter>,
-    budget: Budget,
-    following: Option<Box<Following>>,
-    /// When to look at the outbox again; `None`: when told.
+    pub(super) adapter: Arc<Adapter>,
+    pub(super) budget: Budget,
+    pub(super) followed: Followed,
+    /// When to look at the outbox again; `None`: nothing is owed.
     due_at: Option<Millis>,
-}
-
-/// What the outbox has for this lane.
-enum Head {
-    Nothing,
-    NotBefore(Millis),
-    /// Marked as being sent.
-    Claimed(Box<Item>),
 }
 
 impl Lane {
     async fn run(mut self) {
         loop {
+            // Between any two operations, so that a busy lane hears what became due meanwhile.
+            match self.words.try_recv() {
+                Ok(word) => {
+                    self.heard(word);
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
             let now = clock::now();
             if self.due_at.is_some_and(|at| at <= now) {
                 self.due_at = self.deliver_due().await;
                 continue;
             }
-            if self.following.as_ref().is_some_and(|following| following.look_at <= now) {
-                self.show(now).await;
+            if self.due_at.is_none()
+                && let Some(following) = self.followed.take_due(now)
+            {
+                self.show(following, now).await;
                 continue;
             }
-            let look_at = self.following.as_ref().map(|following| following.look_at);
-            let next = [self.due_at, look_at].into_iter().flatten().min();
+            let next = self.due_at.or_else(|| self.followed.next_look());
+            let linger = now.after(LINGER);
             tokio::select! {
                 word = self.words.recv() => match word {
-                    Some(Word::Due) => self.due_at = Some(clock::now()),
-                    Some(Word::Follow(following)) => self.following = Some(following),
+                    Some(word) => self.heard(word),
                     None => return,
                 },
-                () = clock::sleep_until(next.unwrap_or(now.after(LINGER))) => {
-                    if next.is_none() && self.leave().await {
-                        return;
+                () = clock::sleep_until(next.unwrap_or(linger).min(linger)) => {
+                    if next.is_none() {
+                        return self.leave().await;
                     }
+                    self.due_at = self.due_at.map(|_| clock::now());
                 }
             }
         }
     }
 
-    /// Ends, unless something came in the meantime.
-    async fn leave(&mut self) -> bool {
+    fn heard(&mut self, word: Word) {
+        // Also when told something else: the word that it is due may not have fitted into the mailbox.
+        self.due_at = Some(clock::now());
+        match word {
+            Word::Due => {}
+            Word::Follow(following) => self.followed.add(*following),
+        }
+    }
+
+    /// Ends, handing back what came in meanwhile.
+    async fn leave(mut self) {
         let (granted, answer) = oneshot::channel();
         self.deliver.ask(Ask::Leave { lane: self.name.clone(), granted }).await;
-        // Words that arrived before we were taken off the map. Nobody can send us any after that.
         if answer.await.is_err() {
-            return true;
+            return; // we are stopping
         }
+        // Words that arrived before we were taken off the map. Nobody can send us any after that.
         while let Ok(word) = self.words.try_recv() {
             match word {
                 Word::Due => self.deliver.due(self.name.clone()).await,
                 Word::Follow(following) => self.deliver.follow(self.name.clone(), *following).await,
             }
         }
-        true
     }
 
     /// Sends what is due, in order. Gives back when to look again.
@@ -118,233 +126,37 @@ impl Lane {
             if allowed > now {
                 return Some(allowed);
             }
-            match self.claim(now).await {
-                Ok(Head::Nothing) => return None,
-                Ok(Head::NotBefore(at)) => return Some(at),
-                Ok(Head::Claimed(item)) => {
-                    if let Some(at) = self.work(*item).await {
-                        return Some(at);
-                    }
-                }
-                Err(Error::Stopping) => return None,
-                Err(error) => {
-                    tracing::warn!(lane = self.name, %error, "the outbox cannot be read or written");
-                    return Some(now.after(STORE_RETRY));
-                }
+            match self.head().await {
+                Ok(None) => return None,
+                Ok(Some(item)) => match self.carry_out(item, now).await {
+                    Next::Ahead => {}
+                    Next::Wait(at) => return Some(at),
+                },
+                Err(error) => return Some(self.store_refused(&error)),
             }
         }
     }
 
-    async fn claim(&self, now: Millis) -> Result<Head, Error> {
+    async fn head(&self) -> Result<Option<Item>, Error> {
         let lane = self.name.clone();
-        let claim = self.outward.db.write(move |tx| {
-            let Some(item) = tx.due_of_lane(&lane, 1)?.pop() else {
-                return Ok(Head::Nothing);
-            };
-            if item.not_before > now {
-                return Ok(Head::NotBefore(item.not_before));
-            }
-            tx.apply(&[Write::Sending { item: item.id }], now)?;
-            Ok(Head::Claimed(Box::new(item)))
-        });
-        claim.await
+        self.outward.db.read(move |reader| Ok(reader.due_of_lane(&lane, 1)?.pop())).await
     }
 
-    /// Sends one claimed item, part by part. `Some`: not before then.
-    async fn work(&mut self, mut item: Item) -> Option<Millis> {
-        let parts = if item.draft.text.is_empty() { vec![] } else { self.adapter.render(&item.draft.text) };
-        loop {
-            let act = lane::act(&item, parts.len());
-            match self.perform(&item, &act, &parts).await {
-                Ok(receipt) => {
-                    let more = item.sent.len() + 1 < parts.len();
-                    let message = receipt.and_then(|receipt| receipt.message_id);
-                    if !more {
-                        let at = clock::now();
-                        self.commit(vec![Write::Delivered { item: item.id, message, at }]).await;
-                        return None;
-                    }
-                    let message = message.unwrap_or_default();
-                    item.sent.push(message.clone());
-                    item.doubtful = false;
-                    self.commit(vec![
-                        Write::PartSent { item: item.id, message },
-                        Write::Sending { item: item.id },
-                    ])
-                    .await;
-                    let allowed = self.budget.message_at(clock::now());
-                    clock::sleep_until(allowed).await;
-                }
-                Err(error) => return self.failed(&mut item, &act, &error).await,
-            }
-        }
-    }
-
-    async fn perform(
-        &mut self,
-        item: &Item,
-        act: &Act,
-        parts: &[Part],
-    ) -> Result<Option<Receipt>, SendError> {
-        let route = &item.draft.route;
-        self.budget.spend(clock::now());
-        match act {
-            Act::Hold | Act::Finish => Ok(None),
-            Act::Withdraw { message } => self.adapter.delete(route, message).await.map(|()| None),
-            Act::Replace { message } => self.adapter.edit(route, message, &parts[0]).await.map(Some),
-            Act::Send { part, marked } => {
-                let last = part + 1 == parts.len();
-                let buttons = if last { &item.draft.buttons[..] } else { &[] };
-                let options = SendOptions { reply: *part == 0, silent: !last, buttons };
-                let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
-                self.adapter.send(route, &part, &options).await.map(Some)
-            }
-        }
-    }
-
-    async fn failed(&mut self, item: &mut Item, act: &Act, error: &SendError) -> Option<Millis> {
-        let (now, fault) = (clock::now(), error.fault());
-        if let (Act::Replace { .. }, Fault::Refused, Some((turn, step))) = (act, fault, item.draft.turn) {
-            // The preview is gone (deleted, too old): say it as a new message.
-            self.commit(vec![Write::DropPreview { turn, step }]).await;
-            return Some(now);
-        }
-        if let Fault::Later { after: Some(after) } = fault {
-            self.budget.penalize(now.after(after));
-        }
-        match lane::setback(item, act, fault, error.reached(), now, clock::roll()) {
-            Setback::Again { at, doubtful } => {
-                tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, %error, "delivery deferred");
-                let error = error.to_string();
-                self.commit(vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }]).await;
-                Some(at)
-            }
-            Setback::Bury => {
-                tracing::error!(lane = self.name, item = %item.id, %error, "delivery given up; see `petasos outbox`");
-                self.commit(vec![Write::Bury { item: item.id, error: error.to_string(), at: now }]).await;
-                None
-            }
-        }
-    }
-
-    /// The outcome of something that has happened must be kept: asks the store until it takes it.
-    async fn commit(&self, writes: Vec<Write>) {
-        loop {
-            let (these, now) = (writes.clone(), clock::now());
-            match self.outward.db.write(move |tx| tx.apply(&these, now)).await {
-                Ok(()) => return,
-                Err(Error::Stopping) => return,
-                Err(error) => {
-                    tracing::error!(lane = self.name, %error, "an outcome cannot be stored; trying again");
-                    tokio::time::sleep(STORE_RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// Looks at the growing answer and shows what is new, if the budget allows.
-    async fn show(&mut self, now: Millis) {
-        let Some(mut following) = self.following.take() else { return };
-        let allowed = self.budget.preview_at(now);
-        let capabilities = self.adapter.capabilities();
-        let shows = self.outward.streaming.enabled && capabilities.edit;
-        following.look_at = now.after(self.outward.streaming.gap);
-        match following.look(now) {
-            Look::Over => return,
-            Look::Typing if capabilities.typing && allowed <= now => {
-                following.typed(now);
-                if let Err(error) = self.adapter.typing(&following.route).await {
-                    self.heed(now, &error);
-                }
-            }
-            Look::Show { step, text } if shows => match following.rhythm.next_at(now) {
-                Some(at) if at.max(allowed) <= now => self.preview(&mut following, step, text).await,
-                Some(at) => following.look_at = at.max(allowed),
-                None => following.look_at = now.after(LINGER),
-            },
-            Look::Typing | Look::Nothing | Look::Show { .. } => {}
-        }
-        self.following = Some(following);
-    }
-
-    async fn preview(&mut self, following: &mut Following, step: u32, text: String) {
-        let part = Part::plain(self.adapter.preview(&text, &self.outward.streaming.cursor));
-        self.budget.spend(clock::now());
-        let visible = following.shown.take().filter(|shown| shown.step == step);
-        let outcome = match visible {
-            Some(shown) => {
-                let edited = self.adapter.edit(&following.route, &shown.message, &part).await;
-                following.shown = Some(Shown { text, ..shown });
-                edited.map(|_| ())
-            }
-            None => self.first_preview(following, step, text, &part).await,
+    /// When to ask the store again.
+    pub(super) fn store_refused(&self, error: &Error) -> Millis {
+        tracing::warn!(lane = self.name, %error, "the outbox cannot be read or written");
+        let pause = match fault(error) {
+            Fault::Later { .. } | Fault::Fatal => STORE_RETRY,
+            Fault::Refused => LINGER,
         };
-        let now = clock::now();
-        match outcome {
-            Ok(()) => following.rhythm.shown(now),
-            Err(error) => {
-                following.rhythm.failed(now, error.fault());
-                self.heed(now, &error);
-            }
-        }
-    }
-
-    /// The intent is stored first: if we die now, the answer knows that something may be visible.
-    async fn first_preview(
-        &mut self,
-        following: &mut Following,
-        step: u32,
-        text: String,
-        part: &Part,
-    ) -> Result<(), SendError> {
-        let (turn, draft, now) = (following.turn, following.draft(step), clock::now());
-        match self.outward.db.write(move |tx| tx.stage_preview(&draft, now)).await {
-            Ok(Stagehand::Send) => {}
-            Ok(Stagehand::Edit(message)) => {
-                // Shown by the process before us: it goes on where that one stopped.
-                let edited = self.adapter.edit(&following.route, &message, part).await;
-                following.shown = Some(Shown { step, text, message });
-                return edited.map(|_| ());
-            }
-            // The answer is complete by now, or the store refuses: the outbox has the rest.
-            Ok(Stagehand::Stay) | Err(_) => return Ok(()),
-        }
-        let options = SendOptions { reply: true, silent: true, buttons: &[] };
-        match self.adapter.send(&following.route, part, &options).await {
-            Ok(Receipt { message_id: Some(message), .. }) => {
-                self.commit(vec![Write::PreviewShown { turn, step, message: message.clone() }]).await;
-                following.shown = Some(Shown { step, text, message });
-                Ok(())
-            }
-            Ok(Receipt { message_id: None, .. }) => Ok(()),
-            Err(error) => {
-                if error.reached() == Reached::No {
-                    self.commit(vec![Write::DropPreview { turn, step }]).await;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn heed(&mut self, now: Millis, error: &SendError) {
-        tracing::debug!(lane = self.name, %error, "preview not shown");
-        if let Fault::Later { after: Some(after) } = error.fault() {
-            self.budget.penalize(now.after(after));
-        }
+        clock::now().after(pause)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use petasos_platforms::MARK_ROOM;
-
-    use super::*;
-
-    #[test]
-    fn the_mark_fits_into_the_room_left_for_it() {
-        assert!(RECOVERED.encode_utf16().count() <= MARK_ROOM);
-        assert!(!RECOVERED.contains([
-            '_', '*', '[', ']', '(', ')', '~', '`', '>', '#', '+', '-', '=', '|', '{', '}', '.', '!'
-        ]));
+/// What a refusal of the store means for us.
+pub(super) fn fault(error: &Error) -> Fault {
+    match error {
+        Error::Store(error) => error.fault(),
+        Error::Io(_) | Error::NotFound(_) | Error::Stopping => Fault::Later { after: None },
     }
 }

@@ -1,16 +1,21 @@
 //! Everything that leaves: one task per chat that has something to say.
 //!
 //! Owns the map of lanes. A lane's task (see `lane.rs`) lives while its chat is active and leaves when
-//! nothing has happened for a while; what it owes is in the outbox, so its end loses nothing.
+//! nothing has happened for a while; what it owes is in the outbox, so its end loses nothing. A lane that
+//! panics is started again after a pause; what it was sending is then found in flight.
 
+mod follow;
 mod lane;
 mod preview;
+mod send;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -18,7 +23,7 @@ use crate::channels::Channels;
 use crate::db::Db;
 use crate::lifecycle::Stopper;
 
-pub(crate) use preview::Following;
+pub(crate) use follow::Following;
 
 /// How answers are shown while they grow.
 #[derive(Debug, Clone)]
@@ -59,16 +64,18 @@ enum Ask {
     Leave { lane: String, granted: oneshot::Sender<()> },
 }
 
-/// What a lane hears.
+/// What a lane hears. Whatever it hears, it looks at the outbox.
 #[derive(Debug)]
 enum Word {
     Due,
     Follow(Box<Following>),
 }
 
-/// Words that may wait at one lane. A lane that misses one looks at the outbox anyway.
-const LANE_DEPTH: usize = 8;
+/// Words that may wait at one lane.
+const LANE_DEPTH: usize = 32;
 const DEPTH: usize = 1024;
+/// How long a chat waits after its lane has panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 impl Deliver {
     /// Makes the channel; `run` is to be spawned.
@@ -100,13 +107,7 @@ async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<A
     loop {
         let ask = tokio::select! {
             ask = asks.recv() => ask,
-            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                if ended.is_err() {
-                    tracing::error!("a lane panicked; what it owes stays in the outbox");
-                    lanes.retain(|_, lane| !lane.is_closed());
-                }
-                continue;
-            }
+            Some(_ended) = tasks.join_next(), if !tasks.is_empty() => continue,
             () = outward.stopper.stopped() => break,
         };
         let Some(ask) = ask else { break };
@@ -125,13 +126,28 @@ async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<A
             entry => {
                 let (mailbox, words) = mpsc::channel(LANE_DEPTH);
                 let name = entry.key().clone();
-                tasks.spawn(lane::run(name, outward.clone(), deliver.clone(), words));
+                tasks.spawn(guarded(name, outward.clone(), deliver.clone(), words));
                 entry.insert_entry(mailbox).into_mut()
             }
         };
-        // A lane with a full mailbox is about to look at the outbox.
+        // A full mailbox has words the lane has yet to hear, and each makes it look at the outbox: of what
+        // does not fit only a preview is missed.
         let _ = mailbox.try_send(word);
     }
+    // A lane that has asked to leave must not wait for an answer nobody gives.
+    drop(asks);
     lanes.clear();
     while tasks.join_next().await.is_some() {}
+}
+
+async fn guarded(name: String, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
+    let lane = lane::run(name.clone(), outward.clone(), deliver.clone(), words);
+    if AssertUnwindSafe(lane).catch_unwind().await.is_ok() {
+        return;
+    }
+    tracing::error!(lane = name, "a lane panicked; it goes on in a moment");
+    tokio::select! {
+        () = outward.stopper.stopped() => {}
+        () = tokio::time::sleep(AFTER_PANIC) => deliver.due(name).await,
+    }
 }

@@ -1,101 +1,121 @@
-//! An answer that is still growing, as one chat sees it.
+//! Showing growing answers: a text that is edited in place, or that somebody is typing.
 //!
-//! The lane looks at the session's view at its own rhythm; chunks never push. Typing is shown while there
-//! is no text yet, and ends by itself with the turn, because the view says so.
+//! The intent to show a first preview is stored before it leaves: if we die then, the answer knows that
+//! something may be visible, and says so.
 
 use std::time::Duration;
 
-use petasos_core::lane::Rhythm;
-use petasos_core::outbox::{Draft, Kind};
-use petasos_core::text::may_become_silence_marker;
-use petasos_core::{Millis, Route, SessionKey, TurnId};
-use tokio::sync::watch;
+use petasos_core::journal::Write;
+use petasos_core::{Fault, Millis, Reached};
+use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
+use petasos_store::Stagehand;
 
-use crate::view::View;
+use super::follow::{Following, Look, Showing, Shown};
+use super::lane::Lane;
+use crate::clock;
 
-/// How long a turn may be silent before its chat is told that somebody is typing.
-const FIRST_LOOK: Duration = Duration::from_millis(300);
-/// A typing sign lasts five seconds on the shortest-lived platform.
-const TYPING_EVERY: Duration = Duration::from_secs(4);
-/// Fewer visible characters are not worth a message.
-const WORTH_SHOWING: usize = 4;
+/// What is owed must not wait long for a sign of life.
+const TYPING_PATIENCE: Duration = Duration::from_millis(1500);
 
-#[derive(Debug)]
-pub(crate) struct Following {
-    pub(crate) turn: TurnId,
-    pub(crate) key: SessionKey,
-    pub(crate) route: Route,
-    view: watch::Receiver<View>,
-    pub(super) rhythm: Rhythm,
-    pub(super) look_at: Millis,
-    typing_at: Millis,
-    /// What is visible now: which step, which text, under which id.
-    pub(super) shown: Option<Shown>,
-}
+impl Lane {
+    /// Looks at a growing answer and shows what is new, if the budget allows.
+    pub(super) async fn show(&mut self, mut following: Following, now: Millis) {
+        let allowed = self.budget.preview_at(now);
+        let next = following.rhythm.next_at(now);
+        let texts = self.outward.streaming.enabled && self.adapter.capabilities().edit && next.is_some();
+        let showing = if texts { Showing::Text } else { Showing::Typing };
+        following.looked(now);
+        match following.look(now, showing) {
+            Look::Over => return,
+            Look::Nothing => {}
+            Look::Typing => {
+                if self.adapter.capabilities().typing && allowed <= now {
+                    self.type_on(&mut following, now).await;
+                }
+            }
+            Look::Show { step, text } => {
+                let at = next.unwrap_or(now).max(allowed);
+                if at <= now {
+                    self.preview(&mut following, step, text).await;
+                } else {
+                    following.look_at = at;
+                }
+            }
+        }
+        self.followed.add(following);
+    }
 
-#[derive(Debug)]
-pub(super) struct Shown {
-    pub(super) step: u32,
-    pub(super) text: String,
-    pub(super) message: String,
-}
+    async fn type_on(&mut self, following: &mut Following, now: Millis) {
+        following.typed(now);
+        match tokio::time::timeout(TYPING_PATIENCE, self.adapter.typing(&following.route)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.heed(&error),
+            Err(_elapsed) => tracing::debug!(lane = self.name, "a typing sign took too long"),
+        }
+    }
 
-/// What a look at the view asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// The turn is over.
-    Over,
-    Nothing,
-    Typing,
-    Show {
+    async fn preview(&mut self, following: &mut Following, step: u32, text: String) {
+        let part = Part::plain(self.adapter.preview(&text, &self.outward.streaming.cursor));
+        self.budget.spend(clock::now());
+        let visible = following.shown.take().filter(|shown| shown.step == step);
+        let outcome = match visible {
+            Some(shown) => self.edit(following, Shown { text, ..shown }, &part).await,
+            None => self.first_preview(following, step, text, &part).await,
+        };
+        let now = clock::now();
+        match outcome {
+            Ok(()) => following.rhythm.shown(now),
+            Err(error) => {
+                following.rhythm.failed(now, error.fault());
+                self.heed(&error);
+            }
+        }
+    }
+
+    async fn edit(&self, following: &mut Following, shown: Shown, part: &Part) -> Result<(), SendError> {
+        let edited = self.adapter.edit(&following.route, &shown.message, part).await;
+        following.shown = Some(shown);
+        edited.map(drop)
+    }
+
+    async fn first_preview(
+        &self,
+        following: &mut Following,
         step: u32,
         text: String,
-    },
-}
-
-impl Following {
-    pub(crate) fn new(
-        turn: TurnId,
-        key: SessionKey,
-        route: Route,
-        view: watch::Receiver<View>,
-        gap: Duration,
-        now: Millis,
-    ) -> Self {
-        let look_at = now.after(FIRST_LOOK);
-        Self { turn, key, route, view, rhythm: Rhythm::new(gap), look_at, typing_at: look_at, shown: None }
-    }
-
-    pub(super) fn look(&self, now: Millis) -> Look {
-        let view = self.view.borrow();
-        let Some(live) = view.live.as_ref().filter(|live| live.turn == self.turn) else {
-            return Look::Over;
-        };
-        let visible = live.text.trim();
-        if visible.is_empty() || may_become_silence_marker(visible) {
-            return if now >= self.typing_at { Look::Typing } else { Look::Nothing };
+        part: &Part,
+    ) -> Result<(), SendError> {
+        let (turn, draft, now) = (following.turn, following.draft(step), clock::now());
+        match self.outward.db.write(move |tx| tx.stage_preview(&draft, now)).await {
+            Ok(Stagehand::Send) => {}
+            Ok(Stagehand::Edit(message)) => {
+                // Shown by the process before us: it goes on where that one stopped.
+                return self.edit(following, Shown { step, text, message }, part).await;
+            }
+            // The answer is complete by now, or the store refuses: the outbox has the rest.
+            Ok(Stagehand::Stay) | Err(_) => return Ok(()),
         }
-        if visible.chars().take(WORTH_SHOWING).count() < WORTH_SHOWING {
-            return Look::Nothing;
+        let options = SendOptions { reply: true, silent: true, buttons: &[] };
+        match self.adapter.send(&following.route, part, &options).await {
+            Ok(Receipt { message_id: Some(message), .. }) => {
+                self.commit(vec![Write::PreviewShown { turn, step, message: message.clone() }]).await;
+                following.shown = Some(Shown { step, text, message });
+                Ok(())
+            }
+            Ok(Receipt { message_id: None, .. }) => Ok(()),
+            Err(error) => {
+                if error.reached() == Reached::No {
+                    self.commit(vec![Write::DropPreview { turn, step }]).await;
+                }
+                Err(error)
+            }
         }
-        let same =
-            self.shown.as_ref().is_some_and(|shown| shown.step == live.step && shown.text == live.text);
-        if same { Look::Nothing } else { Look::Show { step: live.step, text: live.text.clone() } }
     }
 
-    pub(super) fn typed(&mut self, now: Millis) {
-        self.typing_at = now.after(TYPING_EVERY);
-    }
-
-    /// A streaming item for one step of the turn.
-    pub(super) fn draft(&self, step: u32) -> Draft {
-        Draft {
-            route: self.route.clone(),
-            session_key: Some(self.key.clone()),
-            turn: Some((self.turn, step)),
-            kind: Kind::Answer,
-            text: String::new(),
-            buttons: vec![],
+    fn heed(&mut self, error: &SendError) {
+        tracing::debug!(lane = self.name, %error, "preview not shown");
+        if let Fault::Later { after: Some(after) } = error.fault() {
+            self.budget.penalize(clock::now(), after);
         }
     }
 }

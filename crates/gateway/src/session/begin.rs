@@ -9,8 +9,9 @@ use petasos_core::transcript::Message;
 use petasos_core::turn::{self, Effect, Event, Turn};
 use petasos_core::{Inbound, Millis};
 use petasos_store::Pending;
+use tokio::time::Instant;
 
-use super::{Ended, SPLIT_WAIT, Session, Waiting};
+use super::{Ended, Session, Waiting};
 use crate::clock;
 use crate::config::Opened;
 
@@ -23,24 +24,18 @@ struct Begun {
 }
 
 impl Session {
-    /// When the first waiting message may start; `None`: nothing waits, or a turn runs.
-    pub(super) fn ready_at(&self) -> Option<Millis> {
+    /// When the next turn may start; `None`: nothing waits, or a turn runs.
+    pub(super) fn ready(&self) -> Option<Instant> {
         if self.turn.is_some() {
             return None;
         }
-        let first = self.queue.front()?;
-        let last = &self.queue.back().unwrap_or(first).pending;
-        let hint = self.shell.channels.capabilities(last.inbound.source.platform).split_hint;
-        let long = hint.is_some_and(|hint| last.inbound.text.chars().count() >= hint);
-        Some(if long { last.received_at.after(SPLIT_WAIT) } else { first.pending.received_at })
+        self.queue.back().map(|last| last.ready)
     }
 
     /// Takes the next messages and starts their turn: one transaction.
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
         let batch = self.take_batch();
-        if batch.is_empty() {
-            return Ok(());
-        }
+        self.handling = batch.first().cloned();
         let begun = loop {
             match self.try_begin(&batch).await {
                 Ok(begun) => break begun,
@@ -52,12 +47,13 @@ impl Session {
         self.turn = Some(turn);
         self.show.send_modify(|view| view.rows = row);
         self.go_live().await;
-        self.start(effects).await
+        self.start(effects).await;
+        Ok(())
     }
 
     /// The first waiting message, and what its author added meanwhile.
     fn take_batch(&mut self) -> Vec<Pending> {
-        let Some(Waiting { pending: first, alone }) = self.queue.pop_front() else { return vec![] };
+        let Some(Waiting { pending: first, alone, .. }) = self.queue.pop_front() else { return vec![] };
         let author = first.inbound.source.user_id.clone();
         let mut batch = vec![first];
         while !alone

@@ -1,14 +1,15 @@
 //! Slash commands. They are obeyed here, at once, and never reach the model.
 
+use petasos_core::access::{Moment, may_run};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::{Outcome, Write};
-use petasos_core::message::Delivery;
-use petasos_core::outbox::State;
-use petasos_core::session::{Ask, Entry, ModelOverride};
-use petasos_core::{Inbound, SessionId};
-use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereabouts};
+use petasos_core::outbox::{Button, State};
+use petasos_core::session::{Ask, ModelOverride};
+use petasos_core::{Inbound, InboxId, SessionId};
+use petasos_store::{Pending, SessionRow, Stage, Whereabouts};
 
+use super::say::Reply;
 use super::{Ended, Session};
 use crate::clock;
 
@@ -17,17 +18,21 @@ const LISTED: usize = 10;
 
 impl Session {
     pub(super) async fn command(&mut self, pending: Pending) -> Result<(), Ended> {
+        self.handling = Some(pending.clone());
         let (name, args) = match slash::parse(&pending.inbound.text) {
             Parsed::Known(name, args) => (name, args),
             Parsed::Unknown(name) => {
-                let hint = slash::suggestion(&name)
-                    .map(|near| format!(" Did you mean /{near}?"))
-                    .unwrap_or_default();
+                let near = slash::suggestion(&name).map(|near| format!(" Did you mean /{near}?"));
+                let hint = near.unwrap_or_default();
                 let text = format!("❓ Unknown command /{name}.{hint} /help lists what I know.");
                 return self.answer(&pending, text, Outcome::Answered).await;
             }
             Parsed::Text => return Ok(()),
         };
+        if !self.allows(&pending, name) {
+            let text = format!("🚫 /{} is not open to you here. /whoami says what is.", name.as_str());
+            return self.answer(&pending, text, Outcome::Refused).await;
+        }
         if self.turn.is_some() && !name.spec().while_running {
             let text = format!(
                 "⏳ Agent is running — `/{}` can't run mid-turn. Wait for it, or send /stop first.",
@@ -44,7 +49,7 @@ impl Session {
             Name::Retry => self.retry(pending).await,
             Name::Undo => self.undo(&pending, &args).await,
             Name::Model => self.model(&pending, &args).await,
-            Name::Resume => self.resume(&pending, &args).await,
+            Name::Resume => self.resume(&pending, args).await,
             Name::Status => self.status(&pending).await,
             Name::Sessions => self.sessions(&pending).await,
             Name::Usage => self.usage(&pending).await,
@@ -53,55 +58,77 @@ impl Session {
         }
     }
 
+    /// Whether this author may use a command here.
+    fn allows(&self, pending: &Pending, name: Name) -> bool {
+        let source = &pending.inbound.source;
+        let moment = if self.turn.is_some() { Moment::TurnRunning } else { Moment::Idle };
+        let tiers = self.shell.settings.tiers.get(&source.platform);
+        tiers.is_none_or(|tiers| {
+            may_run(tiers, source.chat_type, source.user_id.as_deref(), name.as_str(), moment)
+        })
+    }
+
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let starting = self.turn.is_some() && self.work.is_none();
         let text = match self.interrupt().await? {
-            true if starting => "⏹ Stopped. It hadn't started yet.",
-            true => "⏹ Stopped. What was said so far is kept; the session goes on.",
+            true => "⏹ Stopped. The session goes on.",
             false => "No active task to stop.",
         };
         self.answer(pending, text.into(), Outcome::Answered).await
     }
 
+    /// What waits and was said before this command is cancelled with the session it was meant for.
     async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
         self.interrupt().await?;
-        self.cancel_queue().await?;
-        let fresh = self.open(pending, Ask::ForceNew).await?;
-        self.enter(fresh);
-        self.answer(
-            pending,
-            "✨ New session. The earlier one is kept: /sessions lists it.".into(),
-            Outcome::Answered,
-        )
+        let cancelled = self.take_before(pending.id);
+        self.reply(pending, move |tx, address| {
+            if !cancelled.is_empty() {
+                let (inbox, at) = (cancelled.clone(), clock::now());
+                tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Cancelled, at }], at)?;
+            }
+            let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
+            let reply = Reply::answered("✨ New session. The earlier one is kept: /sessions lists it.");
+            Ok(Reply { entered: Some(entered), ..reply })
+        })
         .await
+    }
+
+    fn take_before(&mut self, id: InboxId) -> Vec<InboxId> {
+        let earlier = |pending: &Pending| pending.id < id;
+        let queued = self.queue.iter().filter(|waiting| earlier(&waiting.pending)).map(|it| it.pending.id);
+        let taken = queued.chain(self.steering.iter().filter(|it| earlier(it)).map(|it| it.id)).collect();
+        self.queue.retain(|waiting| !earlier(&waiting.pending));
+        self.steering.retain(|pending| !earlier(pending));
+        self.publish_queue();
+        taken
     }
 
     /// A message of its own turn, behind everything that waits.
     async fn queue_up(&mut self, mut pending: Pending, args: String) -> Result<(), Ended> {
-        if args.is_empty() {
-            let text = "Say what to queue: /queue <message>".into();
-            return self.answer(&pending, text, Outcome::Refused).await;
-        }
-        pending.inbound.text = args;
-        self.admit(pending, Arrival::Queued).await
+        let text = match slash::parse(&args) {
+            Parsed::Text if args.is_empty() => "Say what to queue: /queue <message>",
+            Parsed::Known(..) | Parsed::Unknown(_) => "Only messages can be queued, not commands.",
+            Parsed::Text => {
+                pending.inbound.text = args;
+                return self.admit(pending, Arrival::Queued).await;
+            }
+        };
+        self.answer(&pending, text.into(), Outcome::Refused).await
     }
 
-    /// The last message again, as if it had not been answered.
+    /// The last message again, as if it had not been answered. The command becomes the message it repeats, in
+    /// the commit that takes the exchange back: a crash cannot undo twice.
     async fn retry(&mut self, mut pending: Pending) -> Result<(), Ended> {
-        let Some(session) = self.current().await? else {
-            return self.answer(&pending, NOTHING_YET.into(), Outcome::Refused).await;
-        };
-        // One commit: the command becomes the message it repeats, so a crash cannot undo twice.
-        let repeated = pending.clone();
-        let undone = self
+        let (key, repeated) = (self.key.clone(), pending.clone());
+        let inbound = self
             .change(move |tx| {
-                let Some(undone) = tx.undo(&session, 1)? else { return Ok(None) };
+                let Some(entry) = tx.entry(&key)? else { return Ok(None) };
+                let Some(undone) = tx.undo(&entry.session_id, 1)? else { return Ok(None) };
                 let inbound = Inbound { text: undone.text, ..repeated.inbound.clone() };
                 tx.rewrite(repeated.id, &inbound)?;
                 Ok(Some(inbound))
             })
             .await?;
-        let Some(inbound) = undone else {
+        let Some(inbound) = inbound else {
             return self.answer(&pending, NOTHING_YET.into(), Outcome::Refused).await;
         };
         pending.inbound = inbound;
@@ -109,78 +136,78 @@ impl Session {
     }
 
     async fn undo(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let count = match args {
-            "" => 1,
-            number => match number.parse::<usize>() {
-                Ok(count @ 1..=100) => count,
-                Ok(_) | Err(_) => {
-                    let text = "Say how many exchanges to drop: /undo 2".into();
-                    return self.answer(pending, text, Outcome::Refused).await;
-                }
-            },
+        let count = if args.is_empty() { Ok(1) } else { args.parse::<usize>() };
+        let Ok(count @ 1..=100) = count else {
+            let text = "Say how many exchanges to drop, up to 100: /undo 2".into();
+            return self.answer(pending, text, Outcome::Refused).await;
         };
-        let undone = match self.current().await? {
-            Some(session) => self.change(move |tx| tx.undo(&session, count)).await?,
-            None => None,
-        };
-        let text = match undone {
-            Some(_) if count == 1 => "↩️ Dropped the last exchange.".into(),
-            Some(_) => format!("↩️ Dropped the last {count} exchanges."),
-            None => NOTHING_YET.into(),
-        };
-        self.answer(pending, text, Outcome::Answered).await
+        let key = self.key.clone();
+        self.reply(pending, move |tx, _| {
+            let undone = match tx.entry(&key)? {
+                Some(entry) => tx.undo(&entry.session_id, count)?,
+                None => None,
+            };
+            Ok(match undone {
+                Some(_) if count == 1 => Reply::answered("↩️ Dropped the last exchange."),
+                Some(_) => Reply::answered(format!("↩️ Dropped the last {count} exchanges.")),
+                None => Reply::refused(NOTHING_YET),
+            })
+        })
+        .await
     }
 
     async fn model(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let wanted = args.split_whitespace().next().map(str::to_owned);
         let described = self.shell.brain.describe();
-        let Some(wanted) = wanted else {
-            let entry = self.entry().await?;
-            let chosen = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
-            let text = match chosen {
-                Some(model) => format!(
-                    "🧠 This session uses {model} ({}). /model default goes back.",
-                    described.provider.as_str()
-                ),
-                None => format!(
-                    "🧠 {} ({}). /model <name> changes it for this session.",
-                    described.model,
-                    described.provider.as_str()
-                ),
-            };
-            return self.answer(pending, text, Outcome::Answered).await;
-        };
-        let chosen = (wanted != "default")
-            .then(|| ModelOverride { model: Some(wanted.clone()), ..Default::default() });
-        self.open(pending, Ask::Continue).await?;
+        let provider = described.provider.as_str();
         let key = self.key.clone();
-        self.change(move |tx| {
-            tx.change_entry(&key, |entry| entry.map(|entry| entry.model_override = chosen.clone()).is_some())
+        let Some(wanted) = args.split_whitespace().next().map(str::to_owned) else {
+            return self
+                .reply(pending, move |tx, _| {
+                    let entry = tx.entry(&key)?;
+                    let chosen = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
+                    Ok(Reply::answered(match chosen {
+                        Some(model) => {
+                            format!("🧠 This session uses {model} ({provider}). /model default goes back.")
+                        }
+                        None => {
+                            format!(
+                                "🧠 {} ({provider}). /model <name> changes it for this session.",
+                                described.model
+                            )
+                        }
+                    }))
+                })
+                .await;
+        };
+        self.reply(pending, move |tx, address| {
+            if tx.entry(&key)?.is_none() {
+                address.open(tx, Ask::Continue)?;
+            }
+            let chosen = (wanted != "default")
+                .then(|| ModelOverride { model: Some(wanted.clone()), ..ModelOverride::default() });
+            tx.change_entry(&key, |entry| entry.map(|entry| entry.model_override = chosen).is_some())?;
+            Ok(Reply::answered(format!("🧠 This session now uses {wanted}.")))
         })
-        .await?;
-        self.answer(pending, format!("🧠 This session now uses {wanted}."), Outcome::Answered).await
+        .await
     }
 
-    async fn resume(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let rows = self.earlier().await?;
-        let wanted = args.trim();
-        let found = match wanted.parse::<usize>() {
-            Ok(number) => number.checked_sub(1).and_then(|at| rows.get(at)),
-            Err(_) if wanted.is_empty() => {
-                rows.iter().find(|row| Some(&row.id) != self.show.borrow().session.as_ref())
+    async fn resume(&mut self, pending: &Pending, wanted: String) -> Result<(), Ended> {
+        let key = self.key.clone();
+        self.reply(pending, move |tx, address| {
+            let rows = tx.sessions(Some(&key), LISTED)?;
+            let current = tx.entry(&key)?.map(|entry| entry.session_id);
+            let Some(row) = chosen(&rows, wanted.trim(), current.as_ref()) else {
+                let text = "I know no such session here. /sessions lists them; /resume takes a number, an id or a name.";
+                return Ok(Reply::refused(text));
+            };
+            if current.is_none() {
+                address.open(tx, Ask::Continue)?;
             }
-            Err(_) => rows.iter().find(|row| named(row, wanted)),
-        };
-        let Some(row) = found else {
-            let text =
-                "I know no such session here. /sessions lists them; /resume takes a number, an id or a name.";
-            return self.answer(pending, text.into(), Outcome::Refused).await;
-        };
-        let (key, id, title) = (self.key.clone(), row.id.clone(), title(row));
-        let now = clock::now();
-        self.change(move |tx| tx.switch_session(&key, &id, now)).await?;
-        self.enter(row.id.clone());
-        self.answer(pending, format!("▶️ Back in “{title}”."), Outcome::Answered).await
+            tx.switch_session(&key, &row.id, clock::now())?;
+            let reply = Reply::answered(format!("▶️ Back in “{}”.", title(row)));
+            Ok(Reply { entered: Some(row.id.clone()), ..reply })
+        })
+        .await
     }
 
     async fn status(&mut self, pending: &Pending) -> Result<(), Ended> {
@@ -193,66 +220,84 @@ impl Session {
         };
         let model = self.shell.brain.describe();
         let mut lines = vec![format!("📊 Session: {doing}, {} waiting", self.queue.len())];
-        if let Some(session) = self.current().await? {
-            lines.push(format!("Conversation: {session}"));
-        }
         lines.push(format!("Model: {} ({})", model.model, model.provider.as_str()));
         if let Some(trouble) = self.shell.db.trouble() {
             lines.push(format!("⚠️ Store: {trouble}"));
         }
-        self.answer(pending, lines.join("\n"), Outcome::Answered).await
+        let key = self.key.clone();
+        self.reply(pending, move |tx, _| {
+            let session = tx.entry(&key)?.map(|entry| format!("\nConversation: {}", entry.session_id));
+            Ok(Reply::answered(format!("{}{}", lines.join("\n"), session.unwrap_or_default())))
+        })
+        .await
     }
 
     async fn sessions(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let rows = self.earlier().await?;
-        let current = self.current().await?;
-        let mut text = String::from("🗂 Sessions of this chat\n");
-        for (at, row) in rows.iter().enumerate() {
-            let here = if Some(&row.id) == current.as_ref() { " ← now" } else { "" };
-            text.push_str(&format!("{}. {} ({} messages){here}\n", at + 1, title(row), row.message_count));
-        }
-        if rows.is_empty() {
-            text.push_str("None yet.\n");
-        }
-        text.push_str("/resume <number> goes back to one.");
-        self.answer(pending, text, Outcome::Answered).await
+        let key = self.key.clone();
+        self.reply(pending, move |tx, _| {
+            let rows = tx.sessions(Some(&key), LISTED)?;
+            let current = tx.entry(&key)?.map(|entry| entry.session_id);
+            let line = |(at, row): (usize, &SessionRow)| {
+                let here = if Some(&row.id) == current.as_ref() { " ← now" } else { "" };
+                format!("{}. {} ({} messages){here}\n", at + 1, title(row), row.message_count)
+            };
+            let list: String = rows.iter().enumerate().map(line).collect();
+            let list = if list.is_empty() { "None yet.\n".to_owned() } else { list };
+            let button = |(at, row): (usize, &SessionRow)| Button {
+                label: title(row).chars().take(32).collect(),
+                data: format!("/resume {}", at + 1),
+            };
+            let others = rows.iter().enumerate().filter(|(_, row)| Some(&row.id) != current.as_ref());
+            let buttons = others.map(button).collect();
+            let text = format!("🗂 Sessions of this chat\n{list}/resume <number> goes back to one.");
+            Ok(Reply { buttons, ..Reply::answered(text) })
+        })
+        .await
     }
 
     async fn usage(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let text = match self.entry().await? {
-            Some(entry) => format!(
+        let key = self.key.clone();
+        self.reply(pending, move |tx, _| {
+            let Some(entry) = tx.entry(&key)? else { return Ok(Reply::answered(NOTHING_YET)) };
+            Ok(Reply::answered(format!(
                 "🧮 This session: {} tokens in, {} out, {} read from cache, {} written to it; {} in all.",
                 entry.input_tokens,
                 entry.output_tokens,
                 entry.cache_read_tokens,
                 entry.cache_write_tokens,
                 entry.total_tokens
-            ),
-            None => NOTHING_YET.into(),
-        };
-        self.answer(pending, text, Outcome::Answered).await
+            )))
+        })
+        .await
     }
 
     /// The receipt of the message before this one.
     async fn whereabouts(&mut self, pending: &Pending) -> Result<(), Ended> {
         let (key, before) = (self.key.clone(), pending.id);
-        let found = self
-            .change(move |tx| match tx.latest_before(&key, before)? {
-                Some(id) => Ok(tx.where_is(id)?.map(|found| (id, found))),
-                None => Ok(None),
-            })
-            .await?;
-        let text = match found {
-            Some((id, found)) => format!("📍 Message {id}: received and stored, {}.", stage(&found)),
-            None => "There is no earlier message of yours here.".into(),
-        };
-        self.answer(pending, text, Outcome::Answered).await
+        self.reply(pending, move |tx, _| {
+            let found = match tx.latest_before(&key, before)? {
+                Some(id) => tx.where_is(id)?,
+                None => None,
+            };
+            Ok(Reply::answered(match found {
+                Some(found) => format!("📍 Message {}: received and stored, {}.", found.id, stage(&found)),
+                None => "There is no earlier message of yours here.".into(),
+            }))
+        })
+        .await
     }
 
     async fn whoami(&mut self, pending: &Pending) -> Result<(), Ended> {
         let source = &pending.inbound.source;
+        let open = slash::TABLE.iter().filter(|spec| self.allows(pending, spec.name)).map(|spec| spec.word);
+        let open: Vec<_> = open.collect();
+        let commands = if open.len() == slash::TABLE.len() {
+            "every command".to_owned()
+        } else {
+            format!("these commands: {}", open.join(", "))
+        };
         let text = format!(
-            "🪪 {} {} on {} ({} {}). You may talk to me and use every command.",
+            "🪪 {} {} on {} ({} {}). You may talk to me and use {commands}.",
             source.user_name.as_deref().unwrap_or("You"),
             source.user_id.as_deref().map(|id| format!("[{id}]")).unwrap_or_default(),
             source.platform,
@@ -261,84 +306,14 @@ impl Session {
         );
         self.answer(pending, text, Outcome::Answered).await
     }
+}
 
-    /// Messages that wait are cancelled with the session they were meant for.
-    async fn cancel_queue(&mut self) -> Result<(), Ended> {
-        let waiting: Vec<_> = self
-            .queue
-            .drain(..)
-            .map(|waiting| waiting.pending)
-            .chain(self.steering.drain(..))
-            .map(|it| it.id)
-            .collect();
-        self.publish_queue();
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let settle = Write::SettleInbox { inbox: waiting, outcome: Outcome::Cancelled, at: clock::now() };
-        self.change(move |tx| tx.apply(std::slice::from_ref(&settle), clock::now())).await
-    }
-
-    /// The transcript changed under us: what is seen starts anew.
-    fn enter(&self, session: SessionId) {
-        self.show.send_modify(|view| {
-            view.session = Some(session);
-            view.rows = None;
-        });
-    }
-
-    async fn current(&self) -> Result<Option<SessionId>, Ended> {
-        Ok(self.entry().await?.map(|entry| entry.session_id))
-    }
-
-    async fn entry(&self) -> Result<Option<Entry>, Ended> {
-        let key = self.key.clone();
-        self.change(move |tx| tx.entry(&key)).await
-    }
-
-    /// Newest first.
-    async fn earlier(&self) -> Result<Vec<SessionRow>, Ended> {
-        let key = self.key.clone();
-        self.change(move |tx| tx.sessions(Some(&key), LISTED)).await
-    }
-
-    /// Changes (or asks) the store, and waits for one that refuses for the moment.
-    async fn change<T, F>(&self, job: F) -> Result<T, Ended>
-    where
-        T: Send + 'static,
-        F: Fn(&Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
-    {
-        loop {
-            match self.shell.db.write(job.clone()).await {
-                Ok(value) => return Ok(value),
-                Err(error) => self.refused(&error).await?,
-            }
-        }
-    }
-
-    /// Finds or makes the transcript that `pending` belongs to.
-    async fn open(&self, pending: &Pending, ask: Ask) -> Result<SessionId, Ended> {
-        let (key, source, settings) =
-            (self.key.clone(), pending.inbound.source.clone(), self.shell.settings.clone());
-        let hint = self.shell.channels.capabilities(source.platform).hint.clone();
-        let now = clock::now();
-        self.change(move |tx| Ok(settings.open(tx, &key, &source, &hint, ask, now)?.entry.session_id)).await
-    }
-
-    /// The transcript a notice to this author belongs to, made if there is none yet.
-    pub(super) async fn session_for(&mut self, pending: &Pending) -> Result<SessionId, Ended> {
-        if let Some(turn) = &self.turn {
-            return Ok(turn.session.clone());
-        }
-        let known = self.show.borrow().session.clone();
-        if let Some(session) = known {
-            return Ok(session);
-        }
-        let session = self.open(pending, Ask::Continue).await?;
-        if self.shell.channels.way_back(&pending.inbound.source).delivery == Delivery::Pull {
-            self.enter(session.clone());
-        }
-        Ok(session)
+/// The session that `/resume` means: by number, id or name; without a word, the one before the present.
+fn chosen<'a>(rows: &'a [SessionRow], wanted: &str, current: Option<&SessionId>) -> Option<&'a SessionRow> {
+    match wanted.parse::<usize>() {
+        Ok(number) => rows.get(number.checked_sub(1)?),
+        Err(_) if wanted.is_empty() => rows.iter().find(|row| Some(&row.id) != current),
+        Err(_) => rows.iter().find(|row| named(row, wanted)),
     }
 }
 

@@ -2,10 +2,14 @@
 //!
 //! The task owns its queue and its turn; nobody else touches them. Everything it knows is in the store as
 //! well: a session that starts, after a crash or after a quiet hour, reads its open turn and its waiting
-//! messages and goes on. There is no other way to start.
+//! messages and goes on (`recover.rs`). There is no other way to start.
+//!
+//! `begin.rs` starts turns, `work.rs` runs what they ask for, `command.rs` obeys, `say.rs` answers without a turn.
 
 mod begin;
 mod command;
+mod recover;
+mod say;
 mod words;
 mod work;
 
@@ -15,16 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
-use petasos_core::admission::{Ack, Activity, Admission, Arrival, admit};
+use petasos_core::admission::{Activity, Admission, Arrival, admit};
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
-use petasos_core::outbox::{Draft, Kind};
-use petasos_core::transcript::{EffectState, Message};
+use petasos_core::transcript::EffectState;
 use petasos_core::turn::{self, Decision, Effect, Event, Phase, Turn};
 use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey};
 use petasos_store::Pending;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 
 use crate::channels::Channels;
 use crate::config::Settings;
@@ -47,8 +51,8 @@ pub(crate) struct Shell {
     pub(crate) router: Router,
     pub(crate) settings: Settings,
     pub(crate) stopper: Stopper,
-    /// Whether the process before us stopped on purpose.
-    pub(crate) clean_start: bool,
+    /// Model calls that may be under way at the same time.
+    pub(crate) calls: Semaphore,
 }
 
 /// An idle session ends after this long.
@@ -60,13 +64,30 @@ const SPLIT_WAIT: Duration = Duration::from_secs(1);
 /// At most one acknowledgement per session in this time.
 const ACK_EVERY: Duration = Duration::from_secs(30);
 
-pub(crate) async fn run(
-    key: SessionKey,
-    shell: Arc<Shell>,
-    words: mpsc::Receiver<Word>,
-    missed: Arc<AtomicBool>,
-    show: watch::Sender<View>,
-) {
+/// What a session is made from.
+#[derive(Debug)]
+pub(crate) struct Seed {
+    pub(crate) key: SessionKey,
+    pub(crate) shell: Arc<Shell>,
+    pub(crate) words: mpsc::Receiver<Word>,
+    /// Set when a word did not fit into the mailbox: the inbox has more than we were told.
+    pub(crate) missed: Arc<AtomicBool>,
+    pub(crate) show: watch::Sender<View>,
+    /// Whoever had this session before us stopped on purpose.
+    pub(crate) clean: bool,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing left to do, or the gateway stops.
+    Left,
+    /// The store refused a decision: what is open must be taken up again.
+    Failed,
+}
+
+pub(crate) async fn run(seed: Seed) -> Fate {
+    let Seed { key, shell, words, missed, show, clean } = seed;
     let session = Session {
         key,
         shell,
@@ -79,15 +100,15 @@ pub(crate) async fn run(
         steering: vec![],
         known_up_to: InboxId(0),
         acked_at: None,
+        handling: None,
     };
-    session.run().await;
+    session.run(clean).await
 }
 
 struct Session {
     key: SessionKey,
     shell: Arc<Shell>,
     words: mpsc::Receiver<Word>,
-    /// Set when a word did not fit into the mailbox: the inbox has more than we were told.
     missed: Arc<AtomicBool>,
     show: Arc<watch::Sender<View>>,
     /// Accepted messages that wait, oldest first.
@@ -100,6 +121,8 @@ struct Session {
     /// Messages up to this one were read from the inbox, so a word about them is old news.
     known_up_to: InboxId,
     acked_at: Option<Millis>,
+    /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
+    handling: Option<Pending>,
 }
 
 /// An accepted message that waits for its turn.
@@ -107,43 +130,58 @@ struct Waiting {
     pending: Pending,
     /// It wants a turn of its own (`/queue`, a message of the gateway's).
     alone: bool,
+    /// Its second half may still be on the way until then.
+    ready: Instant,
 }
 
-/// Why a session ends early: the store refuses for good, or we stop.
-struct Ended;
+/// Why a session ends early.
+enum Ended {
+    Stopping,
+    /// The store will never take what we decided.
+    Refused,
+}
 
 impl Session {
-    async fn run(mut self) {
-        if self.recover().await.is_err() {
-            return;
+    async fn run(mut self, clean: bool) -> Fate {
+        let mut going = self.recover(clean).await.map(|()| true);
+        while let Ok(true) = going {
+            going = self.once().await;
         }
-        while let Ok(true) = self.once().await {}
+        match going {
+            Ok(_) | Err(Ended::Stopping) => Fate::Left,
+            Err(Ended::Refused) => {
+                self.condemn().await;
+                Fate::Failed
+            }
+        }
     }
 
     /// Waits for one thing and deals with it. `false`: nothing left to do here.
     async fn once(&mut self) -> Result<bool, Ended> {
+        self.handling = None;
         if self.missed.swap(false, Ordering::AcqRel) {
             self.reload().await?;
         }
-        let ready_at = self.ready_at();
-        let now = clock::now();
-        if ready_at.is_some_and(|at| at <= now) {
+        let ready = self.ready();
+        if ready.is_some_and(|ready| ready <= Instant::now()) {
             self.begin().await?;
             return Ok(true);
         }
         let idle = self.turn.is_none() && self.queue.is_empty();
-        let wait = ready_at.unwrap_or(now.after(LINGER));
+        let wait = ready.unwrap_or_else(|| Instant::now() + LINGER);
         tokio::select! {
             word = self.words.recv() => match word {
                 Some(Word::Arrived(pending)) => self.arrived(*pending).await?,
+                Some(Word::Look) => self.reload().await?,
                 Some(Word::StopTurn(reply)) => {
                     let stopped = self.interrupt().await?;
+                    // Whoever asked may have gone.
                     let _ = reply.send(stopped);
                 }
                 None => return Ok(false),
             },
             report = work::next(&mut self.work) => self.report(report).await?,
-            () = clock::sleep_until(wait), if self.turn.is_none() => {
+            () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
                 if idle && self.show.receiver_count() <= 1 {
                     self.leave().await;
                     return Ok(false);
@@ -153,74 +191,13 @@ impl Session {
         Ok(true)
     }
 
-    /// Reads what the store knows of us and goes on from there.
-    async fn recover(&mut self) -> Result<(), Ended> {
-        self.reload().await?;
-        let found = loop {
-            let key = self.key.clone();
-            let read = self.shell.db.read(move |reader| {
-                let session = reader.entry(&key)?.map(|entry| entry.session_id);
-                let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
-                Ok((reader.open_turn_of(&key)?, session, row))
-            });
-            match read.await {
-                Ok(found) => break found,
-                Err(error) => self.refused(&error).await?,
-            }
-        };
-        let (open, session, row) = found;
-        self.show.send_modify(|view| {
-            view.session = session;
-            view.rows = row;
-            view.ready = open.is_none();
-        });
-        let Some(turn) = open else { return Ok(()) };
-        tracing::info!(turn = %turn.id, clean = self.shell.clean_start, "resuming an interrupted turn");
-        let repeatable = match &turn.phase {
-            Phase::Acting { calls, .. } => {
-                let harmless = calls.iter().filter(|call| self.shell.tools.read_only(&call.name));
-                harmless.map(|call| call.id.clone()).collect()
-            }
-            Phase::Thinking | Phase::Over => vec![],
-        };
-        self.turn = Some(turn);
-        self.go_live().await;
-        self.feed(Event::Recovered { clean: self.shell.clean_start, repeatable }).await
-    }
-
-    async fn reload(&mut self) -> Result<(), Ended> {
-        let queued = loop {
-            let key = self.key.clone();
-            match self.shell.db.read(move |reader| Ok((reader.queued(&key)?, reader.newest()?))).await {
-                Ok((queued, newest)) => {
-                    self.known_up_to = newest;
-                    break queued;
-                }
-                Err(error) => self.refused(&error).await?,
-            }
-        };
-        self.queue.clear();
-        // Commands that were waiting are obeyed now, not fed to the model.
-        let held = |id: InboxId| self.steering.iter().any(|pending| pending.id == id);
-        let queued: Vec<_> = queued.into_iter().filter(|pending| !held(pending.id)).collect();
-        let (commands, texts): (Vec<_>, Vec<_>) = queued.into_iter().partition(is_command);
-        for pending in texts {
-            let alone = pending.inbound.internal;
-            self.enqueue(pending, alone);
-        }
-        for command in commands {
-            self.command(command).await?;
-        }
-        Ok(())
-    }
-
     /// A message that is on disk.
     async fn arrived(&mut self, pending: Pending) -> Result<(), Ended> {
         if pending.id <= self.known_up_to {
             return Ok(());
         }
         if is_command(&pending) {
-            return self.command(pending).await;
+            return Box::pin(self.command(pending)).await;
         }
         let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
         self.admit(pending, arrival).await
@@ -229,53 +206,42 @@ impl Session {
     async fn admit(&mut self, pending: Pending, arrival: Arrival) -> Result<(), Ended> {
         let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
             None => Activity::Idle,
-            Some(_) if self.work.is_none() => Activity::Starting,
             Some(Phase::Acting { .. }) => Activity::Acting,
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
         let waiting = self.queue.len() + self.steering.len();
-        let admission = admit(self.shell.settings.busy, activity, arrival, waiting);
-        let alone = arrival != Arrival::Text;
-        match admission {
-            Admission::Start | Admission::Wait(_) => self.enqueue(pending.clone(), alone),
-            Admission::Interrupt(_) => {
-                self.enqueue(pending.clone(), alone);
-                self.interrupt().await?;
-            }
-            Admission::Steer(_) => self.steering.push(pending.clone()),
+        let ack = match admit(self.shell.settings.busy, activity, arrival, waiting) {
             Admission::Refuse => {
                 return self.answer(&pending, words::QUEUE_FULL.into(), Outcome::Refused).await;
             }
-        }
-        match admission {
-            Admission::Wait(ack) | Admission::Interrupt(ack) | Admission::Steer(ack) => {
-                self.acknowledge(&pending, ack, arrival).await
+            Admission::Start => {
+                self.enqueue(pending, arrival);
+                return Ok(());
             }
-            Admission::Start | Admission::Refuse => Ok(()),
-        }
-    }
-
-    fn enqueue(&mut self, pending: Pending, alone: bool) {
-        let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
-        self.queue.insert(at, Waiting { pending, alone });
-        self.publish_queue();
-    }
-
-    /// Tells the author what has become of a message. True by the time it is said: the message is on disk.
-    async fn acknowledge(&mut self, pending: &Pending, ack: Ack, arrival: Arrival) -> Result<(), Ended> {
-        let now = clock::now();
-        let Some(text) = ack.text() else { return Ok(()) };
-        // Whoever asked for the queue wants to hear that it worked, every time.
-        let recent = self.acked_at.is_some_and(|at| now.since(at) < ACK_EVERY) && arrival != Arrival::Queued;
-        if !self.shell.settings.busy_ack || recent {
-            return Ok(());
-        }
-        self.acked_at = Some(now);
-        let text = match arrival {
-            Arrival::Queued => format!("{text} ({} queued)", self.queue.len()),
-            Arrival::Text | Arrival::Internal => text.to_owned(),
+            Admission::Wait(ack) => {
+                self.enqueue(pending.clone(), arrival);
+                ack
+            }
+            Admission::Interrupt(ack) => {
+                self.enqueue(pending.clone(), arrival);
+                self.interrupt().await?;
+                ack
+            }
+            Admission::Steer(ack) => {
+                self.steering.push(pending.clone());
+                ack
+            }
         };
-        self.notice(pending, text, vec![]).await
+        self.acknowledge(&pending, ack, arrival).await
+    }
+
+    fn enqueue(&mut self, pending: Pending, arrival: Arrival) {
+        let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
+        let halved = hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
+        let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
+        let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
+        self.queue.insert(at, Waiting { pending, alone: arrival != Arrival::Text, ready });
+        self.publish_queue();
     }
 
     /// Ends the running turn. `false`: there was none.
@@ -284,9 +250,18 @@ impl Session {
             return Ok(false);
         }
         self.work = None;
-        let shown = self.show.borrow().live.as_ref().map(|live| live.text.clone()).unwrap_or_default();
+        let shown = self.shown();
         self.feed(Event::Interrupted { shown }).await?;
         Ok(true)
+    }
+
+    /// What the author has seen of the answer so far.
+    fn shown(&self) -> String {
+        let pushed = self.turn.as_ref().is_some_and(|turn| turn.route.delivery == Delivery::Push);
+        if pushed && !self.shell.settings.streaming.enabled {
+            return String::new();
+        }
+        self.show.borrow().live.as_ref().map(|live| live.text.clone()).unwrap_or_default()
     }
 
     async fn report(&mut self, report: Report) -> Result<(), Ended> {
@@ -331,7 +306,8 @@ impl Session {
             turn::step(turn, self.shell.settings.limits, clock::now(), event);
         self.keep(&turn.session, writes).await?;
         self.turn = Some(turn);
-        self.start(effects).await
+        self.start(effects).await;
+        Ok(())
     }
 
     /// Commits, and waits for a store that refuses for the moment.
@@ -356,7 +332,7 @@ impl Session {
     }
 
     /// After the commit.
-    async fn start(&mut self, effects: Vec<Effect>) -> Result<(), Ended> {
+    async fn start(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::CallModel { attempt, last } => self.call_model(attempt, last),
@@ -365,7 +341,6 @@ impl Session {
                 Effect::Finished { outcome } => self.finished(outcome),
             }
         }
-        Ok(())
     }
 
     fn finished(&mut self, outcome: Outcome) {
@@ -376,7 +351,7 @@ impl Session {
         self.work = None;
         // Nothing took these along: they are the next turn.
         for pending in std::mem::take(&mut self.steering) {
-            self.enqueue(pending, false);
+            self.enqueue(pending, Arrival::Text);
         }
         self.show.send_modify(|view| view.live = None);
     }
@@ -413,45 +388,10 @@ impl Session {
         });
     }
 
-    /// A text from the gateway to the author of `pending`, together with further writes.
-    async fn notice(&mut self, pending: &Pending, text: String, mut writes: Vec<Write>) -> Result<(), Ended> {
-        let route = self.shell.channels.way_back(&pending.inbound.source);
-        let session = self.session_for(pending).await?;
-        let lane = route.lane();
-        let pushed = route.delivery == Delivery::Push;
-        if pushed {
-            let session_key = Some(self.key.clone());
-            writes.push(Write::Owe(Draft {
-                route,
-                session_key,
-                turn: None,
-                kind: Kind::Notice,
-                text,
-                buttons: vec![],
-            }));
-        } else {
-            writes.push(Write::Append {
-                session: session.clone(),
-                message: Message::notice(text, clock::now()),
-            });
-        }
-        self.keep(&session, writes).await?;
-        if pushed {
-            self.shell.deliver.due(lane).await;
-        }
-        Ok(())
-    }
-
-    /// Answers a message without a turn, and settles it.
-    async fn answer(&mut self, pending: &Pending, text: String, outcome: Outcome) -> Result<(), Ended> {
-        let settle = Write::SettleInbox { inbox: vec![pending.id], outcome, at: clock::now() };
-        self.notice(pending, text, vec![settle]).await
-    }
-
     /// The store refused. Waits if time may help; otherwise the session ends and says so.
     async fn refused(&self, error: &Error) -> Result<(), Ended> {
         let fault = match error {
-            Error::Stopping => return Err(Ended),
+            Error::Stopping => return Err(Ended::Stopping),
             Error::Store(error) => error.fault(),
             Error::Io(_) | Error::NotFound(_) => Fault::Later { after: None },
         };
@@ -462,7 +402,7 @@ impl Session {
             }
             Fault::Refused => {
                 tracing::error!(key = %self.key, %error, "the store refused a decision; this session ends");
-                Err(Ended)
+                Err(Ended::Refused)
             }
         }
     }

@@ -148,6 +148,8 @@ async fn think(
         )
     })?;
     let id = turn.id;
+    // Closed only if the shell is gone, and then nobody is here to ask.
+    let _permit = shell.calls.acquire().await.map_err(|_closed| words::PANICKED.to_owned())?;
     let mut on_chunk = |chunk| show_chunk(show, id, attempt, chunk);
     match shell.brain.answer(&request, &mut on_chunk).await {
         Ok(mut answer) => {

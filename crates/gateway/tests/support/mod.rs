@@ -54,6 +54,8 @@ impl World {
             limits: Limits::default(),
             workspace: self.home.path().join("workspace"),
             persona: None,
+            tiers: std::collections::BTreeMap::new(),
+            parallel_calls: 64,
         };
         change(&mut settings);
         let mut model = ModelConfig::new(Provider::Custom, "fake");

@@ -71,7 +71,11 @@ impl Api {
                 let description = self.token.redact(&description);
                 Error::Answered { code, description, retry_after, migrated_to }
             }
-            Error::Link(_) | Error::Unreachable(_) | Error::Conflict | Error::Closed => error,
+            Error::OnTheWay { .. }
+            | Error::Link(_)
+            | Error::Unreachable(_)
+            | Error::Conflict
+            | Error::Closed => error,
         }
     }
 }
@@ -83,10 +87,14 @@ fn result(answer: &Answer) -> Result<Box<RawValue>, Error> {
     let envelope: Envelope = match serde_json::from_str(&body) {
         Ok(envelope) => envelope,
         Err(error) if good => return Err(Failure::Garbage(place(&error)).into()),
+        Err(_) if answer.status >= 500 => return Err(Error::OnTheWay { status: answer.status }),
         Err(_) => return Err(refusal(answer.status, None, None)),
     };
     if good && envelope.ok {
         return envelope.result.ok_or_else(|| Failure::Garbage("no result".into()).into());
+    }
+    if envelope.ok && answer.status >= 500 {
+        return Err(Error::OnTheWay { status: answer.status });
     }
     let code = envelope.error_code.unwrap_or(answer.status);
     if (200..300).contains(&code) {
@@ -127,7 +135,15 @@ mod tests {
         assert_eq!(read(200, r#"{"ok":true,"result":[1, 2]}"#), Ok("[1, 2]".to_owned()));
         assert_eq!(read(200, r#"{"ok":false,"error_code":403,"description":"no"}"#), refused(403, "no"));
         assert_eq!(read(400, r#"{"ok":false,"description":"no"}"#), refused(400, "no"));
-        assert_eq!(read(502, "<html>"), refused(502, "no description"));
+        assert_eq!(read(502, r#"{"ok":false,"description":"no"}"#), refused(502, "no"));
+        assert_eq!(read(413, "<html>"), refused(413, "no description"));
+    }
+
+    #[test]
+    fn a_server_error_without_a_no_in_telegrams_envelope_is_not_telegrams() {
+        for body in ["<html>502 Bad Gateway</html>", "", "{}", r#"{"error":"upstream"}"#, r#"{"ok":true}"#] {
+            assert_eq!(read(502, body), Err(Error::OnTheWay { status: 502 }), "{body:?}");
+        }
     }
 
     #[test]

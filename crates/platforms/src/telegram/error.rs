@@ -16,6 +16,9 @@ pub enum Error {
     /// Telegram said no. `code` is its `error_code`, or the HTTP status where there is none.
     #[error("Telegram answered {code}: {description}")]
     Answered { code: u16, description: String, retry_after: Option<Duration>, migrated_to: Option<i64> },
+    /// Something between us and Telegram, or in front of it, said no. It may have passed the request on.
+    #[error("something on the way to Telegram answered {status}")]
+    OnTheWay { status: u16 },
     #[error(transparent)]
     Link(#[from] Failure),
     /// Polling failed too often in a row.
@@ -35,7 +38,7 @@ impl Error {
             Self::Answered { code: 409 | 500.., .. } => Fault::Later { after: None },
             Self::Answered { .. } => Fault::Refused,
             Self::Link(failure) => failure.fault(),
-            Self::Unreachable(_) | Self::Closed => Fault::Later { after: None },
+            Self::OnTheWay { .. } | Self::Unreachable(_) | Self::Closed => Fault::Later { after: None },
             Self::Conflict => Fault::Later { after: Some(CONFLICT_PAUSE) },
         }
     }
@@ -43,6 +46,7 @@ impl Error {
     pub fn reached(&self) -> Reached {
         match self {
             Self::Link(failure) => failure.reached(),
+            Self::OnTheWay { .. } => Reached::Maybe,
             Self::Answered { .. } | Self::Unreachable(_) | Self::Conflict | Self::Closed => Reached::No,
         }
     }
@@ -55,7 +59,7 @@ impl Error {
             Self::Answered { code: 400, description, .. } => Kind::of_text(description),
             Self::Answered { .. } => Kind::Unknown,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
-            Self::Link(_) => Kind::Unknown,
+            Self::Link(_) | Self::OnTheWay { .. } => Kind::Unknown,
             Self::Unreachable(_) | Self::Closed => Kind::Transient,
             Self::Conflict => Kind::Unknown,
         }
@@ -65,7 +69,7 @@ impl Error {
         match self {
             Self::Answered { code: 401 | 404, .. } => "telegram_invalid_token",
             Self::Answered { code: 409, .. } | Self::Conflict => "telegram_polling_conflict",
-            Self::Answered { code: 500.., .. } => "telegram_server_error",
+            Self::Answered { code: 500.., .. } | Self::OnTheWay { .. } => "telegram_server_error",
             Self::Answered { migrated_to: Some(_), .. } => "telegram_chat_migrated",
             Self::Answered { .. } => match self.kind() {
                 Kind::TooLong => "telegram_too_long",
@@ -155,6 +159,13 @@ mod tests {
         check(400, "Bad Request: can't parse entities: x", Fault::Refused, "telegram_bad_format");
         check(400, "Bad Request: whatever comes next", Fault::Refused, "telegram_bad_request");
         check(409, "Conflict: terminated by other getUpdates request", SOON, "telegram_polling_conflict");
+    }
+
+    #[test]
+    fn a_server_error_that_telegram_did_not_write_may_have_had_its_effect() {
+        let error = Error::OnTheWay { status: 504 };
+        assert_eq!(error.kind(), Kind::Unknown);
+        check(error, SOON, Reached::Maybe, "telegram_server_error");
     }
 
     #[test]

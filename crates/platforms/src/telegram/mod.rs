@@ -154,6 +154,12 @@ impl Telegram {
         self.platform
     }
 
+    /// The bot's user id, with which every token begins. Empty if the token has no such beginning: then all
+    /// of it may be secret.
+    pub fn account(&self) -> &str {
+        self.config.token.expose().split_once(':').map_or("", |(id, _secret)| id)
+    }
+
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -200,6 +206,14 @@ mod tests {
         assert!(refused(|c| c.base_url = "api.telegram.org".into()).contains("base_url"));
         assert!(refused(|c| c.base_url = "ftp://e.org/bot".into()).contains("base_url"));
         assert!(refused(|c| c.mention_patterns = vec!["(".into()]).contains("mention pattern"));
+    }
+
+    #[test]
+    fn the_account_is_the_part_of_the_token_that_is_no_secret() {
+        for (token, want) in [("123:abc", "123"), ("123:a:b", "123"), ("abc", ""), ("", "")] {
+            let telegram = with(|config| config.token = Secret::new(token)).expect("valid");
+            assert_eq!(telegram.account(), want, "{token}");
+        }
     }
 
     #[test]

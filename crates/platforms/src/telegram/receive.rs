@@ -36,7 +36,7 @@ impl Telegram {
         let offset = cursor.and_then(|cursor| cursor.parse().ok());
         tokio::select! {
             error = self.listen(offset, intake, health) => error,
-            never = self.publish_menu() => match never {},
+            never = self.beside_the_poll() => match never {},
         }
     }
 
@@ -100,11 +100,7 @@ impl Telegram {
         if let Some(me) = known {
             return Ok((me.clone(), self.get_updates(offset, linger).await?));
         }
-        let webhook = async {
-            self.delete_webhook().await;
-            Ok(())
-        };
-        let (me, updates, ()) = tokio::try_join!(self.get_me(), self.get_updates(offset, linger), webhook)?;
+        let (me, updates) = tokio::try_join!(self.get_me(), self.get_updates(offset, linger))?;
         info!(platform = "telegram", bot = me.username, "connected");
         Ok((me, updates))
     }
@@ -161,16 +157,22 @@ impl Telegram {
         self.poll.call("getUpdates", &parameters, linger + self.config.poll_grace).await
     }
 
-    /// Best effort: the commands work without a menu. Never returns, so that it can run beside the poll.
-    async fn publish_menu(&self) -> Infallible {
-        if !self.config.menu.is_empty() {
-            let parameters = json!({ "commands": self.config.menu });
-            let published: Result<Value, Error> =
-                self.talk.call("setMyCommands", &parameters, self.config.request_timeout).await;
-            if let Err(error) = published {
-                debug!(platform = "telegram", %error, "command menu not published");
-            }
-        }
+    /// What a new link does once and no message waits for. Never returns, so that it ends with the poll.
+    async fn beside_the_poll(&self) -> Infallible {
+        tokio::join!(self.delete_webhook(), self.publish_menu());
         future::pending().await
+    }
+
+    /// Best effort: the commands work without a menu.
+    async fn publish_menu(&self) {
+        if self.config.menu.is_empty() {
+            return;
+        }
+        let parameters = json!({ "commands": self.config.menu });
+        let published: Result<Value, Error> =
+            self.talk.call("setMyCommands", &parameters, self.config.request_timeout).await;
+        if let Err(error) = published {
+            debug!(platform = "telegram", %error, "command menu not published");
+        }
     }
 }

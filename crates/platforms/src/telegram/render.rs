@@ -23,13 +23,23 @@ impl Telegram {
 }
 
 fn parts(text: &str, limits: &Limits) -> Vec<Part> {
-    let source = markdown::without_tables(text);
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    // A table of empty cells leaves nothing; then its source is what there is to say.
+    let source = Some(markdown::without_tables(text)).filter(|it| !it.trim().is_empty());
+    let source = source.as_deref().unwrap_or(text);
     let measure = |part: &str| limits.unit.len(&markdown_v2(&markdown::parse(part)));
     let marked = |part: String| {
         let blocks = markdown::parse(&part);
-        Part::marked(markdown_v2(&blocks), markdown::plain(&blocks))
+        let plain = markdown::plain(&blocks);
+        if plain.trim().is_empty() {
+            // Nothing but marks (an empty block of code): a message without text would be refused.
+            return Part::plain(limits.unit.prefix(part.trim(), limits.max));
+        }
+        Part::marked(markdown_v2(&blocks), plain)
     };
-    split_measured(&source, limits, &measure).into_iter().map(marked).collect()
+    split_measured(source, limits, &measure).into_iter().map(marked).collect()
 }
 
 fn markdown_v2(blocks: &[Block]) -> String {

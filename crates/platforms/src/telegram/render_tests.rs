@@ -65,6 +65,18 @@ fn a_long_answer_is_cut_into_numbered_messages_with_whole_fences() {
 }
 
 #[test]
+fn a_text_of_nothing_but_marks_is_sent_as_it_was_written() {
+    for source in ["```\n```", "```rust\n\n```", "|a|\n|-|\n| |", ">"] {
+        let part = parts(source, &LIMITS).pop().expect("a part");
+        assert!(!part.plain.as_ref().unwrap_or(&part.text).trim().is_empty(), "{source:?}: {part:?}");
+    }
+    assert_eq!(parts("```\n```", &LIMITS), [Part::plain("```\n```")]);
+    for blank in ["", " ", "\n\t\u{a0}\n"] {
+        assert_eq!(parts(blank, &LIMITS), [], "{blank:?}");
+    }
+}
+
+#[test]
 fn a_preview_fits_one_message_with_its_cursor() {
     let preview = |text: &str| {
         let config = crate::telegram::Config::new(crate::Secret::new("t"));
@@ -101,8 +113,24 @@ proptest! {
         let limits = Limits::new(max, Unit::Utf16);
         for part in parts(&text, &limits) {
             prop_assert!(Unit::Utf16.len(&part.text) <= max, "too long: {:?}", part.text);
-            prop_assert!(part.plain.is_some_and(|plain| Unit::Utf16.len(&plain) <= max));
-            prop_assert_eq!(strict::check(&part.text), Ok(()), "{:?}", part.text);
+            if let Some(plain) = part.plain {
+                prop_assert!(Unit::Utf16.len(&plain) <= max);
+                prop_assert_eq!(strict::check(&part.text), Ok(()), "{:?}", part.text);
+            }
+        }
+    }
+
+    #[test]
+    fn every_text_that_says_something_gives_messages_that_do(
+        text in prop_oneof![any::<String>(), marked_text(), r"[|\-:
+`~#>a]{0,40}", r"\s{0,20}"],
+        max in 128_usize..600,
+    ) {
+        let parts = parts(&text, &Limits::new(max, Unit::Utf16));
+        prop_assert_eq!(parts.is_empty(), text.trim().is_empty());
+        for part in parts {
+            let shown = part.plain.as_ref().unwrap_or(&part.text);
+            prop_assert!(!shown.trim().is_empty(), "{:?}", part);
         }
     }
 

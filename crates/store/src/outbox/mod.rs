@@ -25,47 +25,41 @@ use petasos_core::{OutboxId, SessionKey, TurnId};
 use rusqlite::Row;
 
 use crate::error::{Error, Result};
-use crate::value::{parse, time_at};
+use crate::value::{parse, text_at, time_at};
 
+/// In the order `item` reads them.
 const COLUMNS: &str = "id, route, session_key, turn, step, kind, text, buttons, state, preview, preview_id, \
                        sent, doubtful, attempts, not_before, created_at, last_error";
 
 fn item(row: &Row<'_>) -> Result<Item> {
-    let state: String = row.get("state")?;
-    let sent: String = row.get("sent")?;
     Ok(Item {
-        id: OutboxId(row.get("id")?),
+        id: OutboxId(row.get(0)?),
         draft: draft(row)?,
-        state: State::parse(&state).ok_or(Error::Unreadable("outbox state"))?,
+        state: State::parse(text_at(row, 8)?).ok_or(Error::Unreadable("outbox state"))?,
         preview: preview(row)?,
-        sent: parse(&sent, "receipt list")?,
-        doubtful: row.get("doubtful")?,
-        attempts: row.get("attempts")?,
-        not_before: time_at(row, "not_before")?,
-        created_at: time_at(row, "created_at")?,
-        last_error: row.get("last_error")?,
+        sent: parse(text_at(row, 11)?, "receipt list")?,
+        doubtful: row.get(12)?,
+        attempts: row.get(13)?,
+        not_before: time_at(row, 14)?,
+        created_at: time_at(row, 15)?,
+        last_error: row.get(16)?,
     })
 }
 
 fn draft(row: &Row<'_>) -> Result<Draft> {
-    let route: String = row.get("route")?;
-    let buttons: String = row.get("buttons")?;
-    let turn: Option<i64> = row.get("turn")?;
-    let step: Option<u32> = row.get("step")?;
-    let kind: String = row.get("kind")?;
+    let turn: Option<i64> = row.get(3)?;
     Ok(Draft {
-        route: parse(&route, "route")?,
-        session_key: row.get::<_, Option<String>>("session_key")?.map(SessionKey),
-        turn: turn.map(TurnId).zip(step),
-        kind: kind_from(&kind)?,
-        text: row.get("text")?,
-        buttons: parse(&buttons, "button list")?,
+        route: parse(text_at(row, 1)?, "route")?,
+        session_key: row.get::<_, Option<String>>(2)?.map(SessionKey),
+        turn: turn.map(TurnId).zip(row.get(4)?),
+        kind: kind_from(text_at(row, 5)?)?,
+        text: row.get(6)?,
+        buttons: parse(text_at(row, 7)?, "button list")?,
     })
 }
 
 fn preview(row: &Row<'_>) -> Result<Preview> {
-    let name: String = row.get("preview")?;
-    match (name.as_str(), row.get("preview_id")?) {
+    match (text_at(row, 9)?, row.get(10)?) {
         ("none", None) => Ok(Preview::None),
         ("asked", None) => Ok(Preview::Asked),
         ("shown", Some(message)) => Ok(Preview::Shown(message)),

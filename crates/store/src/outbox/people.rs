@@ -1,10 +1,11 @@
 //! What boot and people do to the outbox.
 
-use petasos_core::OutboxId;
+use petasos_core::{Millis, OutboxId};
 use rusqlite::params;
 
 use crate::error::Result;
 use crate::group::Tx;
+use crate::value::at;
 
 /// What was found in flight after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,13 +42,14 @@ impl Tx<'_> {
         Ok(Recovered { doubtful, repeatable, previews })
     }
 
-    /// Tries a dead or waiting item again at once. `false`: there is no such item.
-    pub fn retry_item(&self, id: OutboxId) -> Result<bool> {
+    /// Tries a dead or waiting item again at once, with all our patience: its age counts from here.
+    /// `false`: there is no such item.
+    pub fn retry_item(&self, id: OutboxId, now: Millis) -> Result<bool> {
         let mut retry = self.sql(
-            "UPDATE outbox SET state = 'due', attempts = 0, not_before = 0, ended_at = NULL
+            "UPDATE outbox SET state = 'due', attempts = 0, not_before = 0, created_at = ?2, ended_at = NULL
              WHERE id = ?1 AND state IN ('due', 'dead')",
         )?;
-        Ok(retry.execute([id.0])? > 0)
+        Ok(retry.execute(params![id.0, at(now)])? > 0)
     }
 
     /// Everything that waits in these lanes may leave now: their link is back.

@@ -63,7 +63,7 @@ CREATE INDEX turns_ended ON turns (ended_at) WHERE ended_at IS NOT NULL;
 
 -- outbox: what we owe to a chat.
 -- Written by: a turn's decisions (owe, preview), deliver (sending, sent, postponed, buried), a person
--- (retry, drop), retention (done rows only).
+-- (retry, drop), retention (done rows; dead ones after a month).
 -- A crash leaves: 'sending' rows, whose part has an unknown outcome (see outbox::recover); 'due' rows,
 -- which are sent; 'streaming' rows, which wait for their turn.
 CREATE TABLE outbox (

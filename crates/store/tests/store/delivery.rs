@@ -258,9 +258,10 @@ fn a_dead_item_is_listed_until_a_person_acts() {
     assert_eq!(dead.len(), 2);
     assert_eq!(dead[0].last_error.as_deref(), Some("chat not found"));
     assert_eq!(home.store.outbox_counts().unwrap().dead, 2);
-    assert!(home.write(|tx| tx.retry_item(b)));
+    assert!(home.write(|tx| tx.retry_item(b, later(5))));
     let again = home.item(b);
     assert_eq!((again.state, again.doubtful), (State::Due, true), "it was in flight when it was given up");
+    assert_eq!((again.created_at, again.attempts), (later(5), 0), "our patience begins anew");
     assert!(home.write(|tx| tx.drop_item(a)));
     assert!(!home.write(|tx| tx.drop_item(a)));
     home.apply(&[sending(b)]).unwrap();

@@ -28,6 +28,11 @@ impl Home {
         self.store.path().into()
     }
 
+    /// Past the store, to do what it never would.
+    pub(crate) fn raw(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.path()).unwrap()
+    }
+
     pub(crate) fn reopen(self) -> Self {
         let path = self.path();
         let Self { folder, store } = self;

@@ -139,3 +139,17 @@ fn a_decision_that_fails_halfway_leaves_nothing_of_itself() {
     assert_eq!(home.store.turn(turn.id).unwrap(), None);
     assert_eq!(home.store.next_due().unwrap(), None);
 }
+
+#[test]
+fn a_message_that_cannot_be_read_does_not_hide_the_others() {
+    let mut home = Home::new();
+    let (a, b, c) = (home.accept("7", "1"), home.accept("7", "2"), home.accept("7", "3"));
+    home.raw().execute("UPDATE inbox SET message = '{\"torn' WHERE id = ?1", [b.0]).unwrap();
+    let queued: Vec<InboxId> = home.store.queued(&key("7")).unwrap().iter().map(|row| row.id).collect();
+    assert_eq!(queued, [a, c]);
+    assert_eq!(home.store.unreadable_inbox().unwrap(), [b]);
+    let dead = |id| Write::SettleInbox { inbox: vec![id], outcome: Outcome::Dead, at: NOW };
+    home.apply(&[dead(b), dead(c)]).unwrap();
+    assert_eq!(home.store.unreadable_inbox().unwrap(), []);
+    assert_eq!(home.store.settled(Outcome::Dead, 10).unwrap().len(), 1);
+}

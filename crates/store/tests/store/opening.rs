@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use petasos_store::{Error, OpenError, Reader, SCHEMA, Store};
+use petasos_store::{Error, OpenError, Reader, Result, SCHEMA, Store};
 use tempfile::tempdir;
 
 use crate::fixture::{Home, NOW, inbound, key};
@@ -176,6 +177,51 @@ fn a_reader_sees_commits_changes_nothing_and_creates_nothing() {
     let absent = home.folder.path().join("other.db");
     assert!(matches!(Reader::open(&absent), Err(OpenError::Absent { .. })));
     assert!(!absent.exists());
+}
+
+#[test]
+fn one_question_sees_one_moment_and_ends_with_its_answer() {
+    let mut home = Home::new();
+    home.accept("7", "a");
+    let reader = Reader::open(home.path()).unwrap();
+    let waiting = |reader: &Reader| Ok(reader.queued(&key("7"))?.len());
+    let seen = reader.ask(|reader| {
+        let first = waiting(reader)?;
+        home.accept("7", "b");
+        Ok((first, reader.ask(waiting)?, waiting(reader)?))
+    });
+    assert_eq!(seen, Ok((1, 1, 1)));
+    assert_eq!(reader.ask(waiting), Ok(2));
+    let failed = reader.ask(|reader| {
+        waiting(reader)?;
+        Err::<(), _>(Error::Missing("answer"))
+    });
+    assert_eq!(failed, Err(Error::Missing("answer")));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        reader.ask(|reader| -> Result<()> {
+            waiting(reader)?;
+            panic!("a question may")
+        })
+    }));
+    assert!(panicked.is_err());
+    home.accept("7", "c");
+    assert_eq!(waiting(&reader), Ok(3), "no earlier moment is held");
+}
+
+#[test]
+fn a_sound_file_is_told_from_a_damaged_one() {
+    let mut home = Home::new();
+    home.accept("7", "a");
+    let path = home.path();
+    let Home { folder: _folder, store } = home;
+    store.close().unwrap();
+    assert_eq!(Reader::open(&path).unwrap().quick_check(), Ok(None));
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 4096;
+    bytes[last..].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    let found = Reader::open(&path).unwrap().quick_check();
+    assert!(matches!(found, Ok(Some(_))), "{found:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::outbox::State;
 use petasos_core::pairing::Approval;
-use petasos_store::{Accepted, CompletionState, PairingAnswer};
+use petasos_store::{Accepted, CompletionState, Error, PairingAnswer};
 
 use crate::fixture::{Home, NOW, finish, inbound, key, later, start, telegram, turn};
 
@@ -83,6 +83,35 @@ fn a_stranger_is_approved_by_the_code_they_were_given() {
 }
 
 #[test]
+fn a_stranger_who_is_not_answered_costs_no_write() {
+    let mut home = Home::new();
+    home.write(|tx| tx.pairing_request(telegram(), "u1", None, NOW));
+    let other = home.raw();
+    let version = || other.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let before = version();
+    assert_eq!(home.write(|tx| tx.pairing_request(telegram(), "u1", None, later(1))), PairingAnswer::Silent);
+    assert_eq!(version(), before);
+    home.write(|tx| tx.pairing_request(telegram(), "u2", None, later(1)));
+    assert_ne!(version(), before);
+}
+
+#[test]
+fn a_pairing_book_that_cannot_be_read_lets_nobody_in_and_is_kept() {
+    let mut home = Home::new();
+    let asked = home.write(|tx| tx.pairing_request(telegram(), "u1", None, NOW));
+    let PairingAnswer::Code(code) = asked else { panic!("{asked:?}") };
+    home.write(|tx| tx.pairing_approve(telegram(), &code, NOW));
+    assert!(home.store.is_paired(telegram(), "u1").unwrap());
+    assert!(!home.store.is_paired(telegram(), "u2").unwrap());
+    home.raw().execute("UPDATE pairing SET book = 'torn'", []).unwrap();
+    assert!(!home.store.is_paired(telegram(), "u1").unwrap());
+    assert_eq!(home.write(|tx| tx.pairing_request(telegram(), "u1", None, NOW)), PairingAnswer::Silent);
+    let kept: String = home.raw().query_row("SELECT book FROM pairing", [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, "torn");
+    assert_eq!(home.store.pairing_book(telegram()), Err(Error::Unreadable("pairing book")));
+}
+
+#[test]
 fn links_keep_their_last_state_and_unknown_shapes_are_left_out() {
     let mut home = Home::new();
     home.write(|tx| tx.put_link("telegram", &"up", 0, NOW));
@@ -125,13 +154,16 @@ fn forgetting_takes_only_what_is_over() {
     let again = home.write(|tx| tx.accept(&inbound("7", "1"), &key("7"), later(8 * DAY)));
     assert_eq!(again, Accepted::Duplicate(answered), "its identity is remembered longer");
 
+    home.write(|tx| tx.prune(later(29 * DAY)));
+    assert_eq!(home.item(dead).state, State::Dead, "a person has a month to look at it");
+
     home.write(|tx| tx.prune(later(4000 * DAY)));
     assert!(
         home.store.where_is(running).unwrap().is_some() && home.store.where_is(waiting).unwrap().is_some()
     );
     assert_eq!(home.store.open_turns().unwrap().len(), 1);
     assert_eq!(home.item(owed).state, State::Due);
-    assert_eq!(home.item(dead).state, State::Dead);
+    assert_eq!(home.store.item(dead).unwrap(), None);
     for (chat, dedup) in [("8", "2"), ("9", "3")] {
         let again = home.write(|tx| tx.accept(&inbound(chat, dedup), &key(chat), later(4000 * DAY)));
         assert!(matches!(again, Accepted::Duplicate(_)), "{dedup} has no outcome yet");

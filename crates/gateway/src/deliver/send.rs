@@ -1,0 +1,182 @@
+//! Carrying out one owed message.
+//!
+//! Part by part: it is marked as being sent (committed), handed to the platform, and its outcome committed.
+//! A crash between the two commits leaves `sending`: the next start, or after a panic the next lane, treats
+//! its fate as unknown.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use petasos_core::journal::Write;
+use petasos_core::lane::{self, Act, Setback};
+use petasos_core::outbox::{Item, State};
+use petasos_core::{Fault, Millis, OutboxId, Reached};
+use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
+
+use super::lane::{LINGER, Lane, STORE_RETRY, fault};
+use crate::{Error, clock};
+
+/// Leads a part that may be a copy. Without characters that any markup reserves.
+const RECOVERED: &str = "♻️ Recovered reply, may be a duplicate\n\n";
+
+/// How a lane goes on after it has worked on its first item.
+pub(super) enum Next {
+    /// With whatever is first now.
+    Ahead,
+    /// Not before then.
+    Wait(Millis),
+}
+
+impl Lane {
+    /// Takes the first item of the outbox as far as it gets.
+    pub(super) async fn carry_out(&mut self, item: Item, now: Millis) -> Next {
+        let at = lane::due_at(&item, now);
+        if at > now {
+            return Next::Wait(at);
+        }
+        if item.state == State::Sending {
+            // Nobody else sends for this chat: whoever was sending it has panicked, or could not note the end.
+            return self.crashed(&item, Reached::Maybe, "its outcome was lost").await;
+        }
+        // Before it is marked as being sent, so that what cannot be rendered is not doubtful.
+        let text = &item.draft.text;
+        let render = || if text.is_empty() { vec![] } else { self.adapter.render(text) };
+        match catch_unwind(AssertUnwindSafe(render)) {
+            Ok(parts) => self.send_parts(item, &parts).await,
+            Err(_panic) => self.crashed(&item, Reached::No, "rendering it panicked").await,
+        }
+    }
+
+    async fn send_parts(&mut self, mut item: Item, parts: &[Part]) -> Next {
+        loop {
+            let act = lane::act(&item, parts.len());
+            if act == Act::Hold {
+                tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
+                return Next::Wait(clock::now().after(LINGER));
+            }
+            if let Err(error) = self.mark_sending(item.id).await {
+                return Next::Wait(self.store_refused(&error));
+            }
+            let message = match self.perform(&item, &act, parts).await {
+                Ok(receipt) => receipt.message_id,
+                Err(error) => return self.failed(&item, &act, &error).await,
+            };
+            let now = clock::now();
+            if item.sent.len() + 1 >= parts.len() {
+                self.commit(vec![Write::Delivered { item: item.id, message, at: now }]).await;
+                return Next::Ahead;
+            }
+            let message = message.unwrap_or_default();
+            self.commit(vec![Write::PartSent { item: item.id, message: message.clone() }]).await;
+            item.sent.push(message);
+            (item.doubtful, item.attempts) = (false, 0);
+            let allowed = self.budget.message_at(now);
+            if self.outward.stopper.stopping() || allowed > now {
+                return Next::Wait(allowed);
+            }
+        }
+    }
+
+    /// Refused when a person has dropped the item meanwhile.
+    async fn mark_sending(&self, item: OutboxId) -> Result<(), Error> {
+        let now = clock::now();
+        self.outward.db.write(move |tx| tx.apply(&[Write::Sending { item }], now)).await
+    }
+
+    async fn perform(&mut self, item: &Item, act: &Act, parts: &[Part]) -> Result<Receipt, SendError> {
+        let route = &item.draft.route;
+        self.budget.spend(clock::now());
+        match act {
+            // Nothing to ask of the platform.
+            Act::Hold | Act::Finish => Ok(Receipt::default()),
+            Act::Withdraw { message } => {
+                self.adapter.delete(route, message).await.map(|()| Receipt::default())
+            }
+            // Without buttons: an adapter's edit has none, and only notices, never previewed, carry them.
+            Act::Replace { message } => self.adapter.edit(route, message, &parts[0]).await,
+            Act::Send { part, marked } => {
+                let last = part + 1 == parts.len();
+                let buttons = if last { &item.draft.buttons[..] } else { &[] };
+                let options = SendOptions { reply: *part == 0, silent: !last, buttons };
+                let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
+                self.adapter.send(route, &part, &options).await
+            }
+        }
+    }
+
+    async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
+        let (now, fault) = (clock::now(), error.fault());
+        if let (Act::Replace { message }, Fault::Refused, Some((turn, step))) = (act, fault, item.draft.turn)
+        {
+            // The preview is gone or too old: say it as a new message, and take back what may be left.
+            self.commit(vec![Write::DropPreview { turn, step }]).await;
+            if let Err(error) = self.adapter.delete(&item.draft.route, message).await {
+                tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview stays visible");
+            }
+            return Next::Ahead;
+        }
+        if let Fault::Later { after: Some(after) } = fault {
+            self.budget.penalize(now, after);
+        }
+        let setback = lane::setback(item, act, fault, error.reached(), now, clock::roll());
+        self.set_back(item, setback, error.to_string()).await
+    }
+
+    async fn crashed(&self, item: &Item, reached: Reached, what: &str) -> Next {
+        let setback = lane::crashed(item, reached, clock::now(), clock::roll());
+        self.set_back(item, setback, what.to_owned()).await
+    }
+
+    async fn set_back(&self, item: &Item, setback: Setback, error: String) -> Next {
+        match setback {
+            Setback::Again { at, doubtful } => {
+                tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
+                self.commit(vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }]).await;
+                Next::Wait(at)
+            }
+            Setback::Bury => {
+                tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
+                self.commit(vec![Write::Bury { item: item.id, error, at: clock::now() }]).await;
+                Next::Ahead
+            }
+        }
+    }
+
+    /// The outcome of something that has happened must be kept: asks the store while time may help. What is
+    /// not kept leaves its item in `sending`, whose fate is then unknown.
+    pub(super) async fn commit(&self, writes: Vec<Write>) {
+        loop {
+            let (these, now) = (writes.clone(), clock::now());
+            let Err(error) = self.outward.db.write(move |tx| tx.apply(&these, now)).await else { return };
+            match fault(&error) {
+                Fault::Refused => {
+                    tracing::error!(lane = self.name, %error, "the store refused an outcome");
+                    // Whoever goes on finds the item as it was: not in a hurry, then.
+                    return tokio::time::sleep(STORE_RETRY).await;
+                }
+                Fault::Later { .. } | Fault::Fatal if self.outward.stopper.stopping() => {
+                    tracing::error!(lane = self.name, %error, "an outcome could not be stored before the stop");
+                    return;
+                }
+                Fault::Later { .. } | Fault::Fatal => {
+                    tracing::error!(lane = self.name, %error, "an outcome cannot be stored; trying again");
+                    tokio::time::sleep(STORE_RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petasos_platforms::MARK_ROOM;
+
+    use super::*;
+
+    #[test]
+    fn the_mark_fits_into_the_room_left_for_it() {
+        assert!(RECOVERED.encode_utf16().count() <= MARK_ROOM);
+        assert!(!RECOVERED.contains([
+            '_', '*', '[', ']', '(', ')', '~', '`', '>', '#', '+', '-', '=', '|', '{', '}', '.', '!'
+        ]));
+    }
+}

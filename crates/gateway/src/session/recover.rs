@@ -1,0 +1,99 @@
+//! How a session starts: it reads what the store knows of it, and goes on from there.
+
+use petasos_core::admission::Arrival;
+use petasos_core::ids::{RowId, SessionId};
+use petasos_core::journal::{Outcome, Write};
+use petasos_core::turn::{Event, Phase, Turn};
+use petasos_store::Pending;
+
+use super::{Ended, Session, is_command, words};
+use crate::clock;
+
+/// What the store knows of a conversation.
+struct Known {
+    open: Option<Turn>,
+    session: Option<SessionId>,
+    row: Option<RowId>,
+}
+
+impl Session {
+    /// `clean`: whoever had this session before us stopped on purpose.
+    pub(super) async fn recover(&mut self, clean: bool) -> Result<(), Ended> {
+        let Known { open, session, row } = self.known().await?;
+        self.show.send_modify(|view| {
+            view.session = session;
+            view.rows = row;
+        });
+        self.turn = open;
+        // Commands that wait are obeyed in their place: a `/stop` finds the turn it was meant for.
+        self.reload().await?;
+        self.show.send_modify(|view| view.ready = true);
+        let Some(turn) = &self.turn else { return Ok(()) };
+        tracing::info!(turn = %turn.id, clean, "resuming an interrupted turn");
+        let repeatable = match &turn.phase {
+            Phase::Acting { calls, .. } => {
+                let harmless = calls.iter().filter(|call| self.shell.tools.read_only(&call.name));
+                harmless.map(|call| call.id.clone()).collect()
+            }
+            Phase::Thinking | Phase::Over => vec![],
+        };
+        self.go_live().await;
+        self.feed(Event::Recovered { clean, repeatable }).await
+    }
+
+    async fn known(&self) -> Result<Known, Ended> {
+        loop {
+            let key = self.key.clone();
+            let read = self.shell.db.read(move |reader| {
+                let session = reader.entry(&key)?.map(|entry| entry.session_id);
+                let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
+                Ok(Known { open: reader.open_turn_of(&key)?, session, row })
+            });
+            match read.await {
+                Ok(known) => return Ok(known),
+                Err(error) => self.refused(&error).await?,
+            }
+        }
+    }
+
+    /// Takes in, in order, what waits in the inbox and is not known here yet.
+    pub(super) async fn reload(&mut self) -> Result<(), Ended> {
+        let queued = loop {
+            let key = self.key.clone();
+            match self.shell.db.read(move |reader| Ok((reader.queued(&key)?, reader.newest()?))).await {
+                Ok((queued, newest)) => {
+                    self.known_up_to = newest;
+                    break queued;
+                }
+                Err(error) => self.refused(&error).await?,
+            }
+        };
+        for pending in queued {
+            if self.holds(&pending) {
+                continue;
+            }
+            if is_command(&pending) {
+                Box::pin(self.command(pending)).await?;
+                continue;
+            }
+            let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
+            self.enqueue(pending, arrival);
+        }
+        Ok(())
+    }
+
+    fn holds(&self, pending: &Pending) -> bool {
+        let queued = self.queue.iter().any(|waiting| waiting.pending.id == pending.id);
+        queued || self.steering.iter().any(|steered| steered.id == pending.id)
+    }
+
+    /// The store will never take what we decided about a message: it is given up, so that it cannot end the
+    /// session again and again, and its author is told.
+    pub(super) async fn condemn(&mut self) {
+        let Some(pending) = self.handling.take() else { return };
+        let settle = Write::SettleInbox { inbox: vec![pending.id], outcome: Outcome::Dead, at: clock::now() };
+        if self.notice(&pending, words::CONDEMNED.into(), vec![settle]).await.is_err() {
+            tracing::error!(message = %pending.id, "a message that cannot be handled could not be given up either");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The way out: who sees what while answers grow, what waits for what, and what a refusal leaves behind.
+
+mod support;
+
+use std::time::Duration;
+
+use petasos_core::outbox::State;
+use petasos_fakes::model::{Answer, Point};
+use petasos_fakes::telegram::Fault;
+use support::{SOON, World};
+
+const GROUP: i64 = -100;
+
+fn streaming(gap: Duration) -> World {
+    World::new(|settings| {
+        settings.streaming.enabled = true;
+        settings.streaming.gap = gap;
+    })
+}
+
+/// Waits until some message of the chat contains this.
+#[track_caller]
+fn sees(world: &World, chat: i64, want: &str) {
+    let found = world.telegram.wait_until(SOON, |telegram| {
+        telegram.messages(chat).any(|message| message.text.contains(want)).then_some(())
+    });
+    assert!(found.is_some(), "chat {chat} shows {:?}, wanted {want:?}", world.telegram.texts(chat));
+}
+
+#[test]
+fn every_topic_of_a_group_sees_typing_while_the_model_thinks() {
+    let world = World::new(|_| {});
+    let gate = world.model.gate(Point::Before);
+    for topic in [11, 12, 13] {
+        world.telegram.push_topic(GROUP, topic, topic, "hello");
+    }
+    for topic in [11, 12, 13] {
+        let typing = world.telegram.wait_until(SOON, |telegram| {
+            let mut signs = telegram.calls_of("sendChatAction");
+            signs.find(|call| call.params.int("message_thread_id") == Some(topic)).map(drop)
+        });
+        assert!(typing.is_some(), "topic {topic}");
+    }
+    gate.open();
+}
+
+#[test]
+fn typing_goes_on_while_the_model_talks_when_its_text_is_not_shown() {
+    let world = World::new(|_| {});
+    let gate = world.model.gate(Point::AfterDelta(2));
+    world.model.script(Answer::text("A text that is long enough to be shown.").chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    assert!(gate.wait(SOON));
+    let before = world.telegram.calls_of("sendChatAction").len();
+    let typing = world.telegram.wait_until(SOON, |telegram| {
+        (telegram.calls_of("sendChatAction").count() > before + 1).then_some(())
+    });
+    assert!(typing.is_some());
+    gate.open();
+    world.shows(7, &["A text that is long enough to be shown."]);
+}
+
+#[test]
+fn two_members_of_a_group_watch_their_own_answers_grow() {
+    let world = streaming(Duration::from_millis(200));
+    let gate = world.model.gate(Point::AfterDelta(2));
+    world.model.respond(|request| {
+        let name = if request.last_user.contains("Ada") { "Ada" } else { "Bob" };
+        Answer::text(format!("{name} shall have a long answer that ends with {name}")).chunks(4)
+    });
+    world.telegram.push_text(GROUP, 1, "I am Ada");
+    world.telegram.push_text(GROUP, 2, "I am Bob");
+    assert!(gate.wait_for(2, SOON));
+    sees(&world, GROUP, "Ada shall");
+    sees(&world, GROUP, "Bob shall");
+    gate.open();
+    sees(&world, GROUP, "ends with Ada");
+    sees(&world, GROUP, "ends with Bob");
+    let visible = world.telegram.visible(GROUP);
+    assert_eq!(visible.len(), 2, "{visible:?}");
+    assert!(visible.iter().all(|message| !message.text.contains("Recovered")));
+    assert_ne!(visible[0].reply_to, visible[1].reply_to, "each answers its own question");
+}
+
+#[test]
+fn a_preview_does_not_overtake_a_message_that_was_postponed() {
+    let world = streaming(Duration::from_millis(100));
+    let gate = petasos_fakes::Gate::new();
+    world.model.script(Answer::text("the first answer"));
+    let second = "the second answer, which takes its time";
+    world.model.script(Answer::text(second).chunks(4).gate(Point::AfterDelta(2), &gate));
+    world.telegram.on("sendMessage").does(Fault::status(500, "Internal Server Error"));
+    world.telegram.push_text(7, 7, "one");
+    let refused = world
+        .telegram
+        .wait_until(SOON, |telegram| (telegram.calls_of("sendMessage").count() == 1).then_some(()));
+    assert!(refused.is_some());
+    world.telegram.push_text(7, 7, "two");
+    assert!(gate.wait(SOON));
+    sees(&world, 7, "the second");
+    assert_eq!(world.telegram.texts(7)[0], "the first answer");
+    gate.open();
+    world.shows(7, &["the first answer", second]);
+}
+
+#[test]
+fn a_gap_of_zero_starves_nobody() {
+    let world = streaming(Duration::ZERO);
+    let gate = world.model.gate(Point::AfterDelta(30));
+    let text = "word ".repeat(40);
+    world.model.script(Answer::text(text.clone()).chunks(40).every(Duration::from_millis(20)));
+    world.telegram.push_text(GROUP, 1, "talk");
+    assert!(gate.wait(SOON));
+    sees(&world, GROUP, "word");
+    world.telegram.push_text(GROUP, 2, "/help");
+    sees(&world, GROUP, "/resume");
+    gate.open();
+    sees(&world, GROUP, text.trim());
+    assert_eq!(world.telegram.texts(GROUP).len(), 2);
+}
+
+#[test]
+fn a_preview_that_cannot_be_replaced_gives_way_to_the_answer() {
+    let world = streaming(Duration::from_millis(100));
+    let gate = world.model.gate(Point::AfterDelta(2));
+    let text = "an answer that is said in full only once";
+    world.model.script(Answer::text(text).chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    assert!(gate.wait(SOON));
+    sees(&world, 7, "an answer");
+    let gone = Fault::status(400, "Bad Request: message to edit not found");
+    world.telegram.on("editMessageText").always().does(gone);
+    gate.open();
+    world.shows(7, &[text]);
+    // The lane keeps its order: once this is answered, nothing more comes of the first.
+    world.telegram.push_text(7, 7, "/help");
+    world.ends_with(7, "/resume");
+    assert_eq!(world.telegram.texts(7)[0], text);
+    assert_eq!(world.telegram.texts(7).len(), 2);
+}
+
+#[test]
+fn a_lost_acknowledgement_of_the_final_edit_leaves_one_unmarked_answer() {
+    let world = streaming(Duration::from_millis(100));
+    let gate = world.model.gate(Point::AfterDelta(2));
+    let text = "an answer whose end is said twice but seen once";
+    world.model.script(Answer::text(text).chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    assert!(gate.wait(SOON));
+    sees(&world, 7, "an answer");
+    // Twice: a last preview may come before the final edit.
+    world.telegram.on("editMessageText").times(2).does(Fault::ResetAfter);
+    gate.open();
+    let repeated = world.telegram.wait_until(SOON, |telegram| {
+        let full = telegram.calls_of("editMessageText").filter(|call| call.text() == Some(text));
+        (full.count() >= 2).then_some(())
+    });
+    assert!(repeated.is_some(), "the final edit was repeated");
+    world.telegram.push_text(7, 7, "/help");
+    world.ends_with(7, "/resume");
+    assert_eq!(world.telegram.texts(7)[0], text);
+    assert_eq!(world.telegram.texts(7).len(), 2);
+    for state in [State::Due, State::Sending, State::Dead] {
+        let left = world.runtime.block_on(world.handle().outbox(state, 10)).expect("the outbox");
+        assert!(left.iter().all(|item| item.draft.text != text), "{state:?}");
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_idle_lanes() {
+    let mut world = World::new(|_| {});
+    world.telegram.push_text(7, 7, "hello");
+    world.shows(7, &["echo: hello"]);
+    let started = std::time::Instant::now();
+    world.stop();
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
