@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     match commands::run(arguments) {
         Ok(code) => code,
         Err(failure) => {
-            anstream::eprintln!("{} {failure}", print::styled(print::BAD, "error:"));
+            crate::print::warn_of!("{} {failure}", print::styled(print::BAD, "error:"));
             failure.exit_code()
         }
     }

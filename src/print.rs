@@ -1,4 +1,10 @@
 //! What people see: tables, ages and emphasis. `anstream` drops the colours where they are not wanted.
+//!
+//! Printing never fails: whoever reads may leave at any moment (`petasos run | head`), and that must cost
+//! only the text.
+
+use std::fmt::Arguments;
+use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use petasos_core::Millis;
@@ -14,6 +20,28 @@ pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
 
+/// A line on standard output, if anybody still reads it.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::print::line_out(format_args!($($text)*)) };
+}
+
+/// A line on standard error, if anybody still reads it.
+macro_rules! warn_of {
+    ($($text:tt)*) => { $crate::print::line_err(format_args!($($text)*)) };
+}
+
+pub(crate) use {say, warn_of};
+
+pub(crate) fn line_out(text: Arguments<'_>) {
+    let mut out = anstream::stdout().lock();
+    let _reader_gone = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+pub(crate) fn line_err(text: Arguments<'_>) {
+    let mut out = anstream::stderr().lock();
+    let _reader_gone = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
 pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
@@ -21,7 +49,7 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<(), Failure> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("no JSON: {error}")))?;
-    anstream::println!("{text}");
+    say!("{text}");
     Ok(())
 }
 
@@ -39,9 +67,9 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) {
         });
         padded.collect()
     };
-    anstream::println!("{}", styled(DIM, &line(heads.to_vec())));
+    say!("{}", styled(DIM, &line(heads.to_vec())));
     for row in rows {
-        anstream::println!("{}", line(row.iter().map(String::as_str).collect()));
+        say!("{}", line(row.iter().map(String::as_str).collect()));
     }
 }
 

@@ -275,6 +275,7 @@ fn commands_that_waited_are_obeyed_in_their_place() {
     bench.start();
     bench.telegram.push_text(7, 7, "before");
     bench.wait_messages(7, 1);
+    bench.settle();
     bench.kill();
     bench.telegram.push_text(7, 7, "/new");
     bench.telegram.push_text(7, 7, "after");

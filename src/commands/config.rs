@@ -32,7 +32,7 @@ fn check(context: &Context) -> Result<ExitCode, Failure> {
     } else {
         resolved.problems.iter().for_each(tell);
         if resolved.problems.is_empty() {
-            anstream::println!("{} the configuration is fine", styled(GOOD, "ok:"));
+            crate::print::say!("{} the configuration is fine", styled(GOOD, "ok:"));
         }
     }
     Ok(if bad { ExitCode::from(78) } else { ExitCode::SUCCESS })
@@ -43,7 +43,7 @@ fn tell(problem: &Problem) {
         Severity::Error | Severity::Unknown => (BAD, "error:"),
         Severity::Warning => (ODD, "warning:"),
     };
-    anstream::println!("{} {problem}", styled(style, word));
+    crate::print::say!("{} {problem}", styled(style, word));
 }
 
 fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
@@ -55,9 +55,9 @@ fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
         print::json(&found)?;
         return Ok(ExitCode::SUCCESS);
     }
-    anstream::println!("{}  {}", styled(BOLD, &found.key), found.help);
+    crate::print::say!("{}  {}", styled(BOLD, &found.key), found.help);
     let line =
-        |name: &str, text: &str| anstream::println!("  {} {text}", styled(DIM, &format!("{name:<11}")));
+        |name: &str, text: &str| crate::print::say!("  {} {text}", styled(DIM, &format!("{name:<11}")));
     line("value", &valued(&found));
     line("expects", &found.expects);
     if let Some(default) = found.default {
@@ -73,7 +73,7 @@ fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
         line("note", "accepted, has no effect yet");
     }
     if resolved.has_errors() {
-        anstream::eprintln!(
+        crate::print::warn_of!(
             "{} the configuration has errors; petasos config check shows them",
             styled(ODD, "warning:")
         );
@@ -132,12 +132,12 @@ fn reference(context: &Context) -> Result<ExitCode, Failure> {
         print::json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
-    anstream::println!("| key | default | environment | meaning |\n|---|---|---|---|");
+    crate::print::say!("| key | default | environment | meaning |\n|---|---|---|---|");
     for (key, row) in catalogue::all().zip(&rows) {
         let path = key.path.replace('*', "<platform>");
         let note = if row.used { "" } else { " *(no effect yet)*" };
         let environment = key.env.join(", ");
-        anstream::println!(
+        crate::print::say!(
             "| `{path}` | {} | {environment} | {}{note} |",
             row.default.unwrap_or("–"),
             row.help
@@ -163,7 +163,7 @@ fn path(context: &Context) -> Result<ExitCode, Failure> {
     }
     for (name, path) in files {
         let there = if path.exists() { "" } else { " (not there)" };
-        anstream::println!("{name:<9} {}{}", path.display(), styled(DIM, there));
+        crate::print::say!("{name:<9} {}{}", path.display(), styled(DIM, there));
     }
     Ok(ExitCode::SUCCESS)
 }

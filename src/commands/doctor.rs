@@ -63,9 +63,9 @@ fn tell(finding: &Finding) {
         Verdict::Warn => styled(ODD, "warn"),
         Verdict::Fail => styled(BAD, "fail"),
     };
-    anstream::println!("{mark} {:<12} {}", finding.check, finding.detail);
+    crate::print::say!("{mark} {:<12} {}", finding.check, finding.detail);
     if let Some(advice) = &finding.advice {
-        anstream::println!("     {:<12} {}", "", styled(DIM, &format!("→ {advice}")));
+        crate::print::say!("     {:<12} {}", "", styled(DIM, &format!("→ {advice}")));
     }
 }
 

@@ -88,7 +88,7 @@ fn block_on(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<Exi
 /// Tells of warnings, once.
 pub(crate) fn warn(problems: &[crate::config::Problem]) {
     for problem in problems.iter().filter(|it| it.severity != crate::config::Severity::Error) {
-        anstream::eprintln!("{} {problem}", print::styled(print::ODD, "warning:"));
+        crate::print::warn_of!("{} {problem}", print::styled(print::ODD, "warning:"));
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn open(context: &Context) -> Result<ExitCode, Failure> {
     if context.json {
         print::json(&json!({ "url": link }))?;
     } else {
-        anstream::println!("{link}");
+        crate::print::say!("{link}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -38,7 +38,7 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
         return Ok(ExitCode::SUCCESS);
     }
     if items.is_empty() {
-        anstream::println!("nothing; every answer has been delivered");
+        crate::print::say!("nothing; every answer has been delivered");
         return Ok(ExitCode::SUCCESS);
     }
     let rows = items.iter().map(|item| {
@@ -83,7 +83,7 @@ fn told(context: &Context, id: i64, done: bool, what: &str) -> Result<ExitCode, 
     if context.json {
         print::json(&json!({ "id": id, "done": true }))?;
     } else {
-        anstream::println!("message {id} {what}");
+        crate::print::say!("message {id} {what}");
     }
     Ok(ExitCode::SUCCESS)
 }

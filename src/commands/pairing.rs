@@ -58,7 +58,7 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
         rows.extend(entry.approved.iter().map(|person| row(entry.platform, "is in", person)));
     }
     if rows.is_empty() {
-        anstream::println!("nobody has asked; strangers who write to the bot get a code to tell you");
+        crate::print::say!("nobody has asked; strangers who write to the bot get a code to tell you");
         return Ok(ExitCode::SUCCESS);
     }
     print::table(&["PLATFORM", "USER", "NAME", "STATE", "SINCE"], &rows);
@@ -99,7 +99,7 @@ fn approved(context: &Context, person: &Approved) -> Result<ExitCode, Failure> {
         print::json(&json!({ "approved": person }))?;
     } else {
         let name = person.user_name.as_deref().unwrap_or(&person.user_id);
-        anstream::println!("{name} may talk to the agent now");
+        crate::print::say!("{name} may talk to the agent now");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,7 +119,7 @@ async fn revoke(context: &Context, platform: Platform, user: &str) -> Result<Exi
     if context.json {
         print::json(&json!({ "revoked": user }))?;
     } else {
-        anstream::println!("{user} is out");
+        crate::print::say!("{user} is out");
     }
     Ok(ExitCode::SUCCESS)
 }

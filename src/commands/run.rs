@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Context, warn};
 use crate::config;
 use crate::failure::Failure;
+use crate::logs;
 use crate::print::{BOLD, DIM, styled};
 use crate::serve::{self, Serving};
 use crate::signals::Signals;
@@ -42,6 +43,7 @@ async fn obey(mut signals: Signals, handle: Handle) {
     drop(handle);
     let second = signals.next().await;
     tracing::warn!(signal = second, "leaving at once; the next start takes up what was interrupted");
+    logs::flush();
     std::process::exit(1);
 }
 
@@ -60,15 +62,15 @@ async fn greet(context: &Context, serving: &Serving) -> Result<(), Failure> {
             "event": "started", "pid": std::process::id(), "home": context.home.path(), "socket": serving.socket,
             "url": serving.url, "login_url": link, "model": status.model,
         });
-        anstream::println!("{told}");
+        crate::print::say!("{told}");
         return Ok(());
     }
     let model = match status.model.demo {
         true => "demo model (scripted, offline; set a real one under `model:` in config.yaml)".to_owned(),
         false => format!("{} at {}", status.model.name, status.model.provider),
     };
-    let line = |name: &str, text: &str| anstream::println!("  {} {text}", styled(DIM, &format!("{name:<9}")));
-    anstream::println!("{}", styled(BOLD, &format!("Petasos {}", env!("CARGO_PKG_VERSION"))));
+    let line = |name: &str, text: &str| crate::print::say!("  {} {text}", styled(DIM, &format!("{name:<9}")));
+    crate::print::say!("{}", styled(BOLD, &format!("Petasos {}", env!("CARGO_PKG_VERSION"))));
     line("home", &context.home.path().display().to_string());
     line("model", &model);
     for link in &status.links {
@@ -78,6 +80,6 @@ async fn greet(context: &Context, serving: &Serving) -> Result<(), Failure> {
         line("web page", &format!("{link} {}", styled(DIM, "(works once; `petasos open` makes another)")));
     }
     line("terminal", "petasos chat");
-    anstream::println!("{}", styled(DIM, "Ctrl-C stops."));
+    crate::print::say!("{}", styled(DIM, "Ctrl-C stops."));
     Ok(())
 }

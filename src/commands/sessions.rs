@@ -31,7 +31,7 @@ fn list(context: &Context, reader: Option<&Reader>, limit: usize) -> Result<Exit
         return Ok(ExitCode::SUCCESS);
     }
     if found.is_empty() {
-        anstream::println!("no conversation yet; petasos chat starts one");
+        crate::print::say!("no conversation yet; petasos chat starts one");
         return Ok(ExitCode::SUCCESS);
     }
     let rows = found.iter().map(|row| {
@@ -65,7 +65,7 @@ fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> R
         print::json(&told)?;
         return Ok(ExitCode::SUCCESS);
     }
-    anstream::println!("{}  {}", styled(BOLD, session.id.as_str()), session.key);
+    crate::print::say!("{}  {}", styled(BOLD, session.id.as_str()), session.key);
     for row in said {
         let who = match row.message.role {
             Role::User => "you",
@@ -74,12 +74,12 @@ fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> R
             Role::Notice => "gateway",
         };
         let undone = if row.active { "" } else { " (undone)" };
-        anstream::println!("\n{}", styled(DIM, &format!("{who}{undone}, {}", ago(row.message.at, now()))));
+        crate::print::say!("\n{}", styled(DIM, &format!("{who}{undone}, {}", ago(row.message.at, now()))));
         if !row.message.content.is_empty() {
-            anstream::println!("{}", row.message.content);
+            crate::print::say!("{}", row.message.content);
         }
         for call in &row.message.tool_calls {
-            anstream::println!("{}", styled(DIM, &format!("⚙ {} {}", call.name, cut(&call.arguments, 80))));
+            crate::print::say!("{}", styled(DIM, &format!("⚙ {} {}", call.name, cut(&call.arguments, 80))));
         }
     }
     Ok(ExitCode::SUCCESS)

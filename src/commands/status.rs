@@ -71,7 +71,7 @@ pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
 fn show(context: &Context, client: &Client, status: &Status) {
     let style = if status.state == "running" { GOOD } else { ODD };
     let head = format!("Petasos {}", status.version);
-    anstream::println!("{} is {}", styled(BOLD, &head), styled(style, &status.state));
+    crate::print::say!("{} is {}", styled(BOLD, &head), styled(style, &status.state));
     line("process", &format!("pid {}, started {}", status.pid, ago(status.started_at, now())));
     line("home", &context.home.path().display().to_string());
     let demo = if status.model.demo { " (scripted, offline)" } else { "" };
@@ -110,7 +110,7 @@ fn stopped(context: &Context) -> Result<ExitCode, Failure> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    anstream::println!("{} is stopped {}", styled(BOLD, "Petasos"), styled(DIM, "(petasos run starts it)"));
+    crate::print::say!("{} is stopped {}", styled(BOLD, "Petasos"), styled(DIM, "(petasos run starts it)"));
     line("home", &context.home.path().display().to_string());
     if let Some((inbox, owed)) = open {
         line("inbox", &format!("{} to be answered", inbox.queued + inbox.claimed));
@@ -134,5 +134,5 @@ fn state_of(link: &Link) -> String {
 }
 
 fn line(name: &str, text: &str) {
-    anstream::println!("  {} {text}", styled(DIM, &format!("{name:<9}")));
+    crate::print::say!("  {} {text}", styled(DIM, &format!("{name:<9}")));
 }

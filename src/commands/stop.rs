@@ -31,7 +31,7 @@ pub(crate) async fn stop(context: &Context) -> Result<ExitCode, Failure> {
     if context.json {
         print::json(&json!({ "stopped": true, "pid": pid }))?;
     } else {
-        anstream::println!("stopped{}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default());
+        crate::print::say!("stopped{}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default());
     }
     Ok(ExitCode::SUCCESS)
 }

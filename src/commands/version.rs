@@ -15,7 +15,7 @@ pub(crate) fn version(as_json: bool) -> Result<ExitCode, Failure> {
     if as_json {
         print::json(&json!({ "version": version, "build": build, "target": target, "schema": schema }))?;
     } else {
-        anstream::println!("petasos {version} ({target}, {build}, database schema {schema})");
+        crate::print::say!("petasos {version} ({target}, {build}, database schema {schema})");
     }
     Ok(ExitCode::SUCCESS)
 }

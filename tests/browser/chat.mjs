@@ -74,6 +74,7 @@ const say = async (page, text) => {
   await page.press('#text', 'Enter');
 };
 const answer = (page, text) => page.locator('.row.assistant .body', { hasText: text }).last();
+const quiet = view => view.waitForSelector('.row.live', { state: 'detached', timeout: 30000 });
 const page = await context.newPage();
 
 await test('without a login the page says how to get in', async () => {
@@ -107,11 +108,12 @@ await test('a question is answered', async () => {
   await say(page, 'hello');
   await page.locator('.row.user .body', { hasText: 'hello' }).waitFor();
   await answer(page, 'demo').waitFor({ timeout: 15000 });
+  await quiet(page);
   await page.screenshot({ path: path.join(artifacts, 'chat.png') });
 });
 
 await test('an answer grows while it is read, also after a reload and in a second tab', async () => {
-  await say(page, 'count to 60');
+  await say(page, 'count to 200');
   await page.waitForSelector('.row.live');
   const live = page.locator('.row.live .body');
   const early = (await live.textContent()).length;
@@ -123,10 +125,10 @@ await test('an answer grows while it is read, also after a reload and in a secon
   await page.waitForSelector('.row.live');
   await page.screenshot({ path: path.join(artifacts, 'streaming.png') });
   for (const view of [page, tab]) {
-    await view.waitForSelector('.row.live', { state: 'detached', timeout: 30000 });
-    await answer(view, '60').waitFor();
+    await quiet(view);
+    await answer(view, '200').waitFor();
   }
-  assert.equal(await page.locator('.row.user .body', { hasText: 'count to 60' }).count(), 1);
+  assert.equal(await page.locator('.row.user .body', { hasText: 'count to 200' }).count(), 1);
   await tab.close();
 });
 
@@ -134,7 +136,7 @@ await test('stop ends a running answer', async () => {
   await say(page, 'count to 500');
   await page.waitForSelector('.row.live');
   await page.click('#stop');
-  await page.waitForSelector('.row.live', { state: 'detached' });
+  await quiet(page);
   await answer(page, 'stopped').waitFor();
 });
 
@@ -149,6 +151,7 @@ await test('a message typed while the gateway is down arrives when it is back', 
   await say(page, 'my name is Ada');
   gateway = await start();
   await answer(page, 'Ada').waitFor({ timeout: 30000 });
+  await quiet(page);
   assert.equal(await page.locator('.row.user .body', { hasText: 'my name is Ada' }).count(), 1);
 });
 
@@ -176,6 +179,7 @@ await test('it fits a phone', async () => {
   await page.waitForSelector('#new-chat', { state: 'visible' });
   await page.screenshot({ path: path.join(artifacts, 'phone-sidebar.png') });
   await page.click('#close-sidebar');
+  await page.locator('#new-chat').waitFor({ state: 'hidden' });
   await page.screenshot({ path: path.join(artifacts, 'phone.png') });
 });
 

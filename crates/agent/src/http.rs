@@ -89,7 +89,7 @@ impl Http {
         let mut builder = Client::builder()
             .connect_timeout(CONNECT)
             .tcp_keepalive(Duration::from_secs(30))
-            .pool_max_idle_per_host(4)
+            .pool_max_idle_per_host(32)
             // A key must not follow a redirect to another host.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("petasos/", env!("CARGO_PKG_VERSION")));

@@ -65,17 +65,17 @@ pub struct Spec {
 /// In the order in which help lists them.
 pub const TABLE: &[Spec] = &[
     spec(Name::Help, "help", "", "List the commands").also(&["commands"]),
-    spec(Name::New, "new", "[name]", "Start a fresh session").also(&["reset"]),
+    spec(Name::New, "new", "", "Start a fresh session").also(&["reset"]),
     spec(Name::Stop, "stop", "", "Stop the running turn and keep the session"),
     spec(Name::Status, "status", "", "Show what the gateway and this session are doing"),
     spec(Name::Sessions, "sessions", "", "List earlier sessions of this chat"),
-    spec(Name::Resume, "resume", "[name or id]", "Go back to an earlier session").waiting(),
-    spec(Name::Model, "model", "[name] [--global]", "Show or change the model"),
+    spec(Name::Resume, "resume", "[number, id or name]", "Go back to an earlier session").waiting(),
+    spec(Name::Model, "model", "[name]", "Show or change the model of this session"),
     spec(Name::Queue, "queue", "<message>", "Run a message after the current turn").also(&["q"]),
     spec(Name::Retry, "retry", "", "Answer the last message again").waiting(),
     spec(Name::Undo, "undo", "[count]", "Drop the last exchanges from the session").waiting(),
     spec(Name::Usage, "usage", "", "Show the tokens this session has used"),
-    spec(Name::Where, "where", "", "Show where this conversation lives"),
+    spec(Name::Where, "where", "", "Show what became of your last message"),
     spec(Name::Start, "start", "", "Say hello to the bot"),
     spec(Name::Whoami, "whoami", "", "Show who you are and what you may run"),
 ];

@@ -79,8 +79,8 @@ pub enum Write {
     Delivered { item: OutboxId, message: Option<String>, at: Millis },
     /// Try again later. `doubtful`: the part may be visible already.
     Postpone { item: OutboxId, not_before: Millis, doubtful: bool, error: String },
-    /// Give it up and list it.
-    Bury { item: OutboxId, error: String, at: Millis },
+    /// Give it up and list it. `doubtful`: should a person retry it, the copy is marked.
+    Bury { item: OutboxId, doubtful: bool, error: String, at: Millis },
     /// A successful turn proves the session healthy: clear its resume mark and its failure count.
     ClearResume { key: SessionKey },
 }

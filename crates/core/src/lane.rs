@@ -141,11 +141,9 @@ pub fn act(item: &Item, parts: usize) -> Act {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setback {
     /// Try again. `doubtful`: the part may be visible already, so the next copy is marked.
-    Again {
-        at: Millis,
-        doubtful: bool,
-    },
-    Bury,
+    Again { at: Millis, doubtful: bool },
+    /// Give it up; `doubtful` as above, should a person retry it.
+    Bury { doubtful: bool },
 }
 
 /// An item older than this is given up.
@@ -154,16 +152,16 @@ pub const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 const UNTIL_FIXED: Duration = Duration::from_secs(300);
 
 pub fn setback(item: &Item, act: &Act, fault: Fault, reached: Reached, now: Millis, roll: u64) -> Setback {
-    if now.since(item.created_at) > PATIENCE {
-        return Setback::Bury;
-    }
     let repeatable = match act {
         Act::Replace { .. } | Act::Withdraw { .. } | Act::Finish | Act::Hold => true,
         Act::Send { .. } => false,
     };
     let doubtful = item.doubtful || (reached == Reached::Maybe && !repeatable);
+    if now.since(item.created_at) > PATIENCE {
+        return Setback::Bury { doubtful };
+    }
     let wait = match fault {
-        Fault::Refused => return Setback::Bury,
+        Fault::Refused => return Setback::Bury { doubtful },
         Fault::Later { after: Some(after) } => after.min(LONGEST_WAIT),
         Fault::Later { after: None } => backoff(&SEND, item.attempts.saturating_add(1), roll),
         Fault::Fatal => UNTIL_FIXED,
@@ -178,11 +176,11 @@ const CRASHES: u32 = 5;
 /// point we do not know (`Maybe`: the item was found in `Sending`).
 pub fn crashed(item: &Item, reached: Reached, now: Millis, roll: u64) -> Setback {
     let tried = item.attempts.saturating_add(1);
-    if tried >= CRASHES || now.since(item.created_at) > PATIENCE {
-        return Setback::Bury;
-    }
     let replaces = matches!(item.preview, Preview::Shown(_)) && item.sent.is_empty();
     let doubtful = item.doubtful || (reached == Reached::Maybe && !replaces);
+    if tried >= CRASHES || now.since(item.created_at) > PATIENCE {
+        return Setback::Bury { doubtful };
+    }
     Setback::Again { at: now.after(backoff(&SEND, tried, roll)), doubtful }
 }
 

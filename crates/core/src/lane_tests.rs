@@ -84,11 +84,11 @@ fn an_unknown_outcome_is_doubtful_unless_repeating_is_harmless() {
 #[test]
 fn a_refused_message_is_buried_and_an_old_one_too() {
     let send = Act::Send { part: 0, marked: false };
-    after(&send, Fault::Refused, Reached::No, Setback::Bury);
+    after(&send, Fault::Refused, Reached::No, Setback::Bury { doubtful: false });
     let old = item(State::Sending, Preview::None, 0, false);
     let much_later = NOW.after(PATIENCE).after(Duration::from_secs(1));
     let later = Fault::Later { after: None };
-    assert_eq!(setback(&old, &send, later, Reached::No, much_later, 0), Setback::Bury);
+    assert_eq!(setback(&old, &send, later, Reached::No, much_later, 0), Setback::Bury { doubtful: false });
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn an_item_found_in_flight_is_doubtful_unless_it_replaces_a_preview() {
 fn an_item_that_keeps_crashing_its_sender_is_given_up() {
     let mut found = item(State::Sending, Preview::None, 0, false);
     let mut tries = 1;
-    while crashed(&found, Reached::Maybe, NOW, 0) != Setback::Bury {
+    while !matches!(crashed(&found, Reached::Maybe, NOW, 0), Setback::Bury { .. }) {
         found.attempts += 1;
         tries += 1;
     }

@@ -21,7 +21,7 @@ pub fn roll() -> u64 {
 /// Bytes nobody can guess.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+    if getrandom::fill(&mut bytes).is_err() {
         // The operating system has no randomness to give: going on would make guessable secrets.
         std::process::abort();
     }

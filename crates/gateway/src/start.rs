@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::db::{self, Db, Writer};
-use crate::deliver::{Deliver, Outward};
+use crate::deliver::{Deliver, HANDS, Outward};
 use crate::handle::{Handle, Inner};
 use crate::ingest::{Ingest, Rules};
 use crate::lifecycle::{Phase, Stopper};
@@ -73,7 +73,13 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let (clean_start, due) = db.write(move |tx| recover(tx, legacy.as_deref())).await?;
     let channels = Arc::new(Channels::new(config.adapters));
     let streaming = config.settings.streaming.clone();
-    let outward = Outward { db: db.clone(), channels: channels.clone(), streaming, stopper: stopper.clone() };
+    let outward = Outward {
+        db: db.clone(),
+        channels: channels.clone(),
+        streaming,
+        stopper: stopper.clone(),
+        hands: Semaphore::new(HANDS),
+    };
     let (deliver, delivering) = Deliver::new(outward);
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();

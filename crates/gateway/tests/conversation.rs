@@ -192,7 +192,7 @@ fn every_command_answers_and_none_reaches_the_model() {
         ("/model", "fake"),
         ("/model other", "now uses other"),
         ("/usage", "tokens"),
-        ("/where", "Message"),
+        ("/where", "no earlier message"),
         ("/whoami", "telegram"),
         ("/queue", "Say what to queue"),
         ("/undo many", "Say how many"),
@@ -348,12 +348,12 @@ fn the_same_message_twice_starts_one_turn() {
 #[test]
 fn a_message_right_after_new_is_answered_in_the_new_session() {
     let world = World::new(|_| {});
-    world.telegram.push_text(7, 7, "before");
-    world.ends_with(7, "echo: before");
-    world.telegram.push_many([Incoming::text(7, 7, "/new"), Incoming::text(7, 7, "after")]);
-    world.ends_with(7, "echo: after");
+    world.telegram.push_text(7, 7, "about cats");
+    world.ends_with(7, "echo: about cats");
+    world.telegram.push_many([Incoming::text(7, 7, "/new"), Incoming::text(7, 7, "about dogs")]);
+    world.ends_with(7, "echo: about dogs");
     let last = world.model.requests().last().expect("a request").body().to_string();
-    assert!(!last.contains("before"), "{last}");
+    assert!(!last.contains("cats"), "{last}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ const BODY_LIMIT: usize = 64 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shorter than servers keep idle connections, so that we seldom write into one that has just been closed.
 const IDLE: Duration = Duration::from_secs(30);
+/// Connections kept for the next request.
+const IDLE_CONNECTIONS: usize = 16;
 
 /// A status and a body; whether it is good news is for the protocol to say.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ pub fn client(base: &Url, proxy: Option<&str>) -> Result<Client, reqwest::Error>
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .user_agent(concat!("petasos/", env!("CARGO_PKG_VERSION")));
     if is_loopback(base) {
         builder = builder.no_proxy();

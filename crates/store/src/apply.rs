@@ -32,7 +32,7 @@ impl Tx<'_> {
             Write::Postpone { item, not_before, doubtful, error } => {
                 self.postpone(*item, *not_before, *doubtful, error)
             }
-            Write::Bury { item, error, at } => self.bury(*item, error, *at),
+            Write::Bury { item, doubtful, error, at } => self.bury(*item, *doubtful, error, *at),
             Write::ClearResume { key } => self.clear_resume(key),
         }
     }

@@ -1,7 +1,6 @@
 //! Binding a conversation to a transcript: looked up, decided by core, and written in one job, so that
 //! any number of callers for one key agree on one transcript.
 
-use aws_lc_rs::rand;
 use petasos_core::session::{
     self, Ask, Background, EndReason, Entry, Lookup, ResetPolicy, Resolution, Row, Window, resolve,
     session_id,
@@ -139,7 +138,8 @@ impl Tx<'_> {
         let mut taken = self.sql("SELECT 1 FROM sessions WHERE id = ?1")?;
         loop {
             let mut entropy = [0_u8; 4];
-            rand::fill(&mut entropy).map_err(|_| Error::Io("the system gives no random numbers".into()))?;
+            getrandom::fill(&mut entropy)
+                .map_err(|_| Error::Io("the system gives no random numbers".into()))?;
             let id = session_id(local_time(now), u32::from_le_bytes(entropy));
             if !taken.exists([id.as_str()])? {
                 return Ok(id);

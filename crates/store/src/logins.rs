@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use aws_lc_rs::{digest, rand};
+use aws_lc_rs::digest;
 use petasos_core::Millis;
 use rusqlite::{Row, params};
 
@@ -120,7 +120,7 @@ fn fresh() -> Result<Token> {
 /// `N` random bytes as hex digits.
 pub(crate) fn random_hex<const N: usize>() -> Result<String> {
     let mut bytes = [0_u8; N];
-    rand::fill(&mut bytes).map_err(|_| Error::Io("the system gives no random numbers".into()))?;
+    getrandom::fill(&mut bytes).map_err(|_| Error::Io("the system gives no random numbers".into()))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

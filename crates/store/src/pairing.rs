@@ -1,6 +1,6 @@
 //! Pairing books, one per platform. Codes are made here, shown once, and stored as `salt:hash`.
 
-use aws_lc_rs::{constant_time, digest, rand};
+use aws_lc_rs::{constant_time, digest};
 use petasos_core::pairing::{self, Approval, Book, CODE_LEN, Pending, Request};
 use petasos_core::{Millis, Platform};
 use rusqlite::{OptionalExtension, params};
@@ -70,7 +70,7 @@ impl Tx<'_> {
             return Ok(PairingAnswer::Silent);
         };
         let mut random = [0_u8; CODE_LEN];
-        rand::fill(&mut random).map_err(|_| Error::Io("the system gives no random numbers".into()))?;
+        getrandom::fill(&mut random).map_err(|_| Error::Io("the system gives no random numbers".into()))?;
         let code = pairing::code(random);
         let salt = random_hex::<16>()?;
         let hash = hashed(&salt, &code);

@@ -28,6 +28,8 @@ pub struct Said {
 /// What an undo took back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undone {
+    /// How many there were to take back, at most as many as asked for.
+    pub exchanges: usize,
     pub rows: usize,
     /// The text of the earliest user row taken back.
     pub text: String,
@@ -108,13 +110,23 @@ impl Tx<'_> {
 
     /// Hides the last `exchanges` user rows and everything after them. `None`: there are not that many.
     pub fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<Undone>> {
-        let Some((from, text)) = self.nth_last_user(session, exchanges.max(1))? else {
+        let mut asked =
+            self.sql("SELECT count(*) FROM messages WHERE session = ?1 AND active = 1 AND role = 'user'")?;
+        let there: i64 = asked.query_row([session.as_str()], |row| row.get(0))?;
+        let exchanges = exchanges.max(1).min(usize::try_from(there).unwrap_or_default());
+        let Some((from, text)) = self.nth_last_user(session, exchanges)? else {
             return Ok(None);
         };
-        let hidden = self
-            .sql("UPDATE messages SET active = 0 WHERE session = ?1 AND id >= ?2 AND active = 1")?
+        // What the gateway said stays: it was not part of the exchange.
+        let rows = self
+            .sql(
+                "UPDATE messages SET active = 0
+                 WHERE session = ?1 AND id >= ?2 AND active = 1 AND role <> 'session_meta'",
+            )?
             .execute(params![session.as_str(), from])?;
-        Ok(Some(Undone { rows: hidden, text }))
+        self.sql("UPDATE sessions SET message_count = max(0, message_count - ?2) WHERE id = ?1")?
+            .execute(params![session.as_str(), i64::try_from(rows).unwrap_or(i64::MAX)])?;
+        Ok(Some(Undone { exchanges, rows, text }))
     }
 
     fn count_message(&self, session: &SessionId, message: &Message) -> Result<()> {

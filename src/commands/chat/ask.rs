@@ -168,7 +168,7 @@ impl Asker {
     async fn stop(&self) {
         let path = format!("/api/chats/terminal/{}/stop", self.chat);
         if let Err(error) = self.client.post::<Value>(&path, &json!({})).await {
-            anstream::eprintln!("\nthe turn could not be stopped: {error}");
+            crate::print::warn_of!("\nthe turn could not be stopped: {error}");
         }
     }
 }

@@ -77,7 +77,7 @@ async fn connect(context: &Context) -> Result<(Client, Option<Serving>), Failure
     wired.listen = None;
     let serving = serve::start(&context.home, wired, lock).await?;
     let note = "no gateway is running, so this chat runs its own until it ends (petasos run keeps one)";
-    anstream::eprintln!("{}", styled(DIM, note));
+    crate::print::warn_of!("{}", styled(DIM, note));
     Ok((Client::require(&context.home)?, Some(serving)))
 }
 
@@ -97,7 +97,7 @@ async fn once(context: &Context, asker: &mut Asker, fresh: bool, text: String) -
             if context.json {
                 print::json(&json!({ "answer": told, "session": asker.session() }))?;
             } else {
-                anstream::println!("{told}");
+                crate::print::say!("{told}");
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -116,7 +116,7 @@ async fn converse(
     let status: Value = client.get("/api/status").await?;
     let model = status.pointer("/model/name").and_then(Value::as_str).unwrap_or("?");
     let hint = format!("{model} · /help lists commands · Ctrl-C interrupts · Ctrl-D leaves");
-    anstream::println!("{}", styled(DIM, &hint));
+    crate::print::say!("{}", styled(DIM, &hint));
     let mut screen = Screen::showing();
     asker.catch_up(&mut screen).await;
     if fresh {
@@ -135,7 +135,7 @@ async fn converse(
             Input::Interrupted if leaving => break,
             Input::Interrupted => {
                 leaving = true;
-                anstream::println!("{}", styled(DIM, "Ctrl-C again, or Ctrl-D, leaves"));
+                crate::print::say!("{}", styled(DIM, "Ctrl-C again, or Ctrl-D, leaves"));
             }
             Input::End => break,
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::channels::Channels;
@@ -48,7 +48,12 @@ pub(crate) struct Outward {
     pub(crate) channels: Arc<Channels>,
     pub(crate) streaming: Streaming,
     pub(crate) stopper: Stopper,
+    /// Requests to platforms that may be under way at the same time, over all chats.
+    pub(crate) hands: Semaphore,
 }
+
+/// Enough for every limit that platforms set, and a bound for ours.
+pub(crate) const HANDS: usize = 32;
 
 /// The way to the lanes.
 #[derive(Debug, Clone)]

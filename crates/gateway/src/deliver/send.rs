@@ -53,6 +53,9 @@ impl Lane {
                 tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
             }
+            let outward = self.outward.clone();
+            // Taken before the mark: what only waits for its turn has not been handed to anyone. Never closed.
+            let _hand = outward.hands.acquire().await;
             if let Err(error) = self.mark_sending(item.id).await {
                 return Next::Wait(self.store_refused(&error));
             }
@@ -133,9 +136,9 @@ impl Lane {
                 self.commit(vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }]).await;
                 Next::Wait(at)
             }
-            Setback::Bury => {
+            Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
-                self.commit(vec![Write::Bury { item: item.id, error, at: clock::now() }]).await;
+                self.commit(vec![Write::Bury { item: item.id, doubtful, error, at: clock::now() }]).await;
                 Next::Ahead
             }
         }

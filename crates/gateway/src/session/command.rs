@@ -6,8 +6,8 @@ use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::outbox::{Button, State};
 use petasos_core::session::{Ask, ModelOverride};
-use petasos_core::{Inbound, InboxId, SessionId};
-use petasos_store::{Pending, SessionRow, Stage, Whereabouts};
+use petasos_core::{Inbound, InboxId, SessionId, SessionKey};
+use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereabouts};
 
 use super::say::Reply;
 use super::{Ended, Session};
@@ -15,6 +15,8 @@ use crate::clock;
 
 /// Sessions shown by `/sessions`.
 const LISTED: usize = 10;
+/// How far `/where` looks back.
+const LOOKED_AT: usize = 20;
 
 impl Session {
     pub(super) async fn command(&mut self, pending: Pending) -> Result<(), Ended> {
@@ -148,8 +150,10 @@ impl Session {
                 None => None,
             };
             Ok(match undone {
-                Some(_) if count == 1 => Reply::answered("↩️ Dropped the last exchange."),
-                Some(_) => Reply::answered(format!("↩️ Dropped the last {count} exchanges.")),
+                Some(undone) if undone.exchanges == 1 => Reply::answered("↩️ Dropped the last exchange."),
+                Some(undone) => {
+                    Reply::answered(format!("↩️ Dropped the last {} exchanges.", undone.exchanges))
+                }
                 None => Reply::refused(NOTHING_YET),
             })
         })
@@ -197,7 +201,10 @@ impl Session {
             let rows = tx.sessions(Some(&key), LISTED)?;
             let current = tx.entry(&key)?.map(|entry| entry.session_id);
             let Some(row) = chosen(&rows, wanted.trim(), current.as_ref()) else {
-                let text = "I know no such session here. /sessions lists them; /resume takes a number, an id or a name.";
+                let text = match wanted.trim() {
+                    "" => "There is no earlier session here to go back to.",
+                    _ => "I know no such session here. /sessions lists them; /resume takes a number, an id or a name.",
+                };
                 return Ok(Reply::refused(text));
             };
             if current.is_none() {
@@ -275,7 +282,7 @@ impl Session {
     async fn whereabouts(&mut self, pending: &Pending) -> Result<(), Ended> {
         let (key, before) = (self.key.clone(), pending.id);
         self.reply(pending, move |tx, _| {
-            let found = match tx.latest_before(&key, before)? {
+            let found = match last_message(tx, &key, before)? {
                 Some(id) => tx.where_is(id)?,
                 None => None,
             };
@@ -317,6 +324,19 @@ fn chosen<'a>(rows: &'a [SessionRow], wanted: &str, current: Option<&SessionId>)
     }
 }
 
+/// The message before `before` that was not a command.
+fn last_message(tx: &Tx<'_>, key: &SessionKey, mut before: InboxId) -> Result<Option<InboxId>, StoreError> {
+    for _ in 0..LOOKED_AT {
+        let Some(id) = tx.latest_before(key, before)? else { return Ok(None) };
+        let said = tx.pending(id)?.is_some_and(|it| slash::parse(&it.inbound.text) == Parsed::Text);
+        if said {
+            return Ok(Some(id));
+        }
+        before = id;
+    }
+    Ok(None)
+}
+
 const HELLO: &str =
     "👋 Hello, I am Petasos. Write to me as you would to a person; /help lists what else I can do.";
 const NOTHING_YET: &str = "There is nothing in this session yet.";
@@ -331,7 +351,7 @@ fn help() -> String {
 }
 
 fn title(row: &SessionRow) -> String {
-    row.title.clone().unwrap_or_else(|| row.id.to_string())
+    row.title.clone().unwrap_or_else(|| format!("new session {}", row.id))
 }
 
 fn named(row: &SessionRow, wanted: &str) -> bool {

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
-use petasos_core::admission::{Activity, Admission, Arrival, admit};
+use petasos_core::admission::{Activity, Admission, Arrival, BusyMode, admit};
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
@@ -100,6 +100,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         steering: vec![],
         known_up_to: InboxId(0),
         acked_at: None,
+        resumed: false,
         handling: None,
     };
     session.run(clean).await
@@ -121,6 +122,8 @@ struct Session {
     /// Messages up to this one were read from the inbox, so a word about them is old news.
     known_up_to: InboxId,
     acked_at: Option<Millis>,
+    /// The running turn was found open and taken up again.
+    resumed: bool,
     /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
     handling: Option<Pending>,
 }
@@ -210,7 +213,9 @@ impl Session {
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
         let waiting = self.queue.len() + self.steering.len();
-        let ack = match admit(self.shell.settings.busy, activity, arrival, waiting) {
+        // What was written while we were away must not end the turn that is being taken up again.
+        let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
+        let ack = match admit(mode, activity, arrival, waiting) {
             Admission::Refuse => {
                 return self.answer(&pending, words::QUEUE_FULL.into(), Outcome::Refused).await;
             }
@@ -349,6 +354,7 @@ impl Session {
             tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         }
         self.work = None;
+        self.resumed = false;
         // Nothing took these along: they are the next turn.
         for pending in std::mem::take(&mut self.steering) {
             self.enqueue(pending, Arrival::Text);

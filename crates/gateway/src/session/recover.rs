@@ -37,6 +37,7 @@ impl Session {
             }
             Phase::Thinking | Phase::Over => vec![],
         };
+        self.resumed = true;
         self.go_live().await;
         self.feed(Event::Recovered { clean, repeatable }).await
     }

@@ -112,14 +112,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Given up while in flight, it may be visible all the same: should a person retry it, it says so.
-    pub(crate) fn bury(&self, id: OutboxId, error: &str, now: Millis) -> Result<()> {
+    pub(crate) fn bury(&self, id: OutboxId, doubtful: bool, error: &str, now: Millis) -> Result<()> {
         self.sql(
-            "UPDATE outbox SET state = 'dead', last_error = ?2, ended_at = ?3,
-                 doubtful = doubtful OR (state = 'sending' AND NOT (preview = 'shown' AND sent = '[]'))
+            "UPDATE outbox SET state = 'dead', attempts = attempts + 1, doubtful = ?2, last_error = ?3, ended_at = ?4
              WHERE id = ?1 AND state IN ('due', 'sending')",
         )?
-        .execute(params![id.0, error, at(now)])?;
+        .execute(params![id.0, doubtful, error, at(now)])?;
         Ok(())
     }
 

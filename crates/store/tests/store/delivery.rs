@@ -252,15 +252,19 @@ fn an_answer_killed_before_its_first_send_is_delivered_unmarked() {
 fn a_dead_item_is_listed_until_a_person_acts() {
     let mut home = Home::new();
     let (a, b) = (home.owe("7", "one").id, home.owe("7", "two").id);
-    let bury = |item| Write::Bury { item, error: "chat not found".into(), at: NOW };
-    home.apply(&[bury(a), sending(b), bury(b)]).unwrap();
+    let bury = |item, doubtful| Write::Bury { item, doubtful, error: "chat not found".into(), at: NOW };
+    home.apply(&[bury(a, false), sending(b), bury(b, true)]).unwrap();
     let dead = home.store.items_in(State::Dead, 10).unwrap();
     assert_eq!(dead.len(), 2);
     assert_eq!(dead[0].last_error.as_deref(), Some("chat not found"));
     assert_eq!(home.store.outbox_counts().unwrap().dead, 2);
     assert!(home.write(|tx| tx.retry_item(b, later(5))));
     let again = home.item(b);
-    assert_eq!((again.state, again.doubtful), (State::Due, true), "it was in flight when it was given up");
+    assert_eq!(
+        (again.state, again.doubtful),
+        (State::Due, true),
+        "its fate was unknown when it was given up"
+    );
     assert_eq!((again.created_at, again.attempts), (later(5), 0), "our patience begins anew");
     assert!(home.write(|tx| tx.drop_item(a)));
     assert!(!home.write(|tx| tx.drop_item(a)));

@@ -263,9 +263,8 @@ impl World {
                 Write::Postpone { item, not_before: later(seconds), doubtful, error: "later".into() }
             }
             _ => {
-                owed.doubtful |= owed.state == State::Sending;
-                owed.state = State::Dead;
-                Write::Bury { item, error: "no".into(), at: NOW }
+                (owed.state, owed.doubtful, owed.attempts) = (State::Dead, false, owed.attempts + 1);
+                Write::Bury { item, doubtful: false, error: "no".into(), at: NOW }
             }
         };
         self.apply(&[write]);

@@ -144,7 +144,7 @@ fn forgetting_takes_only_what_is_over() {
     home.apply(&[Write::Delivered { item: sent, message: None, at: NOW }]).unwrap();
     let owed = home.owe("9", "still owed").id;
     let dead = home.owe("9", "given up").id;
-    home.apply(&[Write::Bury { item: dead, error: "x".into(), at: NOW }]).unwrap();
+    home.apply(&[Write::Bury { item: dead, doubtful: false, error: "x".into(), at: NOW }]).unwrap();
 
     assert_eq!(home.write(|tx| tx.prune(later(6 * DAY))).rows, 0);
     home.write(|tx| tx.prune(later(8 * DAY)));
