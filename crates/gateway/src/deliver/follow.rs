@@ -14,8 +14,6 @@ use tokio::sync::watch;
 use super::lane::LINGER;
 use crate::view::View;
 
-/// How long a turn may be silent before its chat is told that somebody is typing.
-const FIRST_LOOK: Duration = Duration::from_millis(300);
 /// However small a gap was asked for, nobody reads faster.
 const LEAST_GAP: Duration = Duration::from_millis(100);
 /// A typing sign lasts five seconds on the shortest-lived platform.
@@ -76,7 +74,7 @@ impl Following {
         gap: Duration,
         now: Millis,
     ) -> Self {
-        let look_at = now.after(FIRST_LOOK);
+        let look_at = now;
         let gap = gap.max(LEAST_GAP);
         let rhythm = Rhythm::new(gap);
         Self { turn, key, route, view, gap, rhythm, look_at, typing_at: look_at, shown: None }
@@ -212,7 +210,7 @@ mod tests {
             followed.add(following);
         }
         let later = followed.next_look().expect("some");
-        assert!(followed.take_due(NOW).is_none());
+        assert!(followed.take_due(later.before(Duration::from_millis(1))).is_none());
         let turns: Vec<_> = std::iter::from_fn(|| followed.take_due(later)).map(|it| it.turn.0).collect();
         assert_eq!(turns, [1, 3, 4, 5, 6, 7, 8, 9]);
     }

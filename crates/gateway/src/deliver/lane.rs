@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::lane::Budget;
-use petasos_core::outbox::Item;
+use petasos_core::journal::Write;
+use petasos_core::lane::{self, Budget};
+use petasos_core::outbox::{Item, State};
 use petasos_core::{Fault, Millis, Platform};
 use petasos_platforms::Adapter;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -117,29 +118,45 @@ impl Lane {
 
     /// Sends what is due, in order. Gives back when to look again.
     async fn deliver_due(&mut self) -> Option<Millis> {
+        let outward = self.outward.clone();
+        // Taken before anything is marked: what only waits for its turn has not been handed over. Never closed.
+        let _hand = outward.hands.acquire().await;
+        let mut outcome = vec![];
         loop {
-            if self.outward.stopper.stopping() {
-                return None;
-            }
             let now = clock::now();
             let allowed = self.budget.message_at(now);
-            if allowed > now {
-                return Some(allowed);
+            if self.outward.stopper.stopping() || allowed > now {
+                self.commit(outcome).await;
+                return (allowed > now).then_some(allowed);
             }
-            match self.head().await {
-                Ok(None) => return None,
-                Ok(Some(item)) => match self.carry_out(item, now).await {
-                    Next::Ahead => {}
-                    Next::Wait(at) => return Some(at),
-                },
-                Err(error) => return Some(self.store_refused(&error)),
+            let found = match self.claim(outcome.clone(), now).await {
+                Ok(found) => found,
+                Err(error) => {
+                    self.commit(outcome).await;
+                    return Some(self.store_refused(&error));
+                }
+            };
+            match self.carry_out(found?, now).await {
+                Next::Ahead(writes) => outcome = writes,
+                Next::Wait(at) => return Some(at),
             }
         }
     }
 
-    async fn head(&self) -> Result<Option<Item>, Error> {
+    /// Keeps the outcome of one item and takes the next: one commit. What may leave now is marked as being sent.
+    async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Option<Item>, Error> {
         let lane = self.name.clone();
-        self.outward.db.read(move |reader| Ok(reader.due_of_lane(&lane, 1)?.pop())).await
+        let claim = self.outward.db.write(move |tx| {
+            tx.apply(&outcome, now)?;
+            let head = tx.due_of_lane(&lane, 1)?.pop();
+            if let Some(item) =
+                head.as_ref().filter(|item| item.state == State::Due && lane::due_at(item, now) <= now)
+            {
+                tx.apply(&[Write::Sending { item: item.id }], now)?;
+            }
+            Ok(head)
+        });
+        claim.await
     }
 
     /// When to ask the store again.

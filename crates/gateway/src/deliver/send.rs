@@ -20,14 +20,14 @@ const RECOVERED: &str = "♻️ Recovered reply, may be a duplicate\n\n";
 
 /// How a lane goes on after it has worked on its first item.
 pub(super) enum Next {
-    /// With whatever is first now.
-    Ahead,
+    /// With whatever is first now, once this is kept.
+    Ahead(Vec<Write>),
     /// Not before then.
     Wait(Millis),
 }
 
 impl Lane {
-    /// Takes the first item of the outbox as far as it gets.
+    /// Takes the first item of the outbox, as it was when it was claimed, as far as it gets.
     pub(super) async fn carry_out(&mut self, item: Item, now: Millis) -> Next {
         let at = lane::due_at(&item, now);
         if at > now {
@@ -37,7 +37,7 @@ impl Lane {
             // Nobody else sends for this chat: whoever was sending it has panicked, or could not note the end.
             return self.crashed(&item, Reached::Maybe, "its outcome was lost").await;
         }
-        // Before it is marked as being sent, so that what cannot be rendered is not doubtful.
+        // Nothing has been handed over yet, so what cannot be rendered is not doubtful.
         let text = &item.draft.text;
         let render = || if text.is_empty() { vec![] } else { self.adapter.render(text) };
         match catch_unwind(AssertUnwindSafe(render)) {
@@ -53,20 +53,13 @@ impl Lane {
                 tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
             }
-            let outward = self.outward.clone();
-            // Taken before the mark: what only waits for its turn has not been handed to anyone. Never closed.
-            let _hand = outward.hands.acquire().await;
-            if let Err(error) = self.mark_sending(item.id).await {
-                return Next::Wait(self.store_refused(&error));
-            }
             let message = match self.perform(&item, &act, parts).await {
                 Ok(receipt) => receipt.message_id,
                 Err(error) => return self.failed(&item, &act, &error).await,
             };
             let now = clock::now();
             if item.sent.len() + 1 >= parts.len() {
-                self.commit(vec![Write::Delivered { item: item.id, message, at: now }]).await;
-                return Next::Ahead;
+                return Next::Ahead(vec![Write::Delivered { item: item.id, message, at: now }]);
             }
             let message = message.unwrap_or_default();
             self.commit(vec![Write::PartSent { item: item.id, message: message.clone() }]).await;
@@ -75,6 +68,9 @@ impl Lane {
             let allowed = self.budget.message_at(now);
             if self.outward.stopper.stopping() || allowed > now {
                 return Next::Wait(allowed);
+            }
+            if let Err(error) = self.mark_sending(item.id).await {
+                return Next::Wait(self.store_refused(&error));
             }
         }
     }
@@ -115,7 +111,7 @@ impl Lane {
             if let Err(error) = self.adapter.delete(&item.draft.route, message).await {
                 tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview stays visible");
             }
-            return Next::Ahead;
+            return Next::Ahead(vec![]);
         }
         if let Fault::Later { after: Some(after) } = fault {
             self.budget.penalize(now, after);
@@ -139,7 +135,7 @@ impl Lane {
             Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
                 self.commit(vec![Write::Bury { item: item.id, doubtful, error, at: clock::now() }]).await;
-                Next::Ahead
+                Next::Ahead(vec![])
             }
         }
     }
@@ -147,6 +143,9 @@ impl Lane {
     /// The outcome of something that has happened must be kept: asks the store while time may help. What is
     /// not kept leaves its item in `sending`, whose fate is then unknown.
     pub(super) async fn commit(&self, writes: Vec<Write>) {
+        if writes.is_empty() {
+            return;
+        }
         loop {
             let (these, now) = (writes.clone(), clock::now());
             let Err(error) = self.outward.db.write(move |tx| tx.apply(&these, now)).await else { return };

@@ -46,7 +46,7 @@ impl Session {
         self.publish_queue();
         self.turn = Some(turn);
         self.show.send_modify(|view| view.rows = row);
-        self.go_live().await;
+        self.go_live();
         self.start(effects).await;
         Ok(())
     }

@@ -61,6 +61,8 @@ const LINGER: Duration = Duration::from_secs(60);
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// How long the second half of a split message may take.
 const SPLIT_WAIT: Duration = Duration::from_secs(1);
+/// How long a turn may be silent before its chat sees that somebody is at it.
+const FOLLOW_AFTER: Duration = Duration::from_millis(300);
 /// At most one acknowledgement per session in this time.
 const ACK_EVERY: Duration = Duration::from_secs(30);
 
@@ -100,6 +102,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         steering: vec![],
         known_up_to: InboxId(0),
         acked_at: None,
+        follow_at: None,
         resumed: false,
         handling: None,
     };
@@ -122,6 +125,8 @@ struct Session {
     /// Messages up to this one were read from the inbox, so a word about them is old news.
     known_up_to: InboxId,
     acked_at: Option<Millis>,
+    /// When the chat begins to follow the running turn; most turns are over by then.
+    follow_at: Option<Instant>,
     /// The running turn was found open and taken up again.
     resumed: bool,
     /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
@@ -184,6 +189,7 @@ impl Session {
                 None => return Ok(false),
             },
             report = work::next(&mut self.work) => self.report(report).await?,
+            () = at(self.follow_at) => self.follow().await,
             () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
                 if idle && self.show.receiver_count() <= 1 {
                     self.leave().await;
@@ -354,6 +360,7 @@ impl Session {
             tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         }
         self.work = None;
+        self.follow_at = None;
         self.resumed = false;
         // Nothing took these along: they are the next turn.
         for pending in std::mem::take(&mut self.steering) {
@@ -362,8 +369,8 @@ impl Session {
         self.show.send_modify(|view| view.live = None);
     }
 
-    /// A turn has begun: let it be seen, and let its chat follow.
-    async fn go_live(&mut self) {
+    /// A turn has begun: let it be seen.
+    fn go_live(&mut self) {
         let Some(turn) = &self.turn else { return };
         let live = Live {
             turn: turn.id,
@@ -378,12 +385,17 @@ impl Session {
             view.session = Some(session);
             view.live = Some(live);
         });
-        if turn.route.delivery == Delivery::Push {
-            let (gap, view) = (self.shell.settings.streaming.gap, self.show.subscribe());
-            let following =
-                Following::new(turn.id, turn.key.clone(), turn.route.clone(), view, gap, clock::now());
-            self.shell.deliver.follow(turn.route.lane(), following).await;
-        }
+        self.follow_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + FOLLOW_AFTER);
+    }
+
+    /// The chat sees from now on what becomes of the turn.
+    async fn follow(&mut self) {
+        self.follow_at = None;
+        let Some(turn) = &self.turn else { return };
+        let (gap, view) = (self.shell.settings.streaming.gap, self.show.subscribe());
+        let following =
+            Following::new(turn.id, turn.key.clone(), turn.route.clone(), view, gap, clock::now());
+        self.shell.deliver.follow(turn.route.lane(), following).await;
     }
 
     fn publish_queue(&self) {
@@ -425,6 +437,14 @@ impl Session {
             // Everything is in the inbox; the session that starts next reads it there.
             self.shell.router.wake(self.key.clone()).await;
         }
+    }
+}
+
+/// Resolves at that moment; never, if there is none.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

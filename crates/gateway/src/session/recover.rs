@@ -38,7 +38,7 @@ impl Session {
             Phase::Thinking | Phase::Over => vec![],
         };
         self.resumed = true;
-        self.go_live().await;
+        self.go_live();
         self.feed(Event::Recovered { clean, repeatable }).await
     }
 

@@ -54,7 +54,9 @@ fn undo_hides_whole_exchanges_from_the_model() {
     assert_eq!((undone.rows, undone.text.as_str()), (4, "b"));
     assert_eq!(texts(&home.store.history(&name, 10).unwrap()), ["a", "re a"]);
     assert_eq!(home.store.rows_after(&name, RowId(0), 10).unwrap().len(), 6);
-    assert_eq!(home.write(|tx| tx.undo(&name, 2)), None);
+    let rest = home.write(|tx| tx.undo(&name, 9)).unwrap();
+    assert_eq!((rest.exchanges, rest.text.as_str()), (1, "a"), "no more than there is");
+    assert_eq!(home.write(|tx| tx.undo(&name, 1)), None);
     assert_eq!(home.store.search("c", None, 10).unwrap(), [], "what was undone is not found");
 }
 
