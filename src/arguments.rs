@@ -93,7 +93,7 @@ pub(crate) struct Sessions {
 pub(crate) enum SessionsAction {
     /// List conversations, newest first
     List,
-    /// Show what was said in one
+    /// Show what was said in one; the beginning of its id is enough
     Show { id: String },
 }
 
@@ -139,6 +139,8 @@ pub(crate) enum PairingAction {
     Approve { platform: String, code: String },
     /// Shut somebody out again
     Revoke { platform: String, user: String },
+    /// Take codes again after too many wrong ones
+    Unlock { platform: String },
 }
 
 #[derive(Debug, Args)]
@@ -151,7 +153,7 @@ pub(crate) struct Config {
 pub(crate) enum ConfigAction {
     /// Say everything that is wrong; exit code 78 if anything is
     Check,
-    /// Say what a key means, what it is set to, and where that comes from
+    /// Say what a key, a section or an environment variable means, what it is set to, and by whom
     Explain { key: String },
     /// Show what is set, and by whom
     Show {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Home;
 use crate::failure::Failure;
@@ -32,8 +32,8 @@ pub(crate) enum Error {
     /// Nobody is there (any more).
     #[error("the gateway does not answer")]
     Gone,
-    #[error("{0}")]
-    Refused(String),
+    #[error("{}", told(.0))]
+    Refused(Value),
     #[error("the gateway's answer cannot be read: {0}")]
     Unreadable(String),
 }
@@ -45,6 +45,20 @@ impl From<Error> for Failure {
             Error::Refused(_) | Error::Unreadable(_) => Self::new(error.to_string()),
         }
     }
+}
+
+impl Error {
+    /// A fact that came with a refusal; its `code` says which kind it is.
+    pub(crate) fn fact(&self, name: &str) -> Option<&Value> {
+        match self {
+            Self::Refused(error) => error.get(name),
+            Self::Gone | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+fn told(error: &Value) -> &str {
+    error["message"].as_str().unwrap_or("the gateway refused, and did not say why")
 }
 
 impl Client {
@@ -112,9 +126,11 @@ async fn checked(response: reqwest::Response) -> Result<reqwest::Response, Error
         return Ok(response);
     }
     let status = response.status();
-    let body: Value = response.json().await.unwrap_or_default();
-    let told = body.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
-    Err(Error::Refused(told.unwrap_or_else(|| format!("the gateway answered {status}"))))
+    let mut body: Value = response.json().await.unwrap_or_default();
+    let error = body.get_mut("error").map(Value::take).filter(|error| error["message"].is_string());
+    Err(Error::Refused(
+        error.unwrap_or_else(|| json!({ "message": format!("the gateway answered {status}") })),
+    ))
 }
 
 fn path(home: &Home, record: Option<&lock::Record>) -> PathBuf {

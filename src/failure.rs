@@ -1,9 +1,14 @@
 //! Why a command did not do what it was asked to: what happened, what to do next, and the exit code.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{Problem, Severity};
+use petasos_store::OpenError;
+use serde_json::json;
+
+use crate::config::Problem;
+use crate::print::{BAD, styled, warn_of};
 
 /// Other programs decide by these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,16 +18,25 @@ pub(crate) enum Code {
     Configuration = 78,
 }
 
+/// For people, or for other programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Text,
+    Json,
+}
+
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
     next: Option<String>,
     code: Code,
+    /// Of the configuration; then `what` sums them up.
+    problems: Vec<Problem>,
 }
 
 impl Failure {
     pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), next: None, code: Code::Failed }
+        Self { what: what.into(), next: None, code: Code::Failed, problems: Vec::new() }
     }
 
     pub(crate) fn configuration(what: impl Into<String>) -> Self {
@@ -31,15 +45,39 @@ impl Failure {
 
     /// All problems of a configuration at once.
     pub(crate) fn of_problems(problems: &[Problem]) -> Self {
-        let fatal = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let lines: Vec<String> = fatal.map(ToString::to_string).collect();
-        Self::configuration(lines.join("\n")).next("petasos config check shows everything that is wrong")
+        let mut failure = Self::configuration("the configuration cannot be used")
+            .next("mend it; petasos config check looks again");
+        failure.problems = problems.to_vec();
+        failure
+    }
+
+    pub(crate) fn tell(&self, form: Form) {
+        match form {
+            Form::Json => warn_of!("{}", self.as_json()),
+            Form::Text => {
+                self.problems.iter().for_each(Problem::tell_err);
+                warn_of!("{} {self}", styled(BAD, "error:"));
+            }
+        }
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let mut error = json!({ "message": self.what, "next": self.next });
+        if !self.problems.is_empty() {
+            error["problems"] = json!(self.problems);
+        }
+        json!({ "error": error })
     }
 
     #[must_use]
     pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
         self.next = Some(advice.into());
         self
+    }
+
+    /// What happened, and what to do about it.
+    pub(crate) fn parts(self) -> (String, String) {
+        (self.what, self.next.unwrap_or_default())
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -70,8 +108,46 @@ impl From<petasos_store::Error> for Failure {
     }
 }
 
-impl From<petasos_store::OpenError> for Failure {
-    fn from(error: petasos_store::OpenError) -> Self {
-        Self::new(error.to_string())
+/// What to do about a database that was not opened. Its own words are kept; this names the files.
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let next: String = match &error {
+            OpenError::Corrupt { path, .. } => restore(path),
+            OpenError::Vanished { path, sign } => {
+                let marker = beside(path);
+                let both = if *sign == marker { String::new() } else { format!(" and {}", sign.display()) };
+                format!(
+                    "restore {} from a backup; or remove {}{both} to start with nothing",
+                    path.display(),
+                    marker.display()
+                )
+            }
+            OpenError::Foreign { .. } | OpenError::NoDirectory { .. } => {
+                "petasos config path shows which home is used; --home chooses another".into()
+            }
+            OpenError::Newer { .. } => "install the newer version of petasos again".into(),
+            OpenError::Older { .. } => "petasos run upgrades it".into(),
+            OpenError::Absent { .. } => "petasos run creates it".into(),
+            OpenError::Failed { error: petasos_store::Error::ReadOnly, .. } => WRITABLE.into(),
+            OpenError::Failed { .. } => "petasos doctor looks for the reason".into(),
+        };
+        Self::new(error.to_string()).next(next)
     }
+}
+
+/// For a home that cannot be written.
+pub(crate) const WRITABLE: &str =
+    "make the home writable for this user (chown, chmod, remount), or choose another one with --home DIR";
+
+fn restore(path: &Path) -> String {
+    format!(
+        "make a copy of the home, then restore {} from a backup; or move it and {} away to start with nothing",
+        path.display(),
+        beside(path).display()
+    )
+}
+
+/// The file that remembers that there was a database.
+fn beside(database: &Path) -> std::path::PathBuf {
+    database.with_file_name(".petasos-db")
 }

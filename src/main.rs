@@ -21,10 +21,13 @@ use arguments::Arguments;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match commands::run(arguments) {
+    let form = if arguments.json { failure::Form::Json } else { failure::Form::Text };
+    let done = commands::run(arguments);
+    logs::flush();
+    match done {
         Ok(code) => code,
         Err(failure) => {
-            crate::print::warn_of!("{} {failure}", print::styled(print::BAD, "error:"));
+            failure.tell(form);
             failure.exit_code()
         }
     }

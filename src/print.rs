@@ -13,7 +13,6 @@ use serde::Serialize;
 use crate::failure::Failure;
 
 pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const ITALIC: Style = Style::new().italic();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
@@ -99,6 +98,27 @@ pub(crate) fn ago(then: Millis, now: Millis) -> String {
     }
 }
 
+/// `until 23:14 (in 58 min)`, on this machine's clock.
+pub(crate) fn moment(then: Millis, now: Millis) -> String {
+    let minutes = then.since(now).as_secs().div_ceil(60);
+    let stamp = i64::try_from(then.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    match stamp {
+        Some(stamp) => {
+            let local = stamp.to_zoned(jiff::tz::TimeZone::system());
+            format!("until {} (in {minutes} min)", local.strftime("%H:%M"))
+        }
+        None => format!("for another {minutes} min"),
+    }
+}
+
+/// `1 message`, `2 messages`.
+pub(crate) fn count(number: impl TryInto<u64>, one: &str, many: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +130,16 @@ mod tests {
         check(59, "59 s ago");
         check(3600, "1 h ago");
         check(200_000, "2 d ago");
+    }
+
+    #[test]
+    fn a_moment_is_told_as_a_time_and_a_wait() {
+        let told = moment(Millis(3_600_000), Millis(120_000));
+        assert!(told.starts_with("until ") && told.ends_with("(in 58 min)"), "{told}");
+        assert_eq!(
+            (count(1_u64, "cat", "cats"), count(2_u64, "cat", "cats")),
+            ("1 cat".into(), "2 cats".into())
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Home;
-use crate::failure::Failure;
+use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
 use crate::socket;
 use crate::wire::{Listen, Wired};
@@ -33,14 +33,15 @@ pub(crate) struct Serving {
 /// Takes the home for this process.
 pub(crate) fn take(home: &Home) -> Result<Lock, Failure> {
     home.create().map_err(|error| {
-        Failure::new(format!("{} cannot be created: {error}", home.path().display()))
-            .next("choose another place with --home, or fix its permissions")
+        Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE)
     })?;
     Lock::take(&home.lock_file()).map_err(|error| match error {
         NotTaken::Held { .. } => {
             Failure::new(error.to_string()).next("petasos status shows it, petasos stop ends it")
         }
-        NotTaken::Io { .. } => Failure::new(error.to_string()).next("check the permissions of the home"),
+        NotTaken::Io { error, .. } => {
+            Failure::new(format!("{} cannot be written: {error}", home.path().display())).next(WRITABLE)
+        }
     })
 }
 
@@ -137,7 +138,7 @@ fn workspace(path: &Path) -> Result<(), Failure> {
 fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Model(_) => Failure::configuration(error.to_string()).next("see model in config.yaml"),
-        StartError::Open(_) => Failure::new(error.to_string()),
+        StartError::Open(error) => error.into(),
         StartError::Gateway(_) => Failure::new(error.to_string()).next("petasos doctor looks for the reason"),
     }
 }

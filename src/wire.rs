@@ -4,6 +4,7 @@ mod access;
 mod model;
 mod telegram;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,7 +50,15 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         settings: session_settings(home, settings),
     };
     let listen = settings.flag("web.enabled").then(|| listen(settings));
+    problems.extend(listen.as_ref().and_then(|listen| plain_http(settings, listen)));
+    problems.extend(settings.idle().map(|(path, origin)| {
+        Problem::warning(
+            origin.to_string(),
+            format!("{path} is accepted, but this version does nothing with it"),
+        )
+    }));
     resolved.problems.extend(problems);
+    resolved.sort();
     if resolved.has_errors() {
         return Err(resolved.problems.clone());
     }
@@ -59,6 +68,23 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
 fn listen(settings: &Settings) -> Listen {
     let port = settings.count("web.port").and_then(|port| u16::try_from(port).ok());
     Listen { host: settings.text("web.host").unwrap_or_default(), port: port.unwrap_or_default() }
+}
+
+/// Whoever can listen in on the network can read along, and browsers keep the sign-in only over HTTPS.
+fn plain_http(settings: &Settings, listen: &Listen) -> Option<Problem> {
+    let local = match listen.host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => listen.host == "localhost" || listen.host.ends_with(".localhost"),
+    };
+    if local {
+        return None;
+    }
+    let what = format!(
+        "web.host {} can be reached from other machines, and the page speaks plain HTTP",
+        listen.host
+    );
+    let problem = Problem::warning(settings.origin("web.host").to_string(), what);
+    Some(problem.next("put a proxy with HTTPS in front, or use 127.0.0.1 and a tunnel"))
 }
 
 fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settings {

@@ -9,7 +9,7 @@ use super::Context;
 use crate::arguments::{Config, ConfigAction};
 use crate::config::{self, Explanation, Problem, Settings, Severity, catalogue};
 use crate::failure::Failure;
-use crate::print::{self, BAD, BOLD, DIM, GOOD, ODD, styled};
+use crate::print::{self, BOLD, DIM, GOOD, ODD, styled};
 use crate::wire::wire;
 
 pub(crate) fn config(context: &Context, wanted: Config) -> Result<ExitCode, Failure> {
@@ -30,26 +30,18 @@ fn check(context: &Context) -> Result<ExitCode, Failure> {
     if context.json {
         print::json(&json!({ "ok": !bad, "problems": resolved.problems }))?;
     } else {
-        resolved.problems.iter().for_each(tell);
-        if resolved.problems.is_empty() {
-            crate::print::say!("{} the configuration is fine", styled(GOOD, "ok:"));
+        resolved.problems.iter().for_each(Problem::tell);
+        if !bad {
+            crate::print::say!("{} the configuration can be used", styled(GOOD, "ok:"));
         }
     }
     Ok(if bad { ExitCode::from(78) } else { ExitCode::SUCCESS })
 }
 
-fn tell(problem: &Problem) {
-    let (style, word) = match problem.severity {
-        Severity::Error | Severity::Unknown => (BAD, "error:"),
-        Severity::Warning => (ODD, "warning:"),
-    };
-    crate::print::say!("{} {problem}", styled(style, word));
-}
-
 fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
     let resolved = config::load(&context.home);
     let Some(found) = config::explain(key, &resolved.settings) else {
-        return Err(unknown(key));
+        return group(context, key, &resolved.settings);
     };
     if context.json {
         print::json(&found)?;
@@ -78,6 +70,24 @@ fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
             styled(ODD, "warning:")
         );
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A section, or a variable.
+fn group(context: &Context, name: &str, settings: &Settings) -> Result<ExitCode, Failure> {
+    let found = config::explain_group(name, settings);
+    if found.is_empty() {
+        return Err(unknown(name));
+    }
+    if context.json {
+        print::json(&found)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = found.iter().map(|row| {
+        let note = if row.used { "" } else { " (no effect yet)" };
+        vec![row.key.clone(), print::cut(&valued(row), 48), format!("{}{note}", row.help)]
+    });
+    print::table(&["KEY", "VALUE", "MEANING"], &rows.collect::<Vec<_>>());
     Ok(ExitCode::SUCCESS)
 }
 

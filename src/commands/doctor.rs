@@ -75,6 +75,7 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(local::permissions(home));
     findings.push(local::disk(home));
     findings.push(local::database(home));
+    findings.extend(local::pairing(home));
     let mut resolved = config::load(home);
     let wired = wire(home, &mut resolved);
     findings.extend(configuration(&resolved.problems));

@@ -42,12 +42,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match &arguments.command {
         Command::Version => return version::version(arguments.json),
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Arguments::command(), "petasos", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "petasos", &mut script);
+            print::say!("{}", String::from_utf8_lossy(&script).trim_end());
             return Ok(ExitCode::SUCCESS);
         }
         _ => {}
     }
     let home = Home::resolve(arguments.home.as_deref(), |name| std::env::var_os(name))?;
+    if home.path().exists() && !home.path().is_dir() {
+        let what = format!("{} ({}) is not a directory", home.path().display(), home.named_by);
+        return Err(
+            Failure::configuration(what).next("--home DIR names the directory with config.yaml in it")
+        );
+    }
     dispatch(&Context { home, json: arguments.json, loudness }, arguments.command)
 }
 

@@ -10,7 +10,7 @@ use super::{Context, reader, write};
 use crate::arguments::{Outbox, OutboxAction, OutboxState};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::print::{self, ago, cut, now};
+use crate::print::{self, ago, cut, now, say};
 
 const MOST: usize = 200;
 
@@ -38,7 +38,10 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
         return Ok(ExitCode::SUCCESS);
     }
     if items.is_empty() {
-        crate::print::say!("nothing; every answer has been delivered");
+        match wanted {
+            None => say!("nothing; every answer has been delivered"),
+            Some(state) => say!("none is {}", meaning(state).as_str()),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let rows = items.iter().map(|item| {
@@ -83,7 +86,7 @@ fn told(context: &Context, id: i64, done: bool, what: &str) -> Result<ExitCode, 
     if context.json {
         print::json(&json!({ "id": id, "done": true }))?;
     } else {
-        crate::print::say!("message {id} {what}");
+        say!("message {id} {what}");
     }
     Ok(ExitCode::SUCCESS)
 }

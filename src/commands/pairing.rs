@@ -6,13 +6,13 @@ use petasos_core::pairing::{Approval, Approved, Book};
 use petasos_core::text::nearest;
 use petasos_core::{Millis, Platform};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Context, reader, write};
 use crate::arguments::{Pairing, PairingAction};
-use crate::client::Client;
+use crate::client::{Client, Error};
 use crate::failure::Failure;
-use crate::print::{self, ago, now};
+use crate::print::{self, ODD, ago, count, moment, now, say, styled};
 
 /// One platform; the hashes of codes stay where they are.
 #[derive(Debug, Serialize)]
@@ -20,6 +20,8 @@ struct Entry {
     platform: Platform,
     pending: Vec<Person>,
     approved: Vec<Person>,
+    /// After too many wrong codes; `None` when codes are taken.
+    locked_until: Option<Millis>,
 }
 
 #[derive(Debug, Serialize)]
@@ -34,6 +36,7 @@ pub(crate) async fn pairing(context: &Context, wanted: Pairing) -> Result<ExitCo
         PairingAction::List => list(context).await,
         PairingAction::Approve { platform, code } => approve(context, named(&platform)?, &code).await,
         PairingAction::Revoke { platform, user } => revoke(context, named(&platform)?, &user).await,
+        PairingAction::Unlock { platform } => unlock(context, named(&platform)?),
     }
 }
 
@@ -54,15 +57,24 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
     };
     let mut rows = Vec::new();
     for entry in &entries {
+        if let Some(until) = entry.locked_until {
+            let closed = format!("pairing on {} is closed {}", entry.platform, moment(until, now()));
+            say!("{} (petasos pairing unlock {} opens it)", styled(ODD, &closed), entry.platform);
+        }
         rows.extend(entry.pending.iter().map(|person| row(entry.platform, "asks", person)));
         rows.extend(entry.approved.iter().map(|person| row(entry.platform, "is in", person)));
     }
     if rows.is_empty() {
-        crate::print::say!("nobody has asked; strangers who write to the bot get a code to tell you");
+        say!("nobody has asked; strangers who write to the bot get a code to tell you");
         return Ok(ExitCode::SUCCESS);
     }
     print::table(&["PLATFORM", "USER", "NAME", "STATE", "SINCE"], &rows);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A lock that has run out is none.
+pub(super) fn lock_of(until: Option<Millis>) -> Option<Millis> {
+    until.filter(|until| *until > now())
 }
 
 fn entry(platform: Platform, book: Book) -> Entry {
@@ -70,6 +82,7 @@ fn entry(platform: Platform, book: Book) -> Entry {
     let approved = book.approved.into_iter();
     Entry {
         platform,
+        locked_until: lock_of(book.locked_until),
         pending: pending
             .map(|it| Person { user_id: it.user_id, user_name: it.user_name, at: it.created_at })
             .collect(),
@@ -82,15 +95,31 @@ fn entry(platform: Platform, book: Book) -> Entry {
 async fn approve(context: &Context, platform: Platform, code: &str) -> Result<ExitCode, Failure> {
     if let Some(client) = Client::connect(&context.home)? {
         let body = json!({ "platform": platform, "code": code });
-        let person: Approved = client.post("/api/pairing/approve", &body).await?;
-        return approved(context, &person);
+        let told: Result<Approved, Error> = client.post("/api/pairing/approve", &body).await;
+        return match told {
+            Ok(person) => approved(context, &person),
+            Err(error) => Err(refused(platform, error)),
+        };
     }
     let approval = write(&context.home, |tx| tx.pairing_approve(platform, code, now()))?;
     match approval {
         None => Err(not_a_code()),
         Some(Approval::Approved(person)) => approved(context, &person),
-        Some(Approval::Wrong { left }) => Err(wrong(left)),
-        Some(Approval::Locked { until }) => Err(locked(until)),
+        Some(Approval::Wrong { left }) => Err(wrong(platform, left)),
+        Some(Approval::Locked { until }) => Err(locked(platform, until)),
+    }
+}
+
+/// The same words as without a gateway.
+fn refused(platform: Platform, error: Error) -> Failure {
+    let number = |name: &str| error.fact(name).and_then(Value::as_u64);
+    match error.fact("code").and_then(Value::as_str) {
+        Some("not_a_code") => not_a_code(),
+        Some("wrong_code") => {
+            wrong(platform, number("left").and_then(|left| usize::try_from(left).ok()).unwrap_or_default())
+        }
+        Some("locked") => locked(platform, Millis(number("until").unwrap_or_default())),
+        Some(_) | None => error.into(),
     }
 }
 
@@ -99,7 +128,7 @@ fn approved(context: &Context, person: &Approved) -> Result<ExitCode, Failure> {
         print::json(&json!({ "approved": person }))?;
     } else {
         let name = person.user_name.as_deref().unwrap_or(&person.user_id);
-        crate::print::say!("{name} may talk to the agent now");
+        say!("{name} may talk to the agent now");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,7 +148,7 @@ async fn revoke(context: &Context, platform: Platform, user: &str) -> Result<Exi
     if context.json {
         print::json(&json!({ "revoked": user }))?;
     } else {
-        crate::print::say!("{user} is out");
+        say!("{user} is out");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -134,16 +163,55 @@ fn named(platform: &str) -> Result<Platform, Failure> {
     })
 }
 
+/// Forgets the wrong codes. The book belongs to the gateway while one runs.
+fn unlock(context: &Context, platform: Platform) -> Result<ExitCode, Failure> {
+    if Client::connect(&context.home)?.is_some() {
+        let failure = Failure::new("a running gateway keeps its lock until it runs out");
+        return Err(
+            failure.next(format!("petasos stop, then petasos pairing unlock {platform}, then petasos run"))
+        );
+    }
+    let locked = write(&context.home, |tx| {
+        let book = tx.pairing_book(platform)?;
+        let was = book.locked_until;
+        tx.put_pairing_book(platform, &Book { locked_until: None, failures: Vec::new(), ..book })?;
+        Ok(lock_of(was).is_some())
+    })?;
+    if context.json {
+        print::json(&json!({ "platform": platform, "was_locked": locked }))?;
+    } else if locked {
+        say!("pairing on {platform} is open again");
+    } else {
+        say!("pairing on {platform} was open; wrong codes are forgotten");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn not_a_code() -> Failure {
-    Failure::new("that is not a pairing code").next("a code has 8 letters and digits, such as ABCD-EFGH")
+    Failure::new("that is not a pairing code; nothing was counted").next(
+        "a code has 8 letters and digits, such as ABCD2345; the bot tells it to the person who asks, \
+         and petasos pairing lists who is waiting",
+    )
 }
 
-fn wrong(left: usize) -> Failure {
-    Failure::new(format!("no pending request has this code; {left} more errors close pairing for an hour"))
-        .next("codes live for an hour; ask for a fresh one")
+fn wrong(platform: Platform, left: usize) -> Failure {
+    let failure = match left {
+        0 => Failure::new("no pending request has this code, and pairing is closed for an hour now"),
+        left => {
+            let more = count(left, "more wrong code", "more wrong codes");
+            Failure::new(format!(
+                "no pending request has this code; {more} {} pairing for an hour",
+                if left == 1 { "closes" } else { "close" }
+            ))
+        }
+    };
+    failure.next(match left {
+        0 => format!("petasos pairing unlock {platform} opens it again"),
+        _ => "codes live for an hour; the person gets a fresh one by writing to the bot again".into(),
+    })
 }
 
-fn locked(until: Millis) -> Failure {
-    let minutes = until.since(now()).as_secs() / 60 + 1;
-    Failure::new("too many wrong codes: pairing is closed").next(format!("try again in {minutes} min"))
+fn locked(platform: Platform, until: Millis) -> Failure {
+    Failure::new(format!("too many wrong codes: pairing is closed {}", moment(until, now())))
+        .next(format!("wait, or petasos pairing unlock {platform}"))
 }

@@ -13,6 +13,9 @@ use crate::arguments::{Sessions, SessionsAction};
 use crate::failure::Failure;
 use crate::print::{self, BOLD, DIM, ago, cut, now, styled};
 
+/// More than anybody has.
+pub(super) const ALL: usize = 1_000_000;
+
 pub(crate) async fn sessions(context: &Context, wanted: Sessions) -> Result<ExitCode, Failure> {
     let reader = reader(&context.home)?;
     match wanted.action.unwrap_or(SessionsAction::List) {
@@ -50,9 +53,11 @@ fn list(context: &Context, reader: Option<&Reader>, limit: usize) -> Result<Exit
 fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> Result<ExitCode, Failure> {
     let missing = || Failure::new(format!("there is no session {id}")).next("petasos sessions lists them");
     let reader = reader.ok_or_else(missing)?;
-    let id = SessionId(id.to_owned());
-    let session = reader.session(&id)?.ok_or_else(missing)?;
-    let said = reader.rows_after(&id, RowId(0), limit)?;
+    let session = match reader.session(&SessionId(id.to_owned()))? {
+        Some(session) => session,
+        None => begins_with(reader, id)?.ok_or_else(missing)?,
+    };
+    let said = reader.rows_after(&session.id, RowId(0), limit)?;
     if context.json {
         let rows = said.iter().map(|row| {
             let mut value = json!(row.message);
@@ -83,6 +88,18 @@ fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> R
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The one session whose id begins like this.
+fn begins_with(reader: &Reader, start: &str) -> Result<Option<SessionRow>, Failure> {
+    let mut found = reader.sessions(None, ALL)?;
+    found.retain(|row| !start.is_empty() && row.id.as_str().starts_with(start));
+    if found.len() > 1 {
+        let ids: Vec<&str> = found.iter().take(5).map(|row| row.id.as_str()).collect();
+        let failure = Failure::new(format!("{} sessions begin with {start}", found.len()));
+        return Err(failure.next(format!("type more of it: {}", ids.join(", "))));
+    }
+    Ok(found.pop())
 }
 
 fn as_json(row: &SessionRow) -> Value {

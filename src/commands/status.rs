@@ -7,6 +7,7 @@ use petasos_core::link::{Link, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::sessions::ALL;
 use super::{Context, reader};
 use crate::client::Client;
 use crate::failure::Failure;
@@ -22,6 +23,7 @@ struct Status {
     model: Model,
     links: Vec<Named>,
     sessions: u64,
+    stored_sessions: usize,
     inbox: Inbox,
     outbox: Outbox,
     store_trouble: Option<String>,
@@ -57,7 +59,8 @@ pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
     let Some(client) = Client::connect(&context.home)? else {
         return stopped(context);
     };
-    let told: Value = client.get("/api/status").await?;
+    let mut told: Value = client.get("/api/status").await?;
+    told["stored_sessions"] = json!(stored(context)?);
     if context.json {
         print::json(&told)?;
         return Ok(ExitCode::SUCCESS);
@@ -82,7 +85,7 @@ fn show(context: &Context, client: &Client, status: &Status) {
     for named in &status.links {
         line(&named.name, &state_of(&named.link));
     }
-    line("sessions", &format!("{} awake", status.sessions));
+    line("sessions", &format!("{} stored, {} awake", status.stored_sessions, status.sessions));
     line("inbox", &format!("{} running, {} waiting", status.inbox.running, status.inbox.queued));
     let dead = match status.outbox.dead {
         0 => String::new(),
@@ -91,6 +94,13 @@ fn show(context: &Context, client: &Client, status: &Status) {
     line("outbox", &format!("{} due{dead}", status.outbox.due));
     if let Some(trouble) = &status.store_trouble {
         line("disk", &styled(BAD, trouble));
+    }
+}
+
+fn stored(context: &Context) -> Result<usize, Failure> {
+    match reader(&context.home)? {
+        Some(reader) => Ok(reader.sessions(None, ALL)?.len()),
+        None => Ok(0),
     }
 }
 
@@ -106,13 +116,15 @@ fn stopped(context: &Context) -> Result<ExitCode, Failure> {
         let outbox =
             open.as_ref().map(|(_, owed)| json!({ "due": owed.due + owed.sending, "dead": owed.dead }));
         print::json(&json!({
-            "state": "stopped", "home": context.home.path(), "inbox": inbox, "outbox": outbox,
+            "state": "stopped", "home": context.home.path(), "stored_sessions": stored(context)?,
+            "inbox": inbox, "outbox": outbox,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     crate::print::say!("{} is stopped {}", styled(BOLD, "Petasos"), styled(DIM, "(petasos run starts it)"));
     line("home", &context.home.path().display().to_string());
     if let Some((inbox, owed)) = open {
+        line("sessions", &format!("{} stored", stored(context)?));
         line("inbox", &format!("{} to be answered", inbox.queued + inbox.claimed));
         line("outbox", &format!("{} due, {} given up", owed.due + owed.sending, owed.dead));
     }

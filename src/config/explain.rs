@@ -45,6 +45,15 @@ pub(crate) fn explain(path: &str, settings: &Settings) -> Option<Explanation> {
     })
 }
 
+/// The keys of a section, or those that a variable sets. Empty if it is neither.
+pub(crate) fn explain_group(name: &str, settings: &Settings) -> Vec<Explanation> {
+    let paths = catalogue::below(name).into_iter().chain(catalogue::set_by(name));
+    let mut found: Vec<Explanation> = paths.filter_map(|path| explain(&path, settings)).collect();
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    found.dedup_by(|a, b| a.key == b.key);
+    found
+}
+
 /// Everything that is set, as it may be shown.
 pub(crate) fn explain_all(settings: &Settings) -> Vec<Explanation> {
     settings.iter().filter_map(|(path, _)| explain(path, settings)).collect()

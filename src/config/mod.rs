@@ -22,7 +22,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub(crate) use environment::Environment;
-pub(crate) use explain::{Explanation, explain, explain_all};
+pub(crate) use explain::{Explanation, explain, explain_all, explain_group};
 pub(crate) use home::{Home, Nowhere};
 pub(crate) use problem::{Problem, Severity};
 pub(crate) use resolve::Resolved;
@@ -67,6 +67,7 @@ pub(crate) fn from_texts(
     };
     let mut resolved = resolve::resolve(document, &env);
     model::settle(&env, &mut resolved);
+    resolved.sort();
     resolved
 }
 

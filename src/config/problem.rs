@@ -4,12 +4,15 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::print::{BAD, ODD, say, styled, warn_of};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
     /// Nothing starts.
     Error,
-    /// A key nobody knows: a warning, and an error for `config check`.
+    /// A key nobody knows: an error for `config check`, but a gateway starts all the same.
+    #[serde(rename = "error")]
     Unknown,
     Warning,
 }
@@ -44,6 +47,33 @@ impl Problem {
     pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
         self.next = Some(advice.into());
         self
+    }
+
+    pub(crate) fn tell(&self) {
+        say!("{} {self}", self.word());
+    }
+
+    pub(crate) fn tell_err(&self) {
+        warn_of!("{} {self}", self.word());
+    }
+
+    /// The file from top to bottom, then `.env`, then the rest.
+    pub(crate) fn order(&self) -> (u8, u32) {
+        let line = |rest: &str| rest.split(':').next().and_then(|line| line.parse().ok()).unwrap_or(0);
+        if let Some(rest) = self.place.strip_prefix("config.yaml") {
+            return (0, line(rest.trim_start_matches(':')));
+        }
+        match self.place.strip_prefix(".env") {
+            Some(rest) => (1, line(rest.trim_start_matches(':'))),
+            None => (2, 0),
+        }
+    }
+
+    fn word(&self) -> String {
+        match self.severity {
+            Severity::Error | Severity::Unknown => styled(BAD, "error:"),
+            Severity::Warning => styled(ODD, "warning:"),
+        }
     }
 }
 

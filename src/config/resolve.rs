@@ -28,6 +28,11 @@ impl Resolved {
     pub(crate) fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
+
+    /// As a person reads the files.
+    pub(crate) fn sort(&mut self) {
+        self.problems.sort_by_key(Problem::order);
+    }
 }
 
 pub(crate) fn resolve(document: Document, env: &Environment) -> Resolved {
@@ -35,6 +40,11 @@ pub(crate) fn resolve(document: Document, env: &Environment) -> Resolved {
     let mut walk = Walk { lines: &document.lines, written: BTreeMap::new(), problems: &mut out.problems };
     walk.section("", &document.value);
     let written = walk.written;
+    for twice in &document.twice {
+        let what = format!("{} is set twice, on line {} and on line {}", twice.path, twice.first, twice.last);
+        let problem = Problem::warning(format!("config.yaml:{}", twice.last), what);
+        out.problems.push(problem.next("the last one is used"));
+    }
     for entry in written.into_values() {
         from_file(entry, env, &mut out);
     }
@@ -163,10 +173,13 @@ fn take(found: &Found, named: &str, value: &Value, place: String, origin: Origin
     match coerce(found.key.kind, value) {
         Ok(value) => out.settings.put(found.path.clone(), value, origin),
         Err(_) if !found.key.used => {}
-        Err(reason) if found.key.forgiving => {
-            let problem = Problem::warning(place, format!("{named}: {reason}"));
-            out.problems.push(problem.next(format!("{} is used instead", found.key.default)));
+        Err(reason) => {
+            // A variable is its own place.
+            let what = if place.ends_with(named) { reason } else { format!("{named}: {reason}") };
+            out.problems.push(match found.key.forgiving {
+                true => Problem::warning(place, what).next(format!("{} is used instead", found.key.default)),
+                false => Problem::error(place, what),
+            });
         }
-        Err(reason) => out.problems.push(Problem::error(place, format!("{named}: {reason}"))),
     }
 }

@@ -62,6 +62,12 @@ impl Settings {
         self.0.iter().map(|(path, setting)| (path.as_str(), setting))
     }
 
+    /// What somebody set although nothing reads it yet.
+    pub(crate) fn idle(&self) -> impl Iterator<Item = (&str, &Origin)> {
+        let unused = |path: &str| catalogue::find(path).is_some_and(|found| !found.key.used);
+        self.iter().filter(move |(path, _)| unused(path)).map(|(path, setting)| (path, &setting.origin))
+    }
+
     /// What is set, else the default; `None` if there is neither.
     pub(crate) fn value(&self, path: &str) -> Option<Value> {
         self.0.get(path).map(|setting| setting.value.clone()).or_else(|| default(path))

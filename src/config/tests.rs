@@ -236,7 +236,7 @@ fn wrong_types_name_key_expectation_and_finding() {
     wrong(
         "",
         &[("API_SERVER_PORT", "x")],
-        "environment API_SERVER_PORT: API_SERVER_PORT: expected a whole number from 0 to 65535, found \"x\"",
+        "environment API_SERVER_PORT: expected a whole number from 0 to 65535, found \"x\"",
     );
 }
 

@@ -16,6 +16,15 @@ pub(crate) struct Document {
     pub(crate) value: Map<String, Value>,
     /// Dotted path -> line, from 1.
     pub(crate) lines: BTreeMap<String, u32>,
+    pub(crate) twice: Vec<Twice>,
+}
+
+/// A key that stands in one section more than once.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Twice {
+    pub(crate) path: String,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
 }
 
 /// Why the text is not a configuration. `shown` is the offending line.
@@ -37,11 +46,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Error> {
     };
     let root: Spanned<Node> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| located(text, &error))?;
-    let mut lines = BTreeMap::new();
+    let mut document = Document::default();
     let line = line_of(&root);
-    match plain(root.value, "", &mut lines) {
-        Value::Null => Ok(Document::default()),
-        Value::Object(value) => Ok(Document { value, lines }),
+    match plain(root.value, "", &mut document) {
+        Value::Null => Ok(document),
+        Value::Object(value) => Ok(Document { value, ..document }),
         other => {
             let reason = format!("expected keys and values at the top, found {}", describe(&other));
             Err(Error { line, column: 1, reason, shown: nth(text, line) })
@@ -71,11 +80,11 @@ enum Node {
     Section(Vec<(Spanned<String>, Node)>),
 }
 
-fn plain(node: Node, path: &str, lines: &mut BTreeMap<String, u32>) -> Value {
+fn plain(node: Node, path: &str, out: &mut Document) -> Value {
     match node {
         Node::Scalar(value) => value,
         Node::List(items) => {
-            let step = |(at, item): (usize, Node)| plain(item, &format!("{path}[{at}]"), lines);
+            let step = |(at, item): (usize, Node)| plain(item, &format!("{path}[{at}]"), out);
             Value::Array(items.into_iter().enumerate().map(step).collect())
         }
         Node::Section(entries) => {
@@ -83,8 +92,12 @@ fn plain(node: Node, path: &str, lines: &mut BTreeMap<String, u32>) -> Value {
             for (key, child) in entries {
                 let line = line_of(&key);
                 let below = if path.is_empty() { key.value.clone() } else { format!("{path}.{}", key.value) };
-                section.insert(key.value, plain(child, &below, lines));
-                lines.insert(below, line);
+                let value = plain(child, &below, out);
+                if section.insert(key.value, value).is_some() {
+                    let first = out.lines.get(&below).copied().unwrap_or_default();
+                    out.twice.push(Twice { path: below.clone(), first, last: line });
+                }
+                out.lines.insert(below, line);
             }
             Value::Object(section)
         }
@@ -234,6 +247,13 @@ mod tests {
         let document = parse(b"a: 1\nb:\n  c:\n    d: 2\n  e: 3\n").unwrap();
         let line = |path: &str| document.lines[path];
         assert_eq!((line("a"), line("b.c.d"), line("b.e")), (1, 4, 5));
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_told_with_both_lines() {
+        let document = parse(b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n").unwrap();
+        let told: Vec<_> = document.twice.iter().map(|it| (it.path.as_str(), it.first, it.last)).collect();
+        assert_eq!(told, [("b.c", 3, 4), ("a", 1, 5)]);
     }
 
     #[test]

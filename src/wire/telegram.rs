@@ -31,6 +31,11 @@ pub(super) fn adapter(settings: &Settings, problems: &mut Vec<Problem>) -> Optio
         problems.push(problem.next("put the token from @BotFather there"));
         return None;
     }
+    if !is_token(&token) {
+        let what =
+            format!("{path} does not look like a token of Telegram (123456789:AAE… with 35 characters)");
+        problems.push(Problem::warning(place.clone(), what).next("compare it with what @BotFather wrote"));
+    }
     match Telegram::new(config(settings, &token)) {
         Ok(telegram) => Some(Adapter::Telegram(telegram)),
         Err(invalid) => {
@@ -38,6 +43,15 @@ pub(super) fn adapter(settings: &Settings, problems: &mut Vec<Problem>) -> Optio
             None
         }
     }
+}
+
+/// A number, a colon, and a secret of at least 30 characters.
+fn is_token(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(id, secret)| {
+        let number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        let plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        number && plain && secret.len() >= 30
+    })
 }
 
 fn config(settings: &Settings, token: &str) -> Config {

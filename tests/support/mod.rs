@@ -202,3 +202,22 @@ pub fn stdout(output: &Output) -> String {
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// Reads standard output of a child until a line holds `text`; what comes after stays readable.
+pub fn read_until(child: &mut Child, text: &str) {
+    let out = child.stdout.as_mut().expect("standard output is piped");
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while out.read(&mut byte).expect("readable") == 1 {
+        match byte[0] {
+            b'\n' if String::from_utf8_lossy(&line).contains(text) => return,
+            b'\n' => line.clear(),
+            other => line.push(other),
+        }
+    }
+    let mut said = String::new();
+    if let Some(err) = child.stderr.as_mut() {
+        let _ = err.read_to_string(&mut said);
+    }
+    panic!("the program ended before it said {text:?}: {said}");
+}

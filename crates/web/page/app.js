@@ -200,8 +200,9 @@ function say(text) {
 }
 
 function refused(text, reason) {
-  composer.fill(text);
+  if (text !== null) composer.fill(text);
   if (reason) connection(reason);
+  redrawEmpty();
 }
 
 async function stopTurn() {
@@ -244,6 +245,12 @@ function signedOut() {
   connection('You are signed out. Run “petasos open” on the gateway’s machine and open its link; what you typed is kept here.');
 }
 
+async function signOut() {
+  const response = await fetch('/api/logout', { method: 'POST' }).catch(() => null);
+  if (response?.ok) location.reload();
+  else connection('The gateway cannot be reached, so this browser is still signed in.');
+}
+
 async function checkSignedIn() {
   const response = await fetch('/api/status').catch(() => null);
   if (response?.status === 401) signedOut();
@@ -257,7 +264,7 @@ function current() {
 function redraw() {
   const summary = current();
   $('title').textContent = summary?.title || (chat ? 'New chat' : 'Conversation');
-  drawSessions($('sessions'), sessions, location.hash);
+  drawSessions($('sessions'), sessions.filter(it => it.message_count > 0), location.hash);
   if (!chat) {
     const where = summary ? platformName(summary.platform) : 'another channel';
     $('readonly').textContent = summary?.platform === 'web'
@@ -341,6 +348,7 @@ for (const example of EXAMPLES) {
   $('examples').append(button);
 }
 $('new-chat').addEventListener('click', newChat);
+$('sign-out').addEventListener('click', signOut);
 $('open-sidebar').addEventListener('click', openSidebar);
 $('close-sidebar').addEventListener('click', closeSidebar);
 $('shade').addEventListener('click', closeSidebar);

@@ -93,8 +93,10 @@ export class Sender {
       this.transcript.command(message.text);
       return { ...message, say() {}, remove() {}, refuse: text => this.onRefused(message.text, text) };
     }
+    const drop = () => { shown.remove(); keep.confirmed(this.chat, message.id); };
     const shown = this.transcript.pending(message, {
-      onDiscard: () => { shown.remove(); keep.confirmed(this.chat, message.id); this.onRefused(message.text, ''); },
+      onEdit: () => { drop(); this.onRefused(message.text, ''); },
+      onDiscard: () => { drop(); this.onRefused(null, ''); },
     });
     return shown;
   }

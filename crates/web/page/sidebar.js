@@ -44,7 +44,7 @@ function entry(summary, href, here) {
   const about = document.createElement('small');
   node.href = href;
   if (href === here) node.setAttribute('aria-current', 'page');
-  title.textContent = summary.title || summary.display_name || 'Untitled';
+  title.textContent = summary.title || summary.display_name || 'New chat';
   about.textContent = `${platformName(summary.platform)} · ${when(summary.last_at)}`;
   node.append(title, about);
   return node;

@@ -73,7 +73,7 @@ export class Transcript {
   }
 
   /** A message of the user that is not a row yet. */
-  pending(message, { onDiscard }) {
+  pending(message, { onEdit, onDiscard }) {
     const node = bubble('user');
     node.classList.add('pending');
     node.dataset.id = message.id;
@@ -89,11 +89,10 @@ export class Transcript {
       say: text => { state.textContent = text; },
       refuse: text => {
         node.classList.add('refused');
-        const button = document.createElement('button');
-        button.type = 'button';
-        button.textContent = 'Edit';
-        button.addEventListener('click', onDiscard);
-        state.replaceChildren(`${text} `, button);
+        state.replaceChildren(`${text} `, button('Edit', onEdit), ' ', button('Discard', onDiscard));
+        // It stays where it was said: what comes later is shown below it.
+        this.rows.insertBefore(node, this.live?.node ?? null);
+        this.#stick();
       },
       remove: () => node.remove(),
     };
@@ -148,6 +147,14 @@ function draw(row) {
   if (row.undone) node.classList.add('undone');
   if (row.at) node.title = new Date(row.at).toLocaleString();
   return row.content || calls.length ? node : null;
+}
+
+function button(label, act) {
+  const node = document.createElement('button');
+  node.type = 'button';
+  node.textContent = label;
+  node.addEventListener('click', act);
+  return node;
 }
 
 function bubble(kind) {

@@ -7,7 +7,7 @@ use petasos_core::{Inbound, Source};
 use petasos_gateway::{Handle, Submitted};
 use serde::{Deserialize, Serialize};
 
-use crate::extract::{Body, Chat, is_id};
+use crate::extract::{Body, Chat, Shape, is_id};
 use crate::refusal::Refusal;
 
 const TEXT_LIMIT: usize = 256 * 1024;
@@ -18,6 +18,10 @@ pub(crate) struct Said {
     text: String,
     /// Made by the client. The same one again is the same message: a lost answer can be asked for again.
     id: String,
+}
+
+impl Shape for Said {
+    const FIELDS: &'static [&'static str] = &["text", "id"];
 }
 
 #[derive(Debug, Serialize)]

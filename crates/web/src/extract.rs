@@ -2,27 +2,71 @@
 
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use petasos_core::message::ChatType;
 use petasos_core::{Platform, Source};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 
 const ID_LIMIT: usize = 64;
 
+/// What a JSON body must hold.
+pub(crate) trait Shape: DeserializeOwned {
+    /// All of them are required; nothing else may be there.
+    const FIELDS: &'static [&'static str];
+}
+
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<S: Send + Sync, T: Shape> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Refusal::from_axum(rejection.status(), rejection.body_text())),
-        }
+        let value = match Json::<Value>::from_request(request, state).await {
+            Ok(Json(value)) => value,
+            Err(rejection) => {
+                let message = match rejection.status() {
+                    StatusCode::BAD_REQUEST => "the body is not JSON".to_owned(),
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+                        "the body must be JSON, with the header content-type: application/json".to_owned()
+                    }
+                    _ => rejection.body_text(),
+                };
+                return Err(Refusal::from_axum(rejection.status(), message));
+            }
+        };
+        shaped(value).map(Self).map_err(Refusal::bad_request)
     }
+}
+
+/// Says everything that is wrong with the fields at once.
+fn shaped<T: Shape>(value: Value) -> Result<T, String> {
+    let Value::Object(fields) = &value else {
+        return Err(format!("the body must be a JSON object with {}", T::FIELDS.join(", ")));
+    };
+    let missing: Vec<&str> = T::FIELDS.iter().copied().filter(|name| !fields.contains_key(*name)).collect();
+    let unknown: Vec<&str> =
+        fields.keys().map(String::as_str).filter(|name| !T::FIELDS.contains(name)).collect();
+    let mut wrong = Vec::new();
+    if !missing.is_empty() {
+        wrong.push(format!("missing: {}", missing.join(", ")));
+    }
+    if !unknown.is_empty() {
+        wrong.push(format!("unknown: {}", unknown.join(", ")));
+    }
+    if !wrong.is_empty() {
+        return Err(format!("{} (the body takes {})", wrong.join("; "), T::FIELDS.join(", ")));
+    }
+    let texts = T::FIELDS.iter().filter(|name| !fields[**name].is_string());
+    let texts: Vec<&str> = texts.copied().collect();
+    if !texts.is_empty() {
+        return Err(format!("{} must be text", texts.join(", ")));
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 /// The parameters after `?`.

@@ -18,7 +18,7 @@ pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-sit
 /// What a browser without a cookie may load. `/` is not among them: the page sees to its own cookie.
 const OPEN: [&str; 2] = ["/health", "/assets/locked.css"];
 
-/// A browser holds one cookie, or a few of gateways on other ports; no more than this are tried.
+/// A browser holds one cookie of ours; of a header that holds more, no more than this are tried.
 const COOKIES_TRIED: usize = 8;
 
 pub(crate) async fn host(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
@@ -62,7 +62,7 @@ pub(crate) async fn cookie(State(handle): State<Handle>, request: Request, next:
 }
 
 pub(crate) async fn signed_in(handle: &Handle, headers: &HeaderMap) -> Result<bool, Refusal> {
-    for value in cookies(headers).take(COOKIES_TRIED) {
+    for value in cookies(headers).iter().take(COOKIES_TRIED) {
         if handle.cookie_ok(value).await? {
             return Ok(true);
         }
@@ -70,8 +70,15 @@ pub(crate) async fn signed_in(handle: &Handle, headers: &HeaderMap) -> Result<bo
     Ok(false)
 }
 
-pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(cookie::values)
+/// What this gateway's cookie holds, as the browser sends it.
+pub(crate) fn cookies(headers: &HeaderMap) -> Vec<String> {
+    let name = cookie_name(headers);
+    let sent = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    sent.flat_map(|header| name.values(header)).map(str::to_owned).collect()
+}
+
+pub(crate) fn cookie_name(headers: &HeaderMap) -> cookie::Name {
+    cookie::Name::at(text(headers, &header::HOST).unwrap_or_default())
 }
 
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

@@ -8,7 +8,7 @@ use petasos_core::{Millis, OutboxId, Platform, outbox};
 use petasos_gateway::Handle;
 use serde::{Deserialize, Serialize};
 
-use crate::extract::{Asked, Body, Named};
+use crate::extract::{Asked, Body, Named, Shape};
 use crate::refusal::Refusal;
 
 const ITEMS: usize = 100;
@@ -38,6 +38,14 @@ pub(crate) struct Approve {
 pub(crate) struct Revoke {
     platform: Platform,
     user: String,
+}
+
+impl Shape for Approve {
+    const FIELDS: &'static [&'static str] = &["platform", "code"];
+}
+
+impl Shape for Revoke {
+    const FIELDS: &'static [&'static str] = &["platform", "user"];
 }
 
 #[derive(Debug, Serialize)]
@@ -120,19 +128,16 @@ pub(crate) async fn pairing_approve(
 ) -> Answer<Approved> {
     match handle.pairing_approve(asked.platform, &asked.code).await? {
         Some(Approval::Approved(approved)) => Ok(Json(approved)),
-        Some(Approval::Wrong { left }) => Err(Refusal::new(
-            StatusCode::NOT_FOUND,
-            "wrong_code",
-            format!(
-                "no pending request has this code; pairing closes for a while after {left} more wrong ones"
-            ),
-        )),
-        Some(Approval::Locked { until }) => Err(Refusal::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "locked",
-            format!("too many wrong codes; pairing is closed until {} (ms since 1970)", until.0),
-        )),
-        None => Err(Refusal::bad_request("this cannot be a pairing code")),
+        Some(Approval::Wrong { left }) => {
+            let message = "no pending request has this code";
+            Err(Refusal::new(StatusCode::NOT_FOUND, "wrong_code", message).with("left", left))
+        }
+        Some(Approval::Locked { until }) => {
+            let minutes = until.since(petasos_gateway::clock::now()).as_secs() / 60 + 1;
+            let message = format!("too many wrong codes: pairing is closed for another {minutes} min");
+            Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "locked", message).with("until", until.0))
+        }
+        None => Err(Refusal::new(StatusCode::BAD_REQUEST, "not_a_code", "this cannot be a pairing code")),
     }
 }
 

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use petasos_gateway::Handle;
 use serde::Deserialize;
 
-use crate::cookie::{self, Wire};
+use crate::cookie::Wire;
 use crate::extract::{Asked, Named};
 use crate::guard::{self, FETCH_SITE};
 use crate::origin;
@@ -60,9 +60,10 @@ pub(crate) async fn index(
 pub(crate) async fn logout(State(handle): State<Handle>, headers: HeaderMap) -> Result<Response, Refusal> {
     let wire = origin::wire(guard::text(&headers, &header::HOST).unwrap_or_default());
     for value in guard::cookies(&headers) {
-        handle.logout(value).await?;
+        handle.logout(&value).await?;
     }
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie::clear(wire))]).into_response())
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, guard::cookie_name(&headers).clear(wire))])
+        .into_response())
 }
 
 pub(crate) async fn asset(Named(name): Named<String>) -> Result<Response, Refusal> {
@@ -77,7 +78,7 @@ pub(crate) async fn asset(Named(name): Named<String>) -> Result<Response, Refusa
 
 async fn redeem(handle: &Handle, headers: &HeaderMap, token: &str, wire: Wire) -> Result<Response, Refusal> {
     if let Some(value) = handle.redeem(token).await? {
-        let set = [(header::SET_COOKIE, cookie::set(&value, wire))];
+        let set = [(header::SET_COOKIE, guard::cookie_name(headers).set(&value, wire))];
         return Ok((set, Redirect::to("/")).into_response());
     }
     if guard::signed_in(handle, headers).await? {

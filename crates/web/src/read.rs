@@ -113,8 +113,12 @@ pub(crate) async fn messages(
     Named(session): Named<String>,
     Asked(page): Asked<Page>,
 ) -> Result<Json<Rows>, Refusal> {
+    let session = SessionId(session);
+    if handle.session(&session).await?.is_none() {
+        return Err(Refusal::not_found("there is no session with this id; /api/sessions lists them"));
+    }
     let after = RowId(page.after.unwrap_or(0));
-    let rows = handle.rows(&SessionId(session), after, page.limit.unwrap_or(ROWS).clamp(1, LIMIT)).await?;
+    let rows = handle.rows(&session, after, page.limit.unwrap_or(ROWS).clamp(1, LIMIT)).await?;
     let messages = rows
         .into_iter()
         .map(|said| Row { id: said.id, message: said.message, undone: !said.active })

@@ -5,12 +5,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use petasos_gateway::Error;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
     code: &'static str,
     message: String,
+    /// What a program may want to know of it.
+    facts: Map<String, Value>,
 }
 
 #[derive(Serialize)]
@@ -22,11 +25,19 @@ struct Wire {
 struct Detail {
     message: String,
     code: &'static str,
+    #[serde(flatten)]
+    facts: Map<String, Value>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into() }
+        Self { status, code, message: message.into(), facts: Map::new() }
+    }
+
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.facts.insert(name.to_owned(), value.into());
+        self
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -82,7 +93,7 @@ impl From<Error> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = Wire { error: Detail { message: self.message, code: self.code } };
+        let body = Wire { error: Detail { message: self.message, code: self.code, facts: self.facts } };
         (self.status, Json(body)).into_response()
     }
 }

@@ -13,6 +13,10 @@ struct Word {
     word: String,
 }
 
+impl extract::Shape for Word {
+    const FIELDS: &'static [&'static str] = &["word"];
+}
+
 /// The public door with a few handlers behind it that need no gateway.
 fn door() -> Router {
     let routes = Router::new()
@@ -96,6 +100,21 @@ async fn every_refusal_has_the_same_shape() {
         let response = ask(method.clone(), path, headers, *body).await;
         assert_eq!(response.status().as_u16(), *status, "{method} {path}");
         is_refusal(&json(response).await, code);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_names_every_field_that_is_wrong() {
+    let cases = [
+        ("{}", "missing: word (the body takes word)"),
+        ("{\"wrod\":1}", "missing: word; unknown: wrod (the body takes word)"),
+        ("{\"word\":1}", "word must be text"),
+        ("[]", "the body must be a JSON object with word"),
+        ("{", "the body is not JSON"),
+    ];
+    for (body, want) in cases {
+        let told = json(ask(Method::POST, "/api/word", &[JSON], body).await).await;
+        assert_eq!(told["error"]["message"], want, "{body}");
     }
 }
 

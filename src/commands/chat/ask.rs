@@ -1,6 +1,6 @@
 //! One question and its answer: said once, whatever happens to the connection, then followed to its end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use petasos_core::Millis;
 use petasos_core::transcript::Role;
@@ -10,7 +10,7 @@ use super::feed::{Feed, News};
 use super::screen::Screen;
 use crate::client::{Client, Error};
 use crate::failure::Failure;
-use crate::print::now;
+use crate::print::{now, warn_of};
 
 /// A notice may be the whole answer, or come before one; this long nothing else may follow.
 const AFTER_NOTICE: Duration = Duration::from_millis(1000);
@@ -20,10 +20,16 @@ const AFTER_COMMAND: Duration = Duration::from_millis(250);
 /// A conversation that slept finds its transcript within this.
 const WAKING: Duration = Duration::from_millis(150);
 const AGAIN: Duration = Duration::from_millis(300);
+/// A gateway that is gone longer than this is not waited for.
+const ABSENCE: Duration = Duration::from_secs(60);
+/// How the gateway marks an answer that somebody stopped.
+const STOPPED: [&str; 2] = ["(stopped)", "(stopped before an answer)"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Answered,
+    /// By somebody else, or by another message.
+    Stopped,
     Interrupted,
 }
 
@@ -48,6 +54,9 @@ struct Progress {
     noticed: bool,
     /// The person does not want the answer any more.
     interrupted: bool,
+    stopped: bool,
+    /// Since when nobody is there.
+    lost: Option<Instant>,
 }
 
 impl Asker {
@@ -77,19 +86,26 @@ impl Asker {
         }
     }
 
-    /// Shows what came while nobody asked.
-    pub(super) fn drain(&mut self, screen: &mut Screen) {
+    /// `None` only when nothing can come any more.
+    pub(super) async fn news(&mut self) -> Option<News> {
+        self.feed.next().await
+    }
+
+    /// What came while nobody asked.
+    fn drain(&mut self, screen: &mut Screen) {
         while let Some(news) = self.feed.try_next() {
             self.take(news, screen, &mut Progress::default());
         }
         screen.settle();
     }
 
+    /// Asks, and follows the answer to its end.
     pub(super) async fn ask(&mut self, text: &str, screen: &mut Screen) -> Result<Outcome, Failure> {
         self.drain(screen);
         self.asked_at = now();
         let id = self.say(text).await?;
-        screen.asked(text);
+        screen.begin();
+        screen.asked(&id, text);
         let command = text.starts_with('/');
         let mut progress = Progress { id, begun: command, ..Progress::default() };
         loop {
@@ -105,19 +121,28 @@ impl Asker {
                     None => return Err(Error::Gone.into()),
                 },
                 () = tokio::time::sleep(patience), if quiet => progress.answered = true,
+                () = absence(progress.lost), if progress.lost.is_some() => {
+                    screen.settle();
+                    return Err(gone().next("petasos run starts it again; the question is kept, and answered then"));
+                }
                 interrupt = tokio::signal::ctrl_c() => {
                     if interrupt.is_err() || progress.interrupted {
                         screen.settle();
                         return Ok(Outcome::Interrupted);
                     }
                     progress.interrupted = true;
-                    self.stop().await;
+                    if let Err(failure) = self.stop().await {
+                        warn_of!("the answer could not be stopped: {failure}");
+                    }
                 }
             }
             if !self.live && progress.answered {
                 screen.settle();
-                let outcome = if progress.interrupted { Outcome::Interrupted } else { Outcome::Answered };
-                return Ok(outcome);
+                return Ok(match (progress.interrupted, progress.stopped) {
+                    (true, _) => Outcome::Interrupted,
+                    (false, true) => Outcome::Stopped,
+                    (false, false) => Outcome::Answered,
+                });
             }
         }
     }
@@ -131,7 +156,10 @@ impl Asker {
                     progress.noticed = false;
                     screen.begin();
                 }
-                Role::Assistant if row.message.tool_calls.is_empty() => progress.answered |= progress.begun,
+                Role::Assistant if row.message.tool_calls.is_empty() && progress.begun => {
+                    progress.answered = true;
+                    progress.stopped = STOPPED.iter().any(|mark| row.message.content.ends_with(mark));
+                }
                 Role::Notice => progress.noticed = true,
                 Role::Assistant | Role::User | Role::Tool => {}
             },
@@ -143,20 +171,29 @@ impl Asker {
                 self.live = false;
             }
             News::Session(id) => self.session = Some(id.clone()),
-            News::Lost | News::Back => {}
+            News::Lost => {
+                progress.lost = Some(Instant::now());
+                self.live = false;
+                warn_of!("the gateway is gone; waiting up to {} s for it to come back", ABSENCE.as_secs());
+            }
+            News::Back => {
+                progress.lost = None;
+                warn_of!("connected again");
+            }
         }
         screen.show(news);
     }
 
-    /// The same id each time: a message whose acknowledgement was lost is not said twice.
-    async fn say(&mut self, text: &str) -> Result<String, Failure> {
+    /// The same id each time: a message whose acknowledgement was lost is not said twice. Gives back the id.
+    pub(super) async fn say(&mut self, text: &str) -> Result<String, Failure> {
         let id: String = petasos_gateway::clock::secret().chars().take(32).collect();
         let path = format!("/api/chats/terminal/{}/messages", self.chat);
         let body = json!({ "text": text, "id": id });
+        let since = Instant::now();
         loop {
             match self.client.post::<Value>(&path, &body).await {
                 Ok(_) => return Ok(id),
-                Err(Error::Gone) => tokio::select! {
+                Err(Error::Gone) if since.elapsed() < ABSENCE => tokio::select! {
                     () = tokio::time::sleep(AGAIN) => {}
                     _ = tokio::signal::ctrl_c() => return Err(Error::Gone.into()),
                 },
@@ -165,10 +202,18 @@ impl Asker {
         }
     }
 
-    async fn stop(&self) {
+    pub(super) async fn stop(&self) -> Result<(), Failure> {
         let path = format!("/api/chats/terminal/{}/stop", self.chat);
-        if let Err(error) = self.client.post::<Value>(&path, &json!({})).await {
-            crate::print::warn_of!("\nthe turn could not be stopped: {error}");
-        }
+        self.client.post::<Value>(&path, &json!({})).await?;
+        Ok(())
     }
+}
+
+async fn absence(since: Option<Instant>) {
+    let waited = since.map(|since| since.elapsed()).unwrap_or_default();
+    tokio::time::sleep(ABSENCE.saturating_sub(waited)).await;
+}
+
+fn gone() -> Failure {
+    Failure::new(format!("the gateway has been gone for {} s", ABSENCE.as_secs()))
 }

@@ -1,4 +1,7 @@
 //! The line editor: history, completion of slash commands. It blocks, so it works on a thread of its own.
+//!
+//! After each line it waits to be told to read the next one: whoever leaves meanwhile finds the terminal as
+//! it was.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -12,6 +15,9 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Config, Context, Helper};
 
+use tokio::sync::mpsc;
+
+use super::paper::Paper;
 use crate::failure::Failure;
 use crate::print::{DIM, styled};
 
@@ -29,43 +35,74 @@ pub(super) enum Input {
 
 type Lines = rustyline::Editor<Commands, FileHistory>;
 
-/// `None` while a line is being read.
+/// Dropping it ends the thread after the line that is being read.
+#[derive(Debug)]
 pub(super) struct Editor {
-    lines: Option<Lines>,
-    history: PathBuf,
+    inputs: mpsc::Receiver<Result<Input, Failure>>,
+    go_on: std::sync::mpsc::SyncSender<()>,
 }
 
 impl Editor {
-    pub(super) fn new(history: PathBuf) -> Result<Self, Failure> {
-        let config =
-            Config::builder().auto_add_history(true).max_history_size(HISTORY).map_err(failed)?.build();
-        let mut lines = Lines::with_config(config).map_err(failed)?;
+    /// The editor, and where to write while it reads.
+    pub(super) fn start(history: PathBuf) -> Result<(Self, Paper), Failure> {
+        let mut lines = lines()?;
         lines.set_helper(Some(Commands));
         // A history that cannot be read is an empty one.
         let _ = lines.load_history(&history);
-        Ok(Self { lines: Some(lines), history })
+        let columns = columns_of(&mut lines);
+        let paper = match lines.create_external_printer() {
+            Ok(printer) => Paper::above(Box::new(printer), columns),
+            // A terminal that cannot move its cursor.
+            Err(_) => Paper::stdout(columns),
+        };
+        let (tell, inputs) = mpsc::channel(1);
+        let (go_on, next) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("petasos-editor".into());
+        thread
+            .spawn(move || {
+                while next.recv().is_ok() {
+                    let read = input(lines.readline(PROMPT));
+                    // Losing the history costs some typing, nothing else.
+                    let _ = lines.append_history(&history);
+                    if tell.blocking_send(read).is_err() {
+                        return;
+                    }
+                }
+            })
+            .map_err(|error| Failure::new(format!("no thread for the line editor: {error}")))?;
+        Ok((Self { inputs, go_on }, paper))
     }
 
-    pub(super) async fn read(&mut self) -> Result<Input, Failure> {
-        let Some(mut lines) = self.lines.take() else {
-            return Ok(Input::End);
-        };
-        let path = self.history.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let read = lines.readline(PROMPT);
-            // Losing the history costs some typing, nothing else.
-            let _ = lines.append_history(&path);
-            (lines, read)
-        });
-        let (lines, read) =
-            read.await.map_err(|error| Failure::new(format!("the line editor failed: {error}")))?;
-        self.lines = Some(lines);
-        match read {
-            Ok(line) => Ok(Input::Line(line)),
-            Err(ReadlineError::Interrupted) => Ok(Input::Interrupted),
-            Err(ReadlineError::Eof) => Ok(Input::End),
-            Err(error) => Err(failed(error)),
-        }
+    /// Lets the next line be typed.
+    pub(super) fn prompt(&self) {
+        let _ended = self.go_on.try_send(());
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Input, Failure> {
+        self.inputs.recv().await.unwrap_or(Ok(Input::End))
+    }
+}
+
+/// How wide the terminal is, if there is one.
+pub(super) fn columns() -> Option<usize> {
+    lines().ok().and_then(|mut lines| columns_of(&mut lines))
+}
+
+fn columns_of(lines: &mut Lines) -> Option<usize> {
+    lines.dimensions().map(|(columns, _)| usize::from(columns))
+}
+
+fn lines() -> Result<Lines, Failure> {
+    let config = Config::builder().auto_add_history(true).max_history_size(HISTORY).map_err(failed)?;
+    Lines::with_config(config.build()).map_err(failed)
+}
+
+fn input(read: rustyline::Result<String>) -> Result<Input, Failure> {
+    match read {
+        Ok(line) => Ok(Input::Line(line)),
+        Err(ReadlineError::Interrupted) => Ok(Input::Interrupted),
+        Err(ReadlineError::Eof) => Ok(Input::End),
+        Err(error) => Err(failed(error)),
     }
 }
 

@@ -1,157 +1,208 @@
-//! Markdown, lightly styled while it arrives: bold, code, headings and list marks. Everything else is left
-//! as it is. Marks are held back only until the next character says what they are.
+//! Markdown for a terminal, line by line while it arrives: headings, lists, quotes, code, tables, links.
+//!
+//! A line is shown when it is complete, or when it is longer than the terminal is wide and can be broken
+//! where no mark is open. A table is shown when it is complete.
+
+mod inline;
+mod table;
 
 use anstyle::Style;
 
-use crate::print::{BOLD, CODE, ITALIC};
+use crate::print::{BOLD, CODE, DIM, styled};
+use inline::{Cell, cells, is_closed};
 
-/// Text in, text with styles out. `finish` closes what is open and ends the line.
-#[derive(Debug, Default)]
-pub(super) struct Styler {
-    /// Not yet decided: the start of a line, or a mark that may be longer.
-    held: String,
-    mid_line: bool,
-    bold: bool,
-    italic: bool,
-    /// The last character that was printed; a mark inside a word or between blanks is no mark.
-    last: Option<char>,
-    code: bool,
-    fence: bool,
-    heading: bool,
-    /// Something was printed and the line is not ended.
-    open: bool,
+/// Text in, whole lines out.
+#[derive(Debug)]
+pub(super) struct Renderer {
+    width: usize,
+    /// The line that is not complete yet.
+    line: String,
+    /// What the rest of a line that was broken stands behind.
+    hanging: Option<Prefix>,
+    /// The mark that ends the code block we are in.
+    fence: Option<String>,
+    table: Vec<String>,
 }
 
-impl Styler {
+/// What stands before the text of a line, and before the lines it is broken into.
+#[derive(Debug, Clone)]
+struct Prefix {
+    first: String,
+    rest: String,
+    width: usize,
+    style: Style,
+}
+
+impl Renderer {
+    pub(super) fn new(width: usize) -> Self {
+        Self { width: width.max(20), line: String::new(), hanging: None, fence: None, table: Vec::new() }
+    }
+
     pub(super) fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
-        for c in text.chars() {
-            self.held.push(c);
-            self.decide(&mut out);
+        let mut rest = text;
+        while let Some((line, after)) = rest.split_once('\n') {
+            self.line.push_str(line);
+            let whole = std::mem::take(&mut self.line);
+            self.whole(whole.trim_end_matches('\r'), &mut out);
+            rest = after;
         }
+        self.line.push_str(rest);
+        self.early(&mut out);
         out
     }
 
     pub(super) fn finish(mut self) -> String {
         let mut out = String::new();
-        let rest = std::mem::take(&mut self.held);
-        if !(self.italic && rest == "*") {
-            self.plain(&rest, &mut out);
+        let rest = std::mem::take(&mut self.line);
+        if !rest.is_empty() {
+            self.whole(&rest, &mut out);
         }
-        if self.style().is_some() {
-            out.push_str(&format!("{:#}", BOLD));
-        }
-        if self.open {
-            out.push('\n');
-        }
+        self.end_table(&mut out);
         out
     }
 
-    fn decide(&mut self, out: &mut String) {
-        if !self.mid_line {
-            return self.line_start(out);
+    /// All of a text at once.
+    pub(super) fn all(width: usize, text: &str) -> String {
+        let mut renderer = Self::new(width);
+        let out = renderer.push(text);
+        out + &renderer.finish()
+    }
+
+    fn whole(&mut self, line: &str, out: &mut String) {
+        if let Some(prefix) = self.hanging.take() {
+            return broken(line.trim_start(), &prefix, self.width, out);
         }
-        let held = std::mem::take(&mut self.held);
-        match held.as_str() {
-            "\n" => self.newline(out),
-            _ if self.fence => self.plain(&held, out),
-            "*" if !self.code => self.held = held,
-            "**" => self.switch(out, |it| it.bold = !it.bold),
-            "`" => self.switch(out, |it| it.code = !it.code),
-            other if other.starts_with('*') && other.len() > 1 => {
-                self.star(&other[1..], out);
-                self.push_back(&other[1..], out);
+        let trimmed = line.trim_start();
+        if let Some(fence) = &self.fence {
+            match trimmed.starts_with(fence.as_str()) && trimmed.trim_end().chars().all(|c| fence.contains(c))
+            {
+                true => self.fence = None,
+                false => put(out, &format!("    {}", styled(CODE, line))),
             }
-            other => self.plain(other, out),
-        }
-    }
-
-    /// A single star: opens before a word, closes behind one, and is itself anywhere else.
-    fn star(&mut self, next: &str, out: &mut String) {
-        let after_word = self.last.is_some_and(|c| !c.is_whitespace());
-        let before_word = !next.starts_with(char::is_whitespace);
-        match (self.italic, after_word, before_word) {
-            (true, true, _) => self.switch(out, |it| it.italic = false),
-            (false, false, true) => self.switch(out, |it| it.italic = true),
-            (true, false, _) | (false, true, _) | (false, false, false) => self.plain("*", out),
-        }
-    }
-
-    /// What a line is shows in its first characters.
-    fn line_start(&mut self, out: &mut String) {
-        let word = self.held.trim_start_matches(' ').to_owned();
-        let indent = self.held.len() - word.len();
-        if "```".starts_with(word.as_str()) && word.len() < 3
-            || is_part_of_heading(&word)
-            || matches!(&*word, "-" | "*")
-        {
             return;
         }
-        let indent = " ".repeat(indent);
-        self.held.clear();
-        self.mid_line = true;
-        match word.as_str() {
-            "```" => {
-                self.switch(out, |it| it.fence = !it.fence);
-                self.plain(&format!("{indent}```"), out);
+        if trimmed.starts_with('|') {
+            return self.table.push(trimmed.trim_end().to_owned());
+        }
+        self.end_table(out);
+        match trimmed.chars().next() {
+            Some(mark @ ('`' | '~')) if trimmed.starts_with(&mark.to_string().repeat(3)) => {
+                let length = trimmed.chars().take_while(|c| *c == mark).count();
+                self.fence = Some(mark.to_string().repeat(length));
+                let language = trimmed.trim_start_matches(mark).trim();
+                if !language.is_empty() {
+                    put(out, &format!("    {}", styled(DIM, language)));
+                }
             }
-            heading if heading.ends_with(' ') && heading.starts_with('#') && !self.fence => {
-                self.switch(out, |it| it.heading = true);
-            }
-            "- " | "* " if !self.fence => self.plain(&format!("{indent}• "), out),
-            other => {
-                self.plain(&indent, out);
-                self.push_back(other, out);
+            _ if is_rule(trimmed) => put(out, &styled(DIM, &"─".repeat(self.width.min(40)))),
+            _ => {
+                let (prefix, text) = prefix(line);
+                broken(text, &prefix, self.width, out);
             }
         }
     }
 
-    /// Characters that were held for another reason are looked at again.
-    fn push_back(&mut self, text: &str, out: &mut String) {
-        for c in text.chars() {
-            self.held.push(c);
-            self.decide(out);
+    /// Shows the beginning of a paragraph that fills its line already.
+    fn early(&mut self, out: &mut String) {
+        loop {
+            let start = self.line.trim_start();
+            let waits = self.fence.is_some() || start.starts_with(['|', '#', '`', '~']);
+            if waits || self.line.chars().count() <= self.width + 1 {
+                return;
+            }
+            let (prefix, text) = match &self.hanging {
+                Some(prefix) => (prefix.clone(), start),
+                None => prefix(&self.line),
+            };
+            let room = self.width.saturating_sub(prefix.width).max(1);
+            let spaces = text.char_indices().take(room + 1).filter(|(_, c)| *c == ' ').map(|(at, _)| at);
+            let Some(at) = spaces.filter(|at| *at > 0 && is_closed(&text[..*at])).last() else { return };
+            let (now, later) = (text[..at].to_owned(), text[at..].trim_start().to_owned());
+            self.end_table(out);
+            broken(&now, &prefix, usize::MAX, out);
+            self.hanging = Some(Prefix { first: prefix.rest.clone(), ..prefix });
+            self.line = later;
         }
     }
 
-    fn newline(&mut self, out: &mut String) {
-        if self.heading || self.bold || self.italic || self.code {
-            self.switch(out, |it| (it.heading, it.bold, it.italic, it.code) = (false, false, false, false));
+    fn end_table(&mut self, out: &mut String) {
+        let rows = std::mem::take(&mut self.table);
+        if !rows.is_empty() {
+            table::draw(&rows, out);
         }
-        out.push('\n');
-        self.last = None;
-        self.mid_line = false;
-        self.open = false;
-    }
-
-    fn switch(&mut self, out: &mut String, change: impl FnOnce(&mut Self)) {
-        if let Some(style) = self.style() {
-            out.push_str(&format!("{style:#}"));
-        }
-        change(self);
-        if let Some(style) = self.style() {
-            out.push_str(&style.to_string());
-        }
-    }
-
-    fn style(&self) -> Option<Style> {
-        match (self.fence || self.code, self.bold || self.heading, self.italic) {
-            (true, _, _) => Some(CODE),
-            (false, true, _) => Some(BOLD),
-            (false, false, true) => Some(ITALIC),
-            (false, false, false) => None,
-        }
-    }
-
-    fn plain(&mut self, text: &str, out: &mut String) {
-        self.open |= !text.is_empty();
-        self.last = text.chars().last().or(self.last);
-        out.push_str(text);
     }
 }
 
-fn is_part_of_heading(word: &str) -> bool {
-    !word.is_empty() && word.len() <= 6 && word.chars().all(|c| c == '#')
+/// Headings, quotes and lists: what stands before the text, and the text.
+fn prefix(line: &str) -> (Prefix, &str) {
+    let text = line.trim_start();
+    let indent = line.len() - text.len();
+    let plain = |first: String, style: Style| {
+        let width = first.chars().count();
+        Prefix { rest: " ".repeat(width), first, width, style }
+    };
+    let hashes = text.chars().take_while(|c| *c == '#').count();
+    if (1..=6).contains(&hashes) && text[hashes..].starts_with(' ') {
+        return (plain(String::new(), BOLD), text[hashes..].trim());
+    }
+    if text.starts_with('>') {
+        let depth = text.chars().take_while(|c| matches!(c, '>' | ' ')).filter(|c| *c == '>').count();
+        let bars = "│ ".repeat(depth);
+        let shown = styled(DIM, &bars);
+        let prefix = Prefix { first: shown.clone(), rest: shown, width: bars.chars().count(), style: DIM };
+        return (prefix, text.trim_start_matches(['>', ' ']));
+    }
+    let space = " ".repeat(indent);
+    for (mark, shown) in [
+        ("- [ ] ", "☐ "),
+        ("- [x] ", "☑ "),
+        ("- [X] ", "☑ "),
+        ("* [ ] ", "☐ "),
+        ("- ", "• "),
+        ("* ", "• "),
+        ("+ ", "• "),
+    ] {
+        if let Some(text) = text.strip_prefix(mark) {
+            return (plain(format!("{space}{shown}"), Style::new()), text);
+        }
+    }
+    let digits = text.chars().take_while(char::is_ascii_digit).count();
+    if (1..=9).contains(&digits) && (text[digits..].starts_with(". ") || text[digits..].starts_with(") ")) {
+        return (plain(format!("{space}{}", &text[..digits + 2]), Style::new()), &text[digits + 2..]);
+    }
+    (plain(space, Style::new()), text)
+}
+
+fn is_rule(line: &str) -> bool {
+    let marks: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+    marks.len() >= 3 && ['-', '*', '_'].iter().any(|mark| marks.chars().all(|c| c == *mark))
+}
+
+/// One paragraph as lines of at most `width`; a word longer than that stays whole.
+fn broken(text: &str, prefix: &Prefix, width: usize, out: &mut String) {
+    let cells = cells(text.trim_end(), prefix.style);
+    let room = width.saturating_sub(prefix.width).max(1);
+    let mut rest = cells.as_slice();
+    let mut before = &prefix.first;
+    loop {
+        if rest.len() <= room {
+            return put(out, &format!("{before}{}", inline::shown(rest)).trim_end().to_owned());
+        }
+        let space = |cell: &Cell| cell.0 == ' ';
+        let fits = rest[..=room].iter().rposition(space).filter(|at| *at > 0);
+        let Some(at) = fits.or_else(|| rest.iter().skip(room).position(space).map(|at| at + room)) else {
+            return put(out, &format!("{before}{}", inline::shown(rest)));
+        };
+        put(out, &format!("{before}{}", inline::shown(&rest[..at])));
+        rest = &rest[at + 1..];
+        before = &prefix.rest;
+    }
+}
+
+fn put(out: &mut String, line: &str) {
+    out.push_str(line);
+    out.push('\n');
 }
 
 #[cfg(test)]
@@ -161,29 +212,49 @@ mod tests {
     /// The same text whole and letter by letter, without colours.
     #[track_caller]
     fn check(text: &str, want: &str) {
-        let mut whole = Styler::default();
-        let mut out = whole.push(text);
-        out.push_str(&whole.finish());
-        let mut single = Styler::default();
+        let whole = Renderer::all(60, text);
+        let mut single = Renderer::new(60);
         let mut letters: String = text.chars().map(|c| single.push(&c.to_string())).collect();
         letters.push_str(&single.finish());
-        assert_eq!(letters, out, "{text:?}");
-        assert_eq!(anstream::adapter::strip_str(&out).to_string(), want, "{text:?}");
+        assert_eq!(letters, whole, "{text:?}");
+        assert_eq!(anstream::adapter::strip_str(&whole).to_string(), want, "{text:?}");
     }
 
     #[test]
-    fn marks_become_styles_and_everything_else_stays() {
+    fn blocks_are_drawn_and_everything_else_stays() {
         check("plain", "plain\n");
         check("a **b** `c` d\n", "a b c d\n");
-        check("2 * 3 *it* a*b*c", "2 * 3 it a*b*c\n");
-        check("*all of it*\n", "all of it\n");
         check("# Title\ntext", "Title\ntext\n");
         check("#hash", "#hash\n");
-        check("- one\n  * two\n-three", "• one\n  • two\n-three\n");
-        check("**bold start**", "bold start\n");
-        check("```rust\nlet a = *b; // **\n```\nend", "```rust\nlet a = *b; // **\n```\nend\n");
+        check("- one\n  * two\n-three\n- [x] done", "• one\n  • two\n-three\n☑ done\n");
+        check("1. one\n12) two", "1. one\n12) two\n");
+        check("> said\n>> deeper", "│ said\n│ │ deeper\n");
+        check("```rust\nlet a = *b; // **\n```\nend", "    rust\n    let a = *b; // **\nend\n");
+        check("~~~\n```\n~~~", "    ```\n");
         check("a\n\nb", "a\n\nb\n");
         check("", "");
         check("*", "*\n");
+    }
+
+    #[test]
+    fn a_table_has_straight_columns() {
+        check("| a | long |\n|---|:--|\n| **xx** | y |\nend", "a   long\n──  ────\nxx  y\nend\n");
+        check("| no table", "| no table\n");
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_hang() {
+        let out = Renderer::all(20, "- one two three four five six");
+        assert_eq!(out, "• one two three four\n  five six\n");
+        let url = "https://example.org/a/very/long/path";
+        assert_eq!(Renderer::all(20, url), format!("{url}\n"));
+    }
+
+    #[test]
+    fn a_long_paragraph_is_shown_before_it_ends() {
+        let mut renderer = Renderer::new(20);
+        assert_eq!(renderer.push("one two three four five "), "one two three four\n");
+        assert_eq!(renderer.push("six"), "");
+        assert_eq!(renderer.finish(), "five six\n");
     }
 }

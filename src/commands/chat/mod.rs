@@ -7,12 +7,14 @@ mod ask;
 mod editor;
 mod feed;
 mod markdown;
+mod paper;
 mod screen;
+mod talk;
 
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Context, warn};
 use crate::arguments::Chat;
@@ -20,12 +22,13 @@ use crate::client::Client;
 use crate::config;
 use crate::failure::Failure;
 use crate::logs::{self, Loudness};
-use crate::print::{self, DIM, styled};
+use crate::print::{self, DIM, say, styled, warn_of};
 use crate::serve::{self, Serving};
 use crate::wire::wire;
 use ask::{Asker, Outcome};
-use editor::{Editor, Input};
 use feed::Feed;
+use markdown::Renderer;
+use paper::Paper;
 use screen::Screen;
 
 pub(crate) async fn chat(context: &Context, wanted: Chat) -> Result<ExitCode, Failure> {
@@ -38,7 +41,7 @@ pub(crate) async fn chat(context: &Context, wanted: Chat) -> Result<ExitCode, Fa
     let mut asker = Asker::new(client.clone(), wanted.session.clone(), feed);
     let done = match question {
         Some(text) => once(context, &mut asker, wanted.new, text).await,
-        None => converse(context, &client, &mut asker, wanted.new).await,
+        None => talk::talk(context, &client, &mut asker, wanted.new).await,
     };
     drop((asker, client));
     if let Some(serving) = own {
@@ -77,7 +80,7 @@ async fn connect(context: &Context) -> Result<(Client, Option<Serving>), Failure
     wired.listen = None;
     let serving = serve::start(&context.home, wired, lock).await?;
     let note = "no gateway is running, so this chat runs its own until it ends (petasos run keeps one)";
-    crate::print::warn_of!("{}", styled(DIM, note));
+    warn_of!("{}", styled(DIM, note));
     Ok((Client::require(&context.home)?, Some(serving)))
 }
 
@@ -97,48 +100,28 @@ async fn once(context: &Context, asker: &mut Asker, fresh: bool, text: String) -
             if context.json {
                 print::json(&json!({ "answer": told, "session": asker.session() }))?;
             } else {
-                crate::print::say!("{told}");
+                print_answer(&told);
             }
             Ok(ExitCode::SUCCESS)
         }
         Outcome::Answered if notices.is_empty() => Err(Failure::new("there was no answer")),
         Outcome::Answered => Err(Failure::new(notices)),
+        Outcome::Stopped => {
+            if !context.json {
+                print_answer(&answer);
+            }
+            Err(Failure::new("the answer was stopped before its end"))
+        }
         Outcome::Interrupted => Err(Failure::new("interrupted")),
     }
 }
 
-async fn converse(
-    context: &Context,
-    client: &Client,
-    asker: &mut Asker,
-    fresh: bool,
-) -> Result<ExitCode, Failure> {
-    let status: Value = client.get("/api/status").await?;
-    let model = status.pointer("/model/name").and_then(Value::as_str).unwrap_or("?");
-    let hint = format!("{model} · /help lists commands · Ctrl-C interrupts · Ctrl-D leaves");
-    crate::print::say!("{}", styled(DIM, &hint));
-    let mut screen = Screen::showing();
-    asker.catch_up(&mut screen).await;
-    if fresh {
-        asker.ask("/new", &mut screen).await?;
+/// Drawn for a person, as it is for a program.
+fn print_answer(text: &str) {
+    if !std::io::stdout().is_terminal() {
+        return say!("{text}");
     }
-    let mut editor = Editor::new(context.home.chat_history())?;
-    let mut leaving = false;
-    loop {
-        asker.drain(&mut screen);
-        match editor.read().await? {
-            Input::Line(line) if line.trim().is_empty() => leaving = false,
-            Input::Line(line) => {
-                leaving = false;
-                asker.ask(line.trim_end(), &mut screen).await?;
-            }
-            Input::Interrupted if leaving => break,
-            Input::Interrupted => {
-                leaving = true;
-                crate::print::say!("{}", styled(DIM, "Ctrl-C again, or Ctrl-D, leaves"));
-            }
-            Input::End => break,
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    let mut paper = Paper::stdout(editor::columns());
+    let drawn = Renderer::all(paper.width(), text);
+    paper.write(&drawn);
 }

@@ -1,11 +1,10 @@
 //! What the terminal shows of a conversation: the growing answer, tools at work, notices.
 
-use std::io::Write;
-
 use petasos_core::transcript::{Message, Role};
 
 use super::feed::{News, Row};
-use super::markdown::Styler;
+use super::markdown::Renderer;
+use super::paper::Paper;
 use crate::print::{DIM, ODD, cut, styled};
 
 /// How much of an earlier conversation is shown again.
@@ -13,11 +12,11 @@ const EARLIER: usize = 6;
 
 #[derive(Debug)]
 pub(super) struct Screen {
-    /// `false`: nothing is printed, answers are only kept.
-    shown: bool,
+    paper: Paper,
     /// The answer that is growing.
     live: Option<Live>,
-    asked: Option<String>,
+    /// What was typed here and has not come back as a row: it stands on the screen already.
+    asked: Vec<Asked>,
     answers: Vec<String>,
     notices: Vec<String>,
 }
@@ -27,16 +26,23 @@ struct Live {
     step: (i64, u32),
     /// What has been printed of it.
     text: String,
-    styler: Styler,
+    renderer: Renderer,
+}
+
+#[derive(Debug)]
+struct Asked {
+    id: String,
+    text: String,
 }
 
 impl Screen {
-    pub(super) fn showing() -> Self {
-        Self { shown: true, live: None, asked: None, answers: Vec::new(), notices: Vec::new() }
+    pub(super) fn on(paper: Paper) -> Self {
+        Self { paper, live: None, asked: Vec::new(), answers: Vec::new(), notices: Vec::new() }
     }
 
+    /// Nothing is printed, answers are only kept.
     pub(super) fn collecting() -> Self {
-        Self { shown: false, ..Self::showing() }
+        Self::on(Paper::None)
     }
 
     pub(super) fn answers(&self) -> &[String] {
@@ -48,9 +54,8 @@ impl Screen {
     }
 
     /// The person has typed this here: it need not be shown again.
-    pub(super) fn asked(&mut self, text: &str) {
-        self.asked = Some(text.to_owned());
-        self.begin();
+    pub(super) fn asked(&mut self, id: &str, text: &str) {
+        self.asked.push(Asked { id: id.to_owned(), text: text.trim().to_owned() });
     }
 
     /// Its own turn begins: what was said until now belonged to another one.
@@ -91,15 +96,27 @@ impl Screen {
         if let Some(live) = self.live.take()
             && !live.text.is_empty()
         {
-            self.write(&live.styler.finish());
+            self.paper.write(&live.renderer.finish());
         }
+    }
+
+    /// A word of our own.
+    pub(super) fn remark(&mut self, text: &str) {
+        self.settle();
+        self.line(&styled(DIM, text));
+    }
+
+    /// Whether this row is something that was typed here; several messages may have become one.
+    fn is_ours(&mut self, message: &Message) -> bool {
+        let before = self.asked.len();
+        let id = message.platform_message_id.as_deref().unwrap_or_default();
+        self.asked.retain(|asked| asked.id != id && !message.content.contains(&asked.text));
+        self.asked.len() < before
     }
 
     fn row(&mut self, message: &Message) {
         match message.role {
-            Role::User if self.asked.as_deref().map(str::trim) == Some(message.content.trim()) => {
-                self.asked = None
-            }
+            Role::User if self.is_ours(message) => {}
             Role::User => self.line(&styled(DIM, &format!("› {}", message.content))),
             Role::Assistant => self.answer(message),
             Role::Tool => {}
@@ -113,18 +130,17 @@ impl Screen {
 
     /// A finished answer: whatever of it has not been printed yet.
     fn answer(&mut self, message: &Message) {
-        let live = self.live.take();
-        match live {
+        match self.live.take().filter(|live| !live.text.is_empty()) {
             // What is stored has no blanks at its end.
-            Some(mut live) if message.content.starts_with(live.text.trim_end()) && !live.text.is_empty() => {
-                let rest = live.styler.push(&message.content[live.text.trim_end().len()..]);
-                self.write(&format!("{rest}{}", live.styler.finish()));
+            Some(mut live) if message.content.starts_with(live.text.trim_end()) => {
+                let rest = live.renderer.push(&message.content[live.text.trim_end().len()..]);
+                self.paper.write(&format!("{rest}{}", live.renderer.finish()));
             }
-            Some(live) if !live.text.is_empty() => {
-                self.write(&live.styler.finish());
+            Some(live) => {
+                self.paper.write(&live.renderer.finish());
                 self.whole(&message.content);
             }
-            Some(_) | None => self.whole(&message.content),
+            None => self.whole(&message.content),
         }
         if message.tool_calls.is_empty() {
             self.answers.push(message.content.clone());
@@ -135,49 +151,38 @@ impl Screen {
     }
 
     fn whole(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
+        if !text.is_empty() {
+            let drawn = Renderer::all(self.paper.width(), text);
+            self.paper.write(&drawn);
         }
-        let mut styler = Styler::default();
-        let styled = styler.push(text);
-        self.write(&format!("{styled}{}", styler.finish()));
     }
 
     fn grow(&mut self, step: (i64, u32), offset: usize, text: &str) {
-        let same = self.live.as_ref().is_some_and(|live| live.step == step);
-        if !same {
+        if self.live.as_ref().is_some_and(|live| live.step != step) {
             self.settle();
         }
-        let mut live =
-            self.live.take().unwrap_or_else(|| Live { step, text: String::new(), styler: Styler::default() });
+        let width = self.paper.width();
+        let begun = || Live { step, text: String::new(), renderer: Renderer::new(width) };
+        let mut live = self.live.take().unwrap_or_else(begun);
         // After a reconnection the whole text comes again; a model call that was begun anew replaces it.
         let fresh = match (offset, text.strip_prefix(live.text.as_str())) {
             (0, Some(rest)) => rest,
             (0, None) => {
-                self.write(&live.styler.finish());
-                live = Live { step, text: String::new(), styler: Styler::default() };
+                self.paper.write(&live.renderer.finish());
+                live = begun();
                 text
             }
             (at, _) if at == live.text.len() => text,
             _ => "",
         };
-        let out = live.styler.push(fresh);
+        let out = live.renderer.push(fresh);
         live.text.push_str(fresh);
-        self.write(&out);
+        self.paper.write(&out);
         self.live = Some(live);
     }
 
-    fn line(&self, text: &str) {
-        self.write(&format!("{text}\n"));
-    }
-
-    fn write(&self, text: &str) {
-        if !self.shown || text.is_empty() {
-            return;
-        }
-        let mut out = anstream::stdout().lock();
-        // A terminal that is gone takes the conversation with it; there is nobody to tell.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    fn line(&mut self, text: &str) {
+        self.paper.write(&format!("{text}\n"));
     }
 }
 
@@ -189,13 +194,25 @@ mod tests {
     #[test]
     fn answers_are_kept_and_notices_beside_them() {
         let mut screen = Screen::collecting();
-        screen.asked("q");
+        screen.asked("m1", "q");
         screen.grow((1, 0), 0, "Hel");
         screen.grow((1, 0), 3, "lo");
         screen.row(&Message::notice("busy", Millis(1)));
         screen.row(&Message::assistant("Hello", Millis(2)));
         assert_eq!(screen.answers(), ["Hello"]);
         assert_eq!(screen.notices(), ["busy"]);
+    }
+
+    #[test]
+    fn what_was_typed_here_is_not_shown_again_even_if_it_was_merged() {
+        let mut screen = Screen::collecting();
+        screen.asked("m1", "one ");
+        screen.asked("m2", "two");
+        screen.asked("m3", "three");
+        let row = |text: &str| Message::user(text, Millis(1));
+        assert!(screen.is_ours(&row("one\n\ntwo")));
+        assert!(screen.is_ours(&Message { platform_message_id: Some("m3".into()), ..row("[note] 3") }));
+        assert!(!screen.is_ours(&row("somebody else's")));
     }
 
     #[test]

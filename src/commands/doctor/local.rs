@@ -4,9 +4,12 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use petasos_store::{OpenError, Reader};
+use rustix::fs::StatVfsMountFlags;
 
 use super::Finding;
+use crate::commands::pairing;
 use crate::config::Home;
+use crate::failure::{Failure, WRITABLE};
 use crate::print;
 use crate::wire::Listen;
 
@@ -56,6 +59,12 @@ pub(super) fn disk(home: &Home) -> Finding {
     let Some(found) = existing.and_then(|path| rustix::fs::statvfs(path).ok()) else {
         return Finding::warn("disk", "free space is unknown", "check it by hand");
     };
+    if found.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Finding::fail("disk", "the file system is mounted read-only", WRITABLE);
+    }
+    if found.f_blocks == 0 {
+        return Finding::ok("disk", "the file system does not say how much is free");
+    }
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let detail = format!("{} MiB free", free >> 20);
     match free {
@@ -72,7 +81,8 @@ pub(super) fn database(home: &Home) -> Finding {
         Ok(reader) => reader,
         Err(OpenError::Absent { .. }) => return Finding::ok("database", "none yet"),
         Err(error) => {
-            return Finding::fail("database", error.to_string(), "do not delete it; make a copy first");
+            let (what, next) = Failure::from(error).parts();
+            return Finding::fail("database", what, next);
         }
     };
     match opened.quick_check() {
@@ -91,7 +101,7 @@ pub(super) fn database(home: &Home) -> Finding {
             Finding::fail("database", error.to_string(), "make a copy of it, then restore a backup")
         }
         Ok((_, owed)) if owed.dead > 0 => {
-            let detail = format!("sound; {} messages were given up", owed.dead);
+            let detail = format!("sound; {} given up", print::count(owed.dead, "message", "messages"));
             Finding::warn("database", detail, "petasos outbox --state dead")
         }
         Ok((inbox, owed)) => {
@@ -100,6 +110,18 @@ pub(super) fn database(home: &Home) -> Finding {
             Finding::ok("database", detail)
         }
     }
+}
+
+/// Only what is closed is worth a line.
+pub(super) fn pairing(home: &Home) -> Vec<Finding> {
+    let books = Reader::open(home.database()).ok().and_then(|reader| reader.pairing_books().ok());
+    let closed = books.into_iter().flatten().filter_map(|(platform, book)| {
+        let until = pairing::lock_of(book.locked_until)?;
+        let detail =
+            format!("closed on {platform} {}: too many wrong codes", print::moment(until, print::now()));
+        Some(Finding::warn("pairing", detail, format!("petasos pairing unlock {platform}")))
+    });
+    closed.collect()
 }
 
 pub(super) fn port(listen: &Listen) -> Finding {

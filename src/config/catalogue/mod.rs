@@ -134,6 +134,50 @@ pub(crate) fn is_section(path: &str, exact: bool) -> bool {
     })
 }
 
+/// Every key below `section`, for the platform it names.
+pub(crate) fn below(section: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for spelling in spellings(section) {
+        let depth = spelling.split('.').count();
+        for key in all().filter(|key| key.path.split('.').count() > depth) {
+            let head: Vec<_> = key.path.split('.').take(depth).collect();
+            if let Some(platform) = fits(&head.join("."), &spelling) {
+                // `platforms` alone leaves the platform open.
+                let platform = if platform.is_empty() { "telegram" } else { platform };
+                paths.push(key.path.replace('*', platform));
+            }
+        }
+    }
+    paths
+}
+
+/// The keys that a variable of this name sets.
+pub(crate) fn set_by(variable: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for key in all() {
+        for name in key.env {
+            match name.split_once("{P}") {
+                None if *name == variable => paths.push(key.path.to_owned()),
+                None => {}
+                Some((before, after)) => {
+                    let platform = variable.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+                    let platform = platform.map(str::to_ascii_lowercase);
+                    if let Some(platform) = platform.filter(|name| Platform::parse(name).is_some()) {
+                        paths.push(key.path.replace('*', &platform));
+                    }
+                }
+            }
+        }
+    }
+    // Where a more exact key owns the path, that one is meant.
+    let mut paths: Vec<String> = paths.iter().filter_map(|path| find(path)).map(|found| found.path).collect();
+    paths.dedup();
+    if ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"].contains(&variable) {
+        paths.push("model.api_key".to_owned());
+    }
+    paths
+}
+
 /// The names that may stand directly below `section` (empty: at the top).
 pub(crate) fn children(section: &str) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -215,6 +259,16 @@ mod tests {
             }
             assert!(key.help.len() > 5, "{}", key.path);
         }
+    }
+
+    #[test]
+    fn sections_and_variables_lead_to_their_keys() {
+        assert!(below("web").contains(&"web.port".to_owned()));
+        assert!(below("telegram").contains(&"platforms.telegram.token".to_owned()));
+        assert!(below("web.port").is_empty());
+        assert_eq!(set_by("TELEGRAM_ALLOWED_USERS"), ["platforms.telegram.allowed_users"]);
+        assert!(set_by("ANTHROPIC_API_KEY").contains(&"model.api_key".to_owned()));
+        assert!(set_by("NOBODY").is_empty());
     }
 
     #[test]

@@ -65,13 +65,13 @@ impl Lane {
             }
             let now = clock::now();
             if self.due_at.is_some_and(|at| at <= now) {
-                self.due_at = self.deliver_due().await;
+                self.due_at = Box::pin(self.deliver_due()).await;
                 continue;
             }
             if self.due_at.is_none()
                 && let Some(following) = self.followed.take_due(now)
             {
-                self.show(following, now).await;
+                Box::pin(self.show(following, now)).await;
                 continue;
             }
             let next = self.due_at.or_else(|| self.followed.next_look());

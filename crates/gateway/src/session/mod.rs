@@ -151,44 +151,45 @@ enum Ended {
 
 impl Session {
     async fn run(mut self, clean: bool) -> Fate {
-        let mut going = self.recover(clean).await.map(|()| true);
+        let mut going = Box::pin(self.recover(clean)).await.map(|()| true);
         while let Ok(true) = going {
             going = self.once().await;
         }
         match going {
             Ok(_) | Err(Ended::Stopping) => Fate::Left,
             Err(Ended::Refused) => {
-                self.condemn().await;
+                Box::pin(self.condemn()).await;
                 Fate::Failed
             }
         }
     }
 
-    /// Waits for one thing and deals with it. `false`: nothing left to do here.
+    /// Waits for one thing and deals with it. `false`: nothing left to do here. Whatever deals with it is boxed, so
+    /// that a session that only waits, as most do, is small.
     async fn once(&mut self) -> Result<bool, Ended> {
         self.handling = None;
         if self.missed.swap(false, Ordering::AcqRel) {
-            self.reload().await?;
+            Box::pin(self.reload()).await?;
         }
         let ready = self.ready();
         if ready.is_some_and(|ready| ready <= Instant::now()) {
-            self.begin().await?;
+            Box::pin(self.begin()).await?;
             return Ok(true);
         }
         let idle = self.turn.is_none() && self.queue.is_empty();
         let wait = ready.unwrap_or_else(|| Instant::now() + LINGER);
         tokio::select! {
             word = self.words.recv() => match word {
-                Some(Word::Arrived(pending)) => self.arrived(*pending).await?,
-                Some(Word::Look) => self.reload().await?,
+                Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
+                Some(Word::Look) => Box::pin(self.reload()).await?,
                 Some(Word::StopTurn(reply)) => {
-                    let stopped = self.interrupt().await?;
+                    let stopped = Box::pin(self.interrupt()).await?;
                     // Whoever asked may have gone.
                     let _ = reply.send(stopped);
                 }
                 None => return Ok(false),
             },
-            report = work::next(&mut self.work) => self.report(report).await?,
+            report = work::next(&mut self.work) => Box::pin(self.report(report)).await?,
             () = at(self.follow_at) => self.follow().await,
             () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
                 if idle && self.show.receiver_count() <= 1 {

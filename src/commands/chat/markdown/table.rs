@@ -1,0 +1,51 @@
+//! A table with straight columns.
+
+use anstyle::Style;
+
+use super::inline::{Cell, cells, shown};
+use crate::print::{BOLD, DIM, styled};
+
+/// `rows` as written, `|` first. What has no line of dashes below its head is no table, and stays as it is.
+pub(super) fn draw(rows: &[String], out: &mut String) {
+    let is_table = rows.get(1).is_some_and(|row| split(row).iter().all(|cell| is_dashes(cell)));
+    if !is_table {
+        rows.iter().for_each(|row| super::put(out, row));
+        return;
+    }
+    let body = rows.iter().enumerate().filter(|(at, _)| *at != 1);
+    let drawn: Vec<Vec<Vec<Cell>>> = body
+        .map(|(at, row)| {
+            let style = if at == 0 { BOLD } else { Style::new() };
+            split(row).into_iter().map(|text| cells(text, style)).collect()
+        })
+        .collect();
+    let columns = drawn.iter().map(Vec::len).max().unwrap_or_default();
+    let width =
+        |column: usize| drawn.iter().filter_map(|row| row.get(column)).map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for (at, row) in drawn.iter().enumerate() {
+        super::put(out, &line(row, &widths));
+        if at == 0 {
+            let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+            super::put(out, &styled(DIM, &rule.join("  ")));
+        }
+    }
+}
+
+fn line(row: &[Vec<Cell>], widths: &[usize]) -> String {
+    let last = row.len().saturating_sub(1);
+    let cell = |(at, cell): (usize, &Vec<Cell>)| match at == last {
+        true => shown(cell),
+        false => format!("{}{}", shown(cell), " ".repeat(widths[at].saturating_sub(cell.len()) + 2)),
+    };
+    row.iter().enumerate().map(cell).collect()
+}
+
+fn split(row: &str) -> Vec<&str> {
+    let row = row.strip_prefix('|').unwrap_or(row);
+    row.strip_suffix('|').unwrap_or(row).split('|').map(str::trim).collect()
+}
+
+fn is_dashes(cell: &str) -> bool {
+    cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':' | ' '))
+}

@@ -1,0 +1,301 @@
+//! The companions as a person or a script uses them, without a gateway and with one.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
+
+use petasos_fakes::model::Answer;
+use serde_json::Value;
+use support::{Bench, Gateway, SOON, petasos, stderr, stdout};
+use tempfile::TempDir;
+
+#[track_caller]
+fn fine(output: &Output) -> String {
+    assert!(output.status.success(), "{:?}: {}{}", output.status, stdout(output), stderr(output));
+    stdout(output)
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&fine(output)).expect("JSON")
+}
+
+/// What a command that failed said; with the exit code it must have.
+#[track_caller]
+fn failed(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
+    stderr(output)
+}
+
+/// A home with nothing in it.
+struct Empty(TempDir);
+
+impl Empty {
+    fn new() -> Self {
+        Self(TempDir::new().expect("a home"))
+    }
+
+    fn with(config: &str) -> Self {
+        let home = Self::new();
+        std::fs::write(home.0.path().join("config.yaml"), config).expect("config");
+        home
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        petasos(self.0.path(), args)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().expect("petasos runs")
+    }
+
+    /// Starts a gateway and waits for its greeting.
+    fn gateway(&self) -> Gateway {
+        let mut command = self.command(&["run"]);
+        command
+            .env("API_SERVER_PORT", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("starts");
+        support::read_until(&mut child, "Ctrl-C stops.");
+        Gateway::of(child)
+    }
+}
+
+#[test]
+fn a_gateway_whose_readers_are_gone_still_obeys_a_signal() {
+    for signal in ["TERM", "INT"] {
+        let home = Empty::with("model: {provider: demo}\nweb: {enabled: false}\n");
+        let mut child = home
+            .command(&["run"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        support::read_until(&mut child, "Ctrl-C stops.");
+        drop((child.stdout.take(), child.stderr.take()));
+        let gateway = Gateway::of(child);
+        gateway.signal(signal);
+        assert_eq!(gateway.wait().0, Some(0), "SIG{signal}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_does_not_hurt_a_companion() {
+    let home = Empty::new();
+    let mut child = home
+        .command(&["config", "reference"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn without_a_gateway_everything_that_reads_works_on_an_empty_home() {
+    let home = Empty::new();
+    assert!(fine(&home.run(&["version"])).starts_with("petasos "));
+    assert_eq!(json(&home.run(&["version", "--json"]))["version"], env!("CARGO_PKG_VERSION"));
+    assert!(fine(&home.run(&["status"])).contains("is stopped"));
+    assert_eq!(json(&home.run(&["status", "--json"]))["state"], "stopped");
+    assert!(fine(&home.run(&["sessions"])).contains("no conversation yet"));
+    assert_eq!(json(&home.run(&["sessions", "--json"])), serde_json::json!([]));
+    assert!(fine(&home.run(&["outbox"])).contains("nothing"));
+    assert_eq!(fine(&home.run(&["outbox", "--state", "done"])).trim(), "none is done");
+    assert_eq!(json(&home.run(&["outbox", "--json"])), serde_json::json!([]));
+    assert!(fine(&home.run(&["pairing"])).contains("nobody has asked"));
+    assert!(fine(&home.run(&["config", "path"])).contains("petasos.db"));
+    assert!(fine(&home.run(&["config", "check"])).contains("ok:"));
+    assert_eq!(json(&home.run(&["config", "check", "--json"]))["ok"], true);
+    assert!(fine(&home.run(&["completions", "bash"])).contains("_petasos"));
+    assert_eq!(json(&home.run(&["doctor", "--json"]))["ok"], true);
+}
+
+#[test]
+fn without_a_gateway_what_needs_one_says_how_to_start_it() {
+    let home = Empty::new();
+    for command in ["open", "stop"] {
+        let said = failed(&home.run(&[command]), 1);
+        assert!(said.contains("no gateway is running") && said.contains("next: start one"), "{said}");
+        let told: Value = serde_json::from_str(&failed(&home.run(&[command, "--json"]), 1)).expect("JSON");
+        assert_eq!(told["error"]["next"], "start one: petasos run", "{told}");
+        assert!(told["error"]["message"].as_str().is_some_and(|it| it.contains("no gateway")), "{told}");
+    }
+}
+
+#[test]
+fn a_home_that_is_a_file_is_refused_by_every_command() {
+    let home = Empty::new();
+    let file = home.0.path().join("file");
+    std::fs::write(&file, "x").expect("written");
+    for args in [
+        &["status"][..],
+        &["sessions"],
+        &["outbox"],
+        &["pairing"],
+        &["config", "check"],
+        &["doctor"],
+        &["run"],
+        &["chat", "x"],
+    ] {
+        let said = failed(&petasos(&file, args).stdin(Stdio::null()).output().expect("runs"), 78);
+        assert!(said.contains("is not a directory"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_file_each_with_its_own_word() {
+    let home = Empty::with(
+        "agent:\n  max_turns: many\nmodle: x\nweb:\n  port: 1\n  port: 2\ncompression: {enabled: true}\n",
+    );
+    let said = stdout(&home.run(&["config", "check"]));
+    let starts: Vec<&str> = said.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(starts, ["config.yaml:2", "config.yaml:3", "config.yaml:6", "config.yaml:7"], "{said}");
+    assert!(
+        said.contains("warning: config.yaml:6: web.port is set twice, on line 5 and on line 6"),
+        "{said}"
+    );
+    assert!(said.contains("this version does nothing with it"), "{said}");
+    let run = failed(&home.run(&["run"]), 78);
+    assert!(run.contains("error: config.yaml:2: agent.max_turns"), "{run}");
+}
+
+#[test]
+fn sections_and_variables_are_explained_like_keys() {
+    let home = Empty::new();
+    let section = fine(&home.run(&["config", "explain", "web"]));
+    assert!(section.contains("web.port") && section.contains("web.host"), "{section}");
+    let variable = fine(&home.run(&["config", "explain", "API_SERVER_PORT"]));
+    assert!(variable.contains("web.port"), "{variable}");
+    assert!(failed(&home.run(&["config", "explain", "web.prot"]), 78).contains("did you mean web.port?"));
+}
+
+#[test]
+fn a_question_in_a_pipe_is_answered_by_the_demo_model_without_a_gateway() {
+    let home = Empty::with("model: {provider: demo, demo_delay_ms: 0}\n");
+    let mut child = home
+        .command(&["chat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    child.stdin.take().expect("piped").write_all(b"What can you do?\n").expect("written");
+    let output = child.wait_with_output().expect("ends");
+    let said = fine(&output);
+    assert!(said.len() > 20 && !said.contains('\u{1b}'), "{said}");
+    assert!(stderr(&output).contains("no gateway is running"), "{}", stderr(&output));
+    assert_eq!(json(&home.run(&["status", "--json"]))["stored_sessions"], 1);
+}
+
+#[test]
+fn with_a_gateway_the_companions_tell_what_it_does() {
+    let home = Empty::with("model: {provider: demo, demo_delay_ms: 0}\n");
+    let gateway = home.gateway();
+    assert!(fine(&home.run(&["status"])).contains("is running"));
+    let status = json(&home.run(&["status", "--json"]));
+    assert_eq!((&status["state"], &status["pid"]), (&"running".into(), &gateway.pid().into()));
+    let link = fine(&home.run(&["open"]));
+    assert!(link.starts_with("http://127.0.0.1:") && link.contains("/?token="), "{link}");
+    assert!(json(&home.run(&["open", "--json"]))["url"].is_string());
+    let answer = json(&home.run(&["chat", "--json", "hello"]));
+    assert!(answer["answer"].as_str().is_some_and(|it| !it.is_empty()), "{answer}");
+    let sessions = json(&home.run(&["sessions", "--json"]));
+    let id = sessions[0]["id"].as_str().expect("an id").to_owned();
+    let shown = fine(&home.run(&["sessions", "show", &id[..id.len() - 2]]));
+    assert!(shown.contains("hello"), "{shown}");
+    assert!(failed(&home.run(&["sessions", "show", "nothing"]), 1).contains("there is no session"));
+    assert!(fine(&home.run(&["status"])).contains("1 stored"));
+    assert!(fine(&home.run(&["doctor"])).contains("running, pid"));
+    let stopped = json(&home.run(&["stop", "--json"]));
+    assert_eq!(stopped["stopped"], true);
+    assert_eq!(gateway.wait().0, Some(0));
+}
+
+#[test]
+fn a_question_is_answered_by_the_model_of_a_running_gateway_and_a_failure_is_an_exit_code() {
+    let mut bench = Bench::with("agent: {api_max_retries: 0}\n");
+    bench.model.respond(|request| match request.last_user.contains("fail") {
+        true => Answer::status(400, "no"),
+        false => Answer::text("**Four.**"),
+    });
+    bench.start();
+    assert_eq!(fine(&bench.run(&["chat", "What is", "2+2?"])), "**Four.**\n");
+    let said = failed(&bench.run(&["chat", "please fail"]), 1);
+    assert!(said.starts_with("error: "), "{said}");
+}
+
+#[test]
+fn a_stranger_pairs_is_answered_and_can_be_shut_out_again() {
+    let mut bench = Bench::new();
+    launch_strict(&mut bench);
+    bench.telegram.push_text(7, 7, "let me in");
+    let code = code_in(&bench.wait_messages(7, 1)[0]);
+    assert!(fine(&bench.run(&["pairing"])).contains("asks"));
+    let said = failed(&bench.run(&["pairing", "approve", "telegram", "short"]), 1);
+    assert!(said.contains("8 letters and digits") && said.contains("petasos pairing"), "{said}");
+    assert!(fine(&bench.run(&["pairing", "approve", "telegram", &code])).contains("may talk"));
+    bench.telegram.push_text(7, 7, "hello");
+    assert!(bench.wait_messages(7, 2).iter().any(|text| text == "echo: hello"));
+    let listed = json(&bench.run(&["pairing", "--json"]));
+    assert_eq!(listed[0]["approved"][0]["user_id"], "7");
+    assert!(fine(&bench.run(&["pairing", "revoke", "telegram", "7"])).contains("is out"));
+    bench.telegram.push_text(7, 7, "still there?");
+    let seen = bench.telegram.wait_until(SOON, |world| (world.pending_updates() == 0).then_some(()));
+    assert!(seen.is_some());
+    bench.settle();
+    assert!(!bench.telegram.texts(7).iter().any(|text| text.contains("still there")));
+}
+
+#[test]
+fn five_wrong_codes_close_pairing_and_unlock_opens_it() {
+    let bench = Bench::new();
+    let approve = |code: &str| bench.run(&["pairing", "approve", "telegram", code]);
+    for more in
+        ["4 more wrong codes close", "3 more wrong codes", "2 more wrong codes", "1 more wrong code closes"]
+    {
+        let said = failed(&approve("ABCD2345"), 1);
+        assert!(said.contains(more), "{said}");
+    }
+    assert!(failed(&approve("ABCD2345"), 1).contains("closed for an hour"));
+    let said = failed(&approve("ABCD2345"), 1);
+    assert!(said.contains("pairing is closed until ") && said.contains("min)"), "{said}");
+    assert!(fine(&bench.run(&["pairing"])).contains("is closed until"));
+    assert!(json(&bench.run(&["pairing", "--json"]))[0]["locked_until"].is_u64());
+    assert!(stdout(&bench.run(&["doctor"])).contains("closed on telegram"));
+    assert!(fine(&bench.run(&["pairing", "unlock", "telegram"])).contains("open again"));
+    assert!(failed(&approve("ABCD2345"), 1).contains("4 more wrong codes"));
+}
+
+/// A gateway that asks strangers for a code.
+fn launch_strict(bench: &mut Bench) {
+    let child = bench
+        .command(&["run"])
+        .env("GATEWAY_ALLOW_ALL_USERS", "false")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    bench.gateway = Some(Gateway::of(child.expect("petasos starts")));
+    let polling = bench.telegram.wait_until(SOON, |world| world.calls_of("getUpdates").next().map(|_| ()));
+    assert!(polling.is_some(), "the gateway does not poll");
+}
+
+/// The word of eight capital letters and digits.
+#[track_caller]
+fn code_in(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let code = words
+        .filter(|word| word.len() == 8)
+        .find(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()));
+    code.map(str::to_owned).unwrap_or_else(|| panic!("no code in {text:?}"))
+}
