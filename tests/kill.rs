@@ -336,3 +336,24 @@ fn what_is_owed_to_a_platform_that_is_switched_off_waits_for_it() {
     bench.start();
     assert_eq!(bench.wait_messages(7, 1), ["echo: hello"]);
 }
+
+#[test]
+fn what_was_queued_and_acknowledged_is_not_acknowledged_again() {
+    let mut bench = Bench::new();
+    let gate = bench.model.gate(Point::Before);
+    bench.start();
+    bench.telegram.push_text(7, 7, "first");
+    assert!(gate.wait(SOON), "the model was never asked");
+    bench.telegram.push_text(7, 7, "/queue second");
+    bench.wait_messages(7, 1);
+    bench.settle_outbox();
+    bench.kill();
+    gate.open();
+    bench.start();
+    let done = bench.telegram.wait_until(SOON, |world| {
+        world.texts(7).iter().any(|text| text == "echo: second").then(|| world.texts(7))
+    });
+    let texts = done.unwrap_or_else(|| panic!("{:?}", bench.telegram.texts(7)));
+    assert_eq!(texts.iter().filter(|text| text.contains("Queued")).count(), 1, "{texts:?}");
+    assert_eq!(texts.iter().filter(|text| text.starts_with("echo")).count(), 2, "{texts:?}");
+}

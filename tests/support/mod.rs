@@ -94,13 +94,21 @@ impl Bench {
 
     /// Waits until the gateway has nothing left to do, by its own account.
     pub fn settle(&self) {
+        self.wait_zero(&["/inbox/queued", "/inbox/running", "/outbox/due"]);
+    }
+
+    /// Waits until the gateway owes nothing, by its own account.
+    pub fn settle_outbox(&self) {
+        self.wait_zero(&["/outbox/due"]);
+    }
+
+    fn wait_zero(&self, counts: &[&str]) {
         let until = Instant::now() + SOON;
         loop {
             let status = self.run(&["status", "--json"]);
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("status is JSON");
-            let count =
-                |path: &str| status.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
-            if count("/inbox/queued") + count("/inbox/running") + count("/outbox/due") == 0 {
+            let count = |path: &&str| status.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
+            if counts.iter().map(count).sum::<u64>() == 0 {
                 return;
             }
             assert!(Instant::now() < until, "never idle: {status}");

@@ -81,6 +81,8 @@ pub enum Effect {
 /// Fast attempts before the slow probe.
 pub const FAST_ATTEMPTS: u32 = 20;
 const SLOW_PROBE: Duration = Duration::from_secs(1800);
+/// A wait that lies further ahead was not planned by us: the clock was set back.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl Default for Link {
     fn default() -> Self {
@@ -139,14 +141,14 @@ impl Link {
         let attempts = self.attempts.saturating_add(1);
         let slow = attempts > FAST_ATTEMPTS;
         let planned = if slow { SLOW_PROBE } else { backoff(&RECONNECT, attempts, roll) };
-        let until = now.after(wait.unwrap_or_default().max(planned));
+        let until = now.after(wait.unwrap_or_default().max(planned).min(LONGEST_WAIT));
         let state = State::Waiting { until, slow, code, reason };
         (Self { state, attempts, ..self }, Some(Effect::WakeAt(until)))
     }
 
     fn tick(self, now: Millis) -> (Self, Option<Effect>) {
         match self.state {
-            State::Waiting { until, .. } if now >= until => self.connect(),
+            State::Waiting { until, .. } if now >= until || until.since(now) > LONGEST_WAIT => self.connect(),
             State::Waiting { until, .. } => (self, Some(Effect::WakeAt(until))),
             State::Connecting | State::Up { .. } | State::Fatal { .. } | State::Paused => (self, None),
         }
@@ -232,5 +234,20 @@ mod tests {
         assert_eq!(effect, Some(Effect::Disconnect));
         let (link, _) = link.step(NOW, EVEN, Event::Alive { generation: 1 });
         assert_eq!(link.step(NOW, EVEN, Event::Tick).0.state, State::Paused);
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_silence_a_link() {
+        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
+        let (link, _) = link.step(NOW, EVEN, broke(1, Fault::Later { after: None }));
+        let earlier = NOW.before(Duration::from_secs(900));
+        let long_ago = Millis(0);
+        assert!(
+            matches!(link.clone().step(earlier, EVEN, Event::Tick).1, Some(Effect::WakeAt(_))),
+            "a small step"
+        );
+        let (link, _) =
+            link.step(NOW.after(Duration::from_secs(86_400)), EVEN, broke(1, Fault::Later { after: None }));
+        assert_eq!(link.step(long_ago, EVEN, Event::Tick).1, Some(Effect::Connect { generation: 2 }));
     }
 }

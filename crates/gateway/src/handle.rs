@@ -134,6 +134,11 @@ impl Handle {
         self.0.db.write(move |tx| tx.pairing_revoke(platform, &user)).await
     }
 
+    /// Opens pairing again after too many wrong codes. `false`: it was not closed.
+    pub async fn pairing_unlock(&self, platform: Platform) -> Result<bool, Error> {
+        self.0.db.write(move |tx| tx.pairing_unlock(platform)).await
+    }
+
     /// A token that lets one browser in, once.
     pub async fn login_link_token(&self) -> Result<String, Error> {
         let now = clock::now();

@@ -15,7 +15,7 @@ use petasos_store::Pending;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::session::{self, Fate, Seed, Shell};
+use crate::session::{self, Fate, Past, Seed, Shell};
 use crate::view::View;
 
 /// The way to the sessions.
@@ -126,7 +126,8 @@ pub(crate) struct Asks(mpsc::Receiver<Ask>);
 /// Runs until stopping begins. Turns under way end with it: their journal is what the next start resumes.
 /// `clean`: the process before us stopped on purpose.
 pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks, clean: bool) {
-    let mut desk = Desk { shell, seats: HashMap::new(), tasks: JoinSet::new(), clean };
+    let tasks = JoinSet::new();
+    let mut desk = Desk { shell, seats: HashMap::new(), tasks, clean, failures: HashMap::new() };
     loop {
         tokio::select! {
             ask = asks.0.recv() => match ask {
@@ -145,19 +146,31 @@ struct Desk {
     seats: HashMap<SessionKey, Seat>,
     tasks: JoinSet<Ended>,
     clean: bool,
+    /// Sessions that failed, how often in a row, and whether they rest.
+    failures: HashMap<SessionKey, Failures>,
+}
+
+#[derive(Default)]
+struct Failures {
+    count: u32,
+    resting: bool,
 }
 
 /// What a task of the desk reports at its end.
 enum Ended {
-    Left,
-    /// Panicked, or gave up: what it left open is taken up after a pause.
+    /// An errand.
+    Done,
+    Left(SessionKey),
+    /// Panicked, or gave up: what it left open is taken up after a rest.
     Failed(SessionKey),
-    /// The pause is over.
+    /// The rest is over.
     Again(SessionKey),
 }
 
 /// How long a session that failed rests.
 const REST: Duration = Duration::from_secs(5);
+/// Failures in a row after which the first message that waits is given up.
+const HOPELESS: u32 = 3;
 
 impl Desk {
     fn hear(&mut self, ask: Ask) {
@@ -165,7 +178,7 @@ impl Desk {
             Ask::Arrived { key, pending } => self.tell(key, Word::Arrived(pending)),
             Ask::Wake { key } => self.tell(key, Word::Look),
             Ask::View { key, reply } => {
-                let view = self.seat(key, self.clean).view.clone();
+                let view = self.seat(key).view.clone();
                 // Whoever asked may have gone; so may those below.
                 let _ = reply.send(view);
             }
@@ -174,7 +187,7 @@ impl Desk {
                     let words = seat.words.clone();
                     self.tasks.spawn(async move {
                         let _ = words.send(Word::StopTurn(reply)).await;
-                        Ended::Left
+                        Ended::Done
                     });
                 }
             }
@@ -188,29 +201,39 @@ impl Desk {
         }
     }
 
-    /// A session that is just starting reads its inbox anyway; one whose mailbox is full is told to.
+    /// A session that is just starting reads its inbox anyway; one whose mailbox is full is told to; one that rests
+    /// is left alone.
     fn tell(&mut self, key: SessionKey, word: Word) {
+        if self.failures.get(&key).is_some_and(|failures| failures.resting) {
+            return;
+        }
         let fresh = self.seats.get(&key).is_none_or(|seat| seat.words.is_closed());
-        let seat = self.seat(key, self.clean);
+        let seat = self.seat(key);
         if !fresh && seat.words.try_send(word).is_err() {
             seat.missed.store(true, Ordering::Release);
         }
     }
 
-    fn seat(&mut self, key: SessionKey, clean: bool) -> &mut Seat {
+    fn seat(&mut self, key: SessionKey) -> &mut Seat {
         if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
             self.seats.remove(&key);
         }
+        let past = match self.failures.get(&key).map(|failures| failures.count) {
+            Some(HOPELESS..) => Past::Hopeless,
+            Some(_) => Past::Crashed,
+            None if self.clean => Past::Clean,
+            None => Past::Crashed,
+        };
         let Self { shell, tasks, seats, .. } = self;
         seats.entry(key).or_insert_with_key(|key| {
             let (words, mailbox) = mpsc::channel(SESSION_DEPTH);
             let (show, view) = watch::channel(View::default());
             let missed = Arc::new(AtomicBool::new(false));
             let (key, shell) = (key.clone(), shell.clone());
-            let seed = Seed { key: key.clone(), shell, words: mailbox, missed: missed.clone(), show, clean };
+            let seed = Seed { key: key.clone(), shell, words: mailbox, missed: missed.clone(), show, past };
             tasks.spawn(async move {
                 match AssertUnwindSafe(session::run(seed)).catch_unwind().await {
-                    Ok(Fate::Left) => Ended::Left,
+                    Ok(Fate::Left) => Ended::Left(key),
                     Ok(Fate::Failed) | Err(_) => Ended::Failed(key),
                 }
             });
@@ -220,19 +243,25 @@ impl Desk {
 
     fn ended(&mut self, ended: Option<Ended>) {
         match ended {
-            Some(Ended::Left) | None => {}
+            Some(Ended::Done) | None => {}
+            Some(Ended::Left(key)) => {
+                self.failures.remove(&key);
+            }
             Some(Ended::Failed(key)) => {
                 tracing::error!(%key, "a session failed; it is taken up again in a moment");
-                if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
-                    self.seats.remove(&key);
-                }
+                let failures = self.failures.entry(key.clone()).or_default();
+                failures.count += 1;
+                failures.resting = true;
                 self.tasks.spawn(async move {
                     tokio::time::sleep(REST).await;
                     Ended::Again(key)
                 });
             }
             Some(Ended::Again(key)) => {
-                self.seat(key, false);
+                if let Some(failures) = self.failures.get_mut(&key) {
+                    failures.resting = false;
+                }
+                self.seat(key);
             }
         }
     }

@@ -164,6 +164,10 @@ fn recover(tx: &Tx<'_>, legacy: Option<&str>) -> Result<(bool, Vec<String>), pet
     if recovered.doubtful > 0 {
         tracing::warn!(items = recovered.doubtful, "sends of unknown outcome will be repeated with a mark");
     }
+    let lost = tx.end_unreadable_turns(clock::now())?;
+    if lost > 0 {
+        tracing::error!(turns = lost, "turns that cannot be read are given up");
+    }
     give_up(tx, tx.stranded()?, "accepted messages whose turn is over without them")?;
     give_up(tx, tx.unreadable_inbox()?, "accepted messages that cannot be read")?;
     let lanes = tx.heads()?.into_iter().map(|head| head.lane).collect();

@@ -96,6 +96,14 @@ impl Tx<'_> {
         Ok(Some(approval))
     }
 
+    /// The owner opens pairing again. `false`: it was not closed.
+    pub fn pairing_unlock(&self, platform: Platform) -> Result<bool> {
+        let book = self.pairing_book(platform)?;
+        let closed = book.locked_until.is_some();
+        self.put_pairing_book(platform, &Book { locked_until: None, failures: Vec::new(), ..book })?;
+        Ok(closed)
+    }
+
     /// `false`: the user was not approved.
     pub fn pairing_revoke(&self, platform: Platform, user_id: &str) -> Result<bool> {
         let (book, revoked) = pairing::revoke(self.pairing_book(platform)?, user_id);

@@ -37,6 +37,17 @@ impl Reads {
 }
 
 impl Tx<'_> {
+    /// Ends open turns whose state cannot be read: nobody could take them up. Gives how many.
+    pub fn end_unreadable_turns(&self, now: Millis) -> Result<usize> {
+        let open: Vec<(i64, String)> = self
+            .sql("SELECT id, state FROM turns WHERE ended_at IS NULL")?
+            .query_and_then([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_>>()?;
+        let lost = open.iter().filter(|(_, state)| parse::<Turn>(state, "turn").is_err());
+        lost.map(|(id, _)| self.end_turn(TurnId(*id), Outcome::Dead, now))
+            .try_fold(0, |ended, end| end.map(|()| ended + 1))
+    }
+
     pub(crate) fn put_turn(&self, turn: &Turn) -> Result<()> {
         let mut put = self.sql(
             "INSERT INTO turns (id, session_key, session, state, started_at) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -224,7 +224,7 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
     let spend = Write::Spend { key: turn.key.clone(), session: turn.session.clone(), usage: answer.usage };
     if answer.calls.is_empty() || turn.step >= limits.steps {
         let spent = !answer.calls.is_empty();
-        let text = match answer.text.is_empty() {
+        let text = match answer.text.trim().is_empty() {
             false => answer.text,
             true if spent => STEPS_SPENT.to_owned(),
             true => NOTHING_SAID.to_owned(),

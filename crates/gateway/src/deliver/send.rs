@@ -69,8 +69,11 @@ impl Lane {
             if self.outward.stopper.stopping() || allowed > now {
                 return Next::Wait(allowed);
             }
-            if let Err(error) = self.mark_sending(item.id).await {
-                return Next::Wait(self.store_refused(&error));
+            match self.mark_sending(item.id).await {
+                Ok(()) => {}
+                // A person dropped it meanwhile.
+                Err(error) if fault(&error) == Fault::Refused => return Next::Ahead(vec![]),
+                Err(error) => return Next::Wait(self.store_refused(&error)),
             }
         }
     }
@@ -112,6 +115,10 @@ impl Lane {
                 tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview stays visible");
             }
             return Next::Ahead(vec![]);
+        }
+        if let (Act::Withdraw { .. }, Fault::Refused) = (act, fault) {
+            // It is gone already, or stays: either way there is nothing left to say.
+            return Next::Ahead(vec![Write::Delivered { item: item.id, message: None, at: now }]);
         }
         if let Fault::Later { after: Some(after) } = fault {
             self.budget.penalize(now, after);

@@ -250,11 +250,11 @@ impl Session {
             };
             let list: String = rows.iter().enumerate().map(line).collect();
             let list = if list.is_empty() { "None yet.\n".to_owned() } else { list };
-            let button = |(at, row): (usize, &SessionRow)| Button {
+            let button = |row: &SessionRow| Button {
                 label: title(row).chars().take(32).collect(),
-                data: format!("/resume {}", at + 1),
+                data: format!("/resume {}", row.id),
             };
-            let others = rows.iter().enumerate().filter(|(_, row)| Some(&row.id) != current.as_ref());
+            let others = rows.iter().filter(|row| Some(&row.id) != current.as_ref());
             let buttons = others.map(button).collect();
             let text = format!("🗂 Sessions of this chat\n{list}/resume <number> goes back to one.");
             Ok(Reply { buttons, ..Reply::answered(text) })

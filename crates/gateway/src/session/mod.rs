@@ -75,8 +75,18 @@ pub(crate) struct Seed {
     /// Set when a word did not fit into the mailbox: the inbox has more than we were told.
     pub(crate) missed: Arc<AtomicBool>,
     pub(crate) show: watch::Sender<View>,
-    /// Whoever had this session before us stopped on purpose.
-    pub(crate) clean: bool,
+    pub(crate) past: Past,
+}
+
+/// How whoever had this session before us ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// On purpose, or there was nobody.
+    Clean,
+    /// The process died, or the session failed.
+    Crashed,
+    /// It failed several times in a row.
+    Hopeless,
 }
 
 /// How a session ended.
@@ -89,7 +99,7 @@ pub(crate) enum Fate {
 }
 
 pub(crate) async fn run(seed: Seed) -> Fate {
-    let Seed { key, shell, words, missed, show, clean } = seed;
+    let Seed { key, shell, words, missed, show, past } = seed;
     let session = Session {
         key,
         shell,
@@ -106,7 +116,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         resumed: false,
         handling: None,
     };
-    session.run(clean).await
+    session.run(past).await
 }
 
 struct Session {
@@ -150,8 +160,8 @@ enum Ended {
 }
 
 impl Session {
-    async fn run(mut self, clean: bool) -> Fate {
-        let mut going = Box::pin(self.recover(clean)).await.map(|()| true);
+    async fn run(mut self, past: Past) -> Fate {
+        let mut going = Box::pin(self.recover(past)).await.map(|()| true);
         while let Ok(true) = going {
             going = self.once().await;
         }

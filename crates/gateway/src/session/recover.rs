@@ -1,12 +1,14 @@
 //! How a session starts: it reads what the store knows of it, and goes on from there.
 
+use petasos_core::Inbound;
 use petasos_core::admission::Arrival;
+use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::ids::{RowId, SessionId};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::turn::{Event, Phase, Turn};
 use petasos_store::Pending;
 
-use super::{Ended, Session, is_command, words};
+use super::{Ended, Past, Session, words};
 use crate::clock;
 
 /// What the store knows of a conversation.
@@ -17,9 +19,12 @@ struct Known {
 }
 
 impl Session {
-    /// `clean`: whoever had this session before us stopped on purpose.
-    pub(super) async fn recover(&mut self, clean: bool) -> Result<(), Ended> {
+    pub(super) async fn recover(&mut self, past: Past) -> Result<(), Ended> {
+        let clean = past == Past::Clean;
         let Known { open, session, row } = self.known().await?;
+        if open.is_none() && past == Past::Hopeless {
+            self.give_up_first().await?;
+        }
         self.show.send_modify(|view| {
             view.session = session;
             view.rows = row;
@@ -73,13 +78,22 @@ impl Session {
             if self.holds(&pending) {
                 continue;
             }
-            if is_command(&pending) {
-                Box::pin(self.command(pending)).await?;
-                continue;
+            match slash::parse(&pending.inbound.text) {
+                _ if pending.inbound.internal => self.enqueue(pending, Arrival::Internal),
+                Parsed::Text => self.enqueue(pending, Arrival::Text),
+                // It was acknowledged when it came; it only waits.
+                Parsed::Known(Name::Queue, text)
+                    if slash::parse(&text) == Parsed::Text && !text.is_empty() =>
+                {
+                    self.enqueue(
+                        Pending { inbound: Inbound { text, ..pending.inbound }, ..pending },
+                        Arrival::Queued,
+                    );
+                }
+                Parsed::Known(..) | Parsed::Unknown(_) => Box::pin(self.command(pending)).await?,
             }
-            let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
-            self.enqueue(pending, arrival);
         }
+        self.handling = None;
         Ok(())
     }
 
@@ -88,12 +102,24 @@ impl Session {
         queued || self.steering.iter().any(|steered| steered.id == pending.id)
     }
 
+    /// The first message that waits took the session down again and again.
+    async fn give_up_first(&mut self) -> Result<(), Ended> {
+        let key = self.key.clone();
+        self.handling = self.change(move |tx| Ok(tx.queued(&key)?.into_iter().next())).await?;
+        self.condemn().await;
+        Ok(())
+    }
+
     /// The store will never take what we decided about a message: it is given up, so that it cannot end the
     /// session again and again, and its author is told.
     pub(super) async fn condemn(&mut self) {
         let Some(pending) = self.handling.take() else { return };
         let settle = Write::SettleInbox { inbox: vec![pending.id], outcome: Outcome::Dead, at: clock::now() };
-        if self.notice(&pending, words::CONDEMNED.into(), vec![settle]).await.is_err() {
+        if self.notice(&pending, words::CONDEMNED.into(), vec![settle.clone()]).await.is_ok() {
+            return;
+        }
+        // Where it belongs cannot be used either: then at least it ends.
+        if self.change(move |tx| tx.apply(std::slice::from_ref(&settle), clock::now())).await.is_err() {
             tracing::error!(message = %pending.id, "a message that cannot be handled could not be given up either");
         }
     }
