@@ -7,7 +7,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
-use petasos_fakes::model::Answer;
+use petasos_fakes::model::{Answer, Point};
 use serde_json::Value;
 use support::{Bench, Gateway, SOON, petasos, stderr, stdout};
 use tempfile::TempDir;
@@ -44,8 +44,11 @@ impl Empty {
         home
     }
 
+    /// Any free port: tests run side by side.
     fn command(&self, args: &[&str]) -> Command {
-        petasos(self.0.path(), args)
+        let mut command = petasos(self.0.path(), args);
+        command.env("API_SERVER_PORT", "0");
+        command
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -55,11 +58,7 @@ impl Empty {
     /// Starts a gateway and waits for its greeting.
     fn gateway(&self) -> Gateway {
         let mut command = self.command(&["run"]);
-        command
-            .env("API_SERVER_PORT", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("starts");
         support::read_until(&mut child, "Ctrl-C stops.");
         Gateway::of(child)
@@ -274,6 +273,44 @@ fn five_wrong_codes_close_pairing_and_unlock_opens_it() {
     assert!(stdout(&bench.run(&["doctor"])).contains("closed on telegram"));
     assert!(fine(&bench.run(&["pairing", "unlock", "telegram"])).contains("open again"));
     assert!(failed(&approve("ABCD2345"), 1).contains("4 more wrong codes"));
+}
+
+#[test]
+fn a_database_that_is_gone_is_told_with_both_of_its_files() {
+    let home = Empty::with("model: {provider: demo, demo_delay_ms: 0}\n");
+    fine(&home.run(&["chat", "hello"]));
+    let database = home.0.path().join("petasos.db");
+    std::fs::remove_file(&database).expect("removed");
+    for args in [&["run"][..], &["sessions"], &["status"], &["outbox"], &["pairing"]] {
+        let said = failed(&home.run(args), 1);
+        let next = said.split("next: ").nth(1).unwrap_or_default();
+        assert!(next.contains("petasos.db") && next.contains(".petasos-db"), "{args:?}: {said}");
+    }
+    assert!(stdout(&home.run(&["doctor"])).contains("fail database"));
+}
+
+#[test]
+fn a_question_survives_a_gateway_that_dies_and_comes_back() {
+    let mut bench = Bench::new();
+    let gate = bench.model.gate(Point::Before);
+    bench.model.respond(|_| Answer::text("here it is"));
+    bench.start();
+    let mut chat = bench
+        .command(&["chat", "are you there?"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    assert!(gate.wait(SOON), "the model was asked");
+    bench.kill();
+    let mut said = BufReader::new(chat.stderr.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert!(line.contains("the gateway is gone; waiting up to 60 s"), "{line}");
+    drop(gate);
+    bench.start();
+    assert_eq!(fine(&chat.wait_with_output().expect("ends")), "here it is\n");
 }
 
 /// A gateway that asks strangers for a code.

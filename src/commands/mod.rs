@@ -16,7 +16,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use petasos_store::{Reader, Store};
+use petasos_store::{OpenError, Reader, Store};
 
 use crate::arguments::{Arguments, Command, Gateway};
 use crate::config::Home;
@@ -103,9 +103,15 @@ pub(crate) fn warn(problems: &[crate::config::Problem]) {
 /// The database as it is, whoever runs. `None`: there is none yet.
 pub(crate) fn reader(home: &Home) -> Result<Option<Reader>, Failure> {
     if !home.database().exists() {
-        return Ok(None);
+        return vanished(home).map_or(Ok(None), |error| Err(error.into()));
     }
     Ok(Some(Reader::open(home.database())?))
+}
+
+/// There was a database, and it is not there any more: that is not the same as none yet.
+pub(crate) fn vanished(home: &Home) -> Option<OpenError> {
+    let sign = home.database_marker();
+    (!home.database().exists() && sign.exists()).then(|| OpenError::Vanished { path: home.database(), sign })
 }
 
 /// Writes without a gateway: takes the home for that moment.

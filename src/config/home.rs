@@ -59,6 +59,11 @@ impl Home {
         self.path.join("petasos.db")
     }
 
+    /// Beside the database since it was made.
+    pub(crate) fn database_marker(&self) -> PathBuf {
+        self.path.join(".petasos-db")
+    }
+
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.path.join("gateway.lock")
     }

@@ -107,7 +107,8 @@ impl Bench {
         loop {
             let status = self.run(&["status", "--json"]);
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("status is JSON");
-            let count = |path: &&str| status.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
+            let count =
+                |path: &&str| status.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
             if counts.iter().map(count).sum::<u64>() == 0 {
                 return;
             }

@@ -187,7 +187,7 @@ fn broken(text: &str, prefix: &Prefix, width: usize, out: &mut String) {
     let mut before = &prefix.first;
     loop {
         if rest.len() <= room {
-            return put(out, &format!("{before}{}", inline::shown(rest)).trim_end().to_owned());
+            return put(out, format!("{before}{}", inline::shown(rest)).trim_end());
         }
         let space = |cell: &Cell| cell.0 == ' ';
         let fits = rest[..=room].iter().rposition(space).filter(|at| *at > 0);

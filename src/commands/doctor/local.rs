@@ -7,7 +7,7 @@ use petasos_store::{OpenError, Reader};
 use rustix::fs::StatVfsMountFlags;
 
 use super::Finding;
-use crate::commands::pairing;
+use crate::commands::{pairing, vanished};
 use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::print;
@@ -79,8 +79,11 @@ pub(super) fn disk(home: &Home) -> Finding {
 pub(super) fn database(home: &Home) -> Finding {
     let opened = match Reader::open(home.database()) {
         Ok(reader) => reader,
-        Err(OpenError::Absent { .. }) => return Finding::ok("database", "none yet"),
+        Err(OpenError::Absent { .. }) if vanished(home).is_none() => {
+            return Finding::ok("database", "none yet");
+        }
         Err(error) => {
+            let error = vanished(home).unwrap_or(error);
             let (what, next) = Failure::from(error).parts();
             return Finding::fail("database", what, next);
         }
