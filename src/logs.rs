@@ -54,6 +54,11 @@ pub(crate) fn start(loudness: Loudness) {
         .with_ansi(!plain)
         .with_target(false)
         .with_env_filter(filter);
+    // What a panic says may quote a message; where it happened never does.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "panic");
+    }));
     // A second subscriber in one process can only be a test's; its log is as good as ours.
     let _ = log.try_init();
 }

@@ -257,8 +257,10 @@ fn a_stranger_pairs_is_answered_and_can_be_shut_out_again() {
 
 #[test]
 fn five_wrong_codes_close_pairing_and_unlock_opens_it() {
-    let bench = Bench::new();
-    let approve = |code: &str| bench.run(&["pairing", "approve", "telegram", code]);
+    let mut bench = Bench::new();
+    let home = bench.home.path().to_owned();
+    let approve =
+        |code: &str| petasos(&home, &["pairing", "approve", "telegram", code]).output().expect("runs");
     for more in
         ["4 more wrong codes close", "3 more wrong codes", "2 more wrong codes", "1 more wrong code closes"]
     {
@@ -272,6 +274,12 @@ fn five_wrong_codes_close_pairing_and_unlock_opens_it() {
     assert!(json(&bench.run(&["pairing", "--json"]))[0]["locked_until"].is_u64());
     assert!(stdout(&bench.run(&["doctor"])).contains("closed on telegram"));
     assert!(fine(&bench.run(&["pairing", "unlock", "telegram"])).contains("open again"));
+    assert!(failed(&approve("ABCD2345"), 1).contains("4 more wrong codes"));
+    bench.start();
+    assert!(
+        fine(&bench.run(&["pairing", "unlock", "telegram"])).contains("was open"),
+        "a running gateway, too"
+    );
     assert!(failed(&approve("ABCD2345"), 1).contains("4 more wrong codes"));
 }
 

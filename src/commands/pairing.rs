@@ -36,7 +36,7 @@ pub(crate) async fn pairing(context: &Context, wanted: Pairing) -> Result<ExitCo
         PairingAction::List => list(context).await,
         PairingAction::Approve { platform, code } => approve(context, named(&platform)?, &code).await,
         PairingAction::Revoke { platform, user } => revoke(context, named(&platform)?, &user).await,
-        PairingAction::Unlock { platform } => unlock(context, named(&platform)?),
+        PairingAction::Unlock { platform } => unlock(context, named(&platform)?).await,
     }
 }
 
@@ -163,20 +163,16 @@ fn named(platform: &str) -> Result<Platform, Failure> {
     })
 }
 
-/// Forgets the wrong codes. The book belongs to the gateway while one runs.
-fn unlock(context: &Context, platform: Platform) -> Result<ExitCode, Failure> {
-    if Client::connect(&context.home)?.is_some() {
-        let failure = Failure::new("a running gateway keeps its lock until it runs out");
-        return Err(
-            failure.next(format!("petasos stop, then petasos pairing unlock {platform}, then petasos run"))
-        );
-    }
-    let locked = write(&context.home, |tx| {
-        let book = tx.pairing_book(platform)?;
-        let was = book.locked_until;
-        tx.put_pairing_book(platform, &Book { locked_until: None, failures: Vec::new(), ..book })?;
-        Ok(lock_of(was).is_some())
-    })?;
+/// Forgets the wrong codes.
+async fn unlock(context: &Context, platform: Platform) -> Result<ExitCode, Failure> {
+    let locked = match Client::connect(&context.home)? {
+        Some(client) => {
+            let told: serde_json::Value =
+                client.post("/api/pairing/unlock", &json!({ "platform": platform })).await?;
+            told["done"] == json!(true)
+        }
+        None => write(&context.home, |tx| tx.pairing_unlock(platform))?,
+    };
     if context.json {
         print::json(&json!({ "platform": platform, "was_locked": locked }))?;
     } else if locked {

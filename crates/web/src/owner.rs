@@ -40,12 +40,22 @@ pub(crate) struct Revoke {
     user: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unlock {
+    platform: Platform,
+}
+
 impl Shape for Approve {
     const FIELDS: &'static [&'static str] = &["platform", "code"];
 }
 
 impl Shape for Revoke {
     const FIELDS: &'static [&'static str] = &["platform", "user"];
+}
+
+impl Shape for Unlock {
+    const FIELDS: &'static [&'static str] = &["platform"];
 }
 
 #[derive(Debug, Serialize)]
@@ -139,6 +149,10 @@ pub(crate) async fn pairing_approve(
         }
         None => Err(Refusal::new(StatusCode::BAD_REQUEST, "not_a_code", "this cannot be a pairing code")),
     }
+}
+
+pub(crate) async fn pairing_unlock(State(handle): State<Handle>, Body(asked): Body<Unlock>) -> Answer<Done> {
+    Ok(Json(Done { done: handle.pairing_unlock(asked.platform).await? }))
 }
 
 pub(crate) async fn pairing_revoke(State(handle): State<Handle>, Body(asked): Body<Revoke>) -> Answer<Done> {

@@ -33,6 +33,7 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/pairing", get(owner::pairing))
         .route("/api/pairing/approve", post(owner::pairing_approve))
         .route("/api/pairing/revoke", post(owner::pairing_revoke))
+        .route("/api/pairing/unlock", post(owner::pairing_unlock))
         .route("/api/login-link", post(owner::login_link))
         .route("/api/links/{name}/retry", post(owner::link_retry))
         .route("/api/shutdown", post(owner::shutdown));
