@@ -52,7 +52,7 @@ fn it_knows_its_script() {
         ("What can you do?", "Streaming"),
         ("tell me about petasos", "gateway"),
         ("What are your guarantees?", "Accepted means durable"),
-        ("how does drain work", "petasos drain"),
+        ("how does stopping work", "petasos stop"),
         ("How do I set up Telegram?", "TELEGRAM_BOT_TOKEN"),
         ("how do I set up a real model", "ANTHROPIC_API_KEY"),
         ("can I use OpenAI?", "OPENAI_API_KEY"),
