@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::failure::{CallError, Class};
-use crate::secret::Secret;
+use petasos_core::Secret;
 
 const SHOWN: usize = 200;
 

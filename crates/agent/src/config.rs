@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Url;
 use tokio::time::Instant;
 
-use crate::secret::Secret;
+use petasos_core::Secret;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {

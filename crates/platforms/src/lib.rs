@@ -13,7 +13,6 @@ pub mod intake;
 pub mod kind;
 pub mod markdown;
 pub mod outgoing;
-pub mod secret;
 pub mod telegram;
 
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
@@ -21,7 +20,7 @@ use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
 pub use intake::{Batch, Health, Intake, NotTaken, Taken};
 pub use kind::Kind;
 pub use outgoing::{MARK_ROOM, Part, Receipt, SendOptions};
-pub use secret::Secret;
+pub use petasos_core::Secret;
 
 /// Every platform we speak ourselves; others join over the relay wire.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::config::Provider;
 use crate::failure::{CallError, Class};
 use crate::hygiene::Item;
 use crate::request::ToolSpec;
-use crate::secret::Secret;
+use petasos_core::Secret;
 
 /// A prepared call.
 #[derive(Debug)]

@@ -1,7 +1,10 @@
-//! A value that must not be printed.
+//! A value that can be used and never printed: a token, an API key.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
 
+/// `Debug` hides it, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -29,6 +32,8 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     #[test]
