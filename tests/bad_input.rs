@@ -114,6 +114,11 @@ fn a_database_of_a_newer_version_is_left_alone() {
 #[test]
 fn a_damaged_database_is_refused_and_left_alone() {
     let bench = used_home();
+    let log = bench.database().with_extension("db-wal");
+    assert!(
+        std::fs::metadata(&log).map_or(0, |log| log.len()) == 0,
+        "a clean stop folds the log into the file"
+    );
     let mut bytes = std::fs::read(bench.database()).expect("the file");
     let end = bytes.len().min(16 * 4096);
     bytes[4096..end].fill(0x5a);

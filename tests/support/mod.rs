@@ -74,7 +74,10 @@ impl Bench {
     }
 
     pub fn run(&self, args: &[&str]) -> Output {
-        self.command(args).stdin(Stdio::null()).output().expect("petasos runs")
+        let mut command = self.command(args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("petasos runs");
+        bounded(child.id(), SOON, || child.wait_with_output().expect("a child to wait for"))
     }
 
     /// As the kernel would: no goodbye. Gives back what it had said.
@@ -183,17 +186,21 @@ impl Gateway {
 
 /// Waits for the end of a process; one that takes too long is killed, and has no exit code.
 fn wait(child: &mut Child, most: Duration) -> Option<i32> {
+    bounded(child.id(), most, || child.wait().expect("a child to wait for")).code()
+}
+
+/// Does something that ends with a process, and ends the process if it takes too long.
+fn bounded<T>(pid: u32, most: Duration, work: impl FnOnce() -> T) -> T {
     let (done, ended) = mpsc::channel::<()>();
-    let pid = child.id().to_string();
     let guard = std::thread::spawn(move || {
         if ended.recv_timeout(most) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
         }
     });
-    let status = child.wait().expect("a child to wait for");
+    let answer = work();
     drop(done);
     guard.join().expect("the guard ends");
-    status.code()
+    answer
 }
 
 /// The program, in a home.

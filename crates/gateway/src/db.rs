@@ -24,7 +24,7 @@ const GROUP: usize = 512;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Db {
-    jobs: mpsc::Sender<Box<dyn Job>>,
+    asks: mpsc::Sender<Ask>,
     readers: Arc<Readers>,
     health: watch::Receiver<Option<StoreError>>,
 }
@@ -45,7 +45,7 @@ impl Writer {
 /// Starts the thread around an open store.
 pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     let path = store.path().to_owned();
-    let (jobs, waiting) = mpsc::channel(DEPTH);
+    let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
     let thread = std::thread::Builder::new()
         .name("petasos-db".into())
@@ -56,7 +56,7 @@ pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Erro
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
     let readers = Readers { path, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
     let readers = Arc::new(readers);
-    Ok((Db { jobs, readers, health }, Writer(thread)))
+    Ok((Db { asks, readers, health }, Writer(thread)))
 }
 
 /// Without its database thread the gateway can keep no promise.
@@ -79,7 +79,7 @@ impl Db {
     {
         let (reply, answer) = oneshot::channel();
         let job = Typed { job: Some(job), value: None, reply };
-        self.jobs.send(Box::new(job)).await.map_err(|_closed| Error::Stopping)?;
+        self.asks.send(Ask::Job(Box::new(job))).await.map_err(|_closed| Error::Stopping)?;
         answer.await.map_err(|_closed| Error::Stopping)?.map_err(Error::Store)
     }
 
@@ -94,6 +94,15 @@ impl Db {
         let _seat = self.readers.seats.acquire().await.map_err(|_closed| Error::Stopping)?;
         let asked = tokio::task::spawn_blocking(move || readers.ask(question));
         asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?
+    }
+
+    /// Folds the log into the file: the last thing before the process ends.
+    pub(crate) async fn fold(&self) {
+        let (done, folded) = oneshot::channel();
+        // A thread that is gone has closed the file, which does the same.
+        if self.asks.send(Ask::Fold(done)).await.is_ok() {
+            let _ = folded.await;
+        }
     }
 
     /// What the disk last refused, until something succeeds again.
@@ -139,6 +148,11 @@ fn open_reader(path: &Path) -> Result<Reader, Error> {
     Reader::open(path).map_err(|error| Error::Io(error.to_string()))
 }
 
+enum Ask {
+    Job(Box<dyn Job>),
+    Fold(oneshot::Sender<()>),
+}
+
 /// A job whose answer type only its asker knows.
 trait Job: Send {
     fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError>;
@@ -171,17 +185,29 @@ where
     }
 }
 
-fn write_all(
-    mut store: Store,
-    mut waiting: mpsc::Receiver<Box<dyn Job>>,
-    health: &watch::Sender<Option<StoreError>>,
-) {
+fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch::Sender<Option<StoreError>>) {
+    let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
     let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
-    while waiting.blocking_recv_many(&mut jobs, GROUP) > 0 {
-        let outcomes = write_group(&mut store, &mut jobs);
-        note_health(health, &outcomes);
-        for (job, outcome) in jobs.drain(..).zip(outcomes) {
-            job.answer(outcome);
+    while waiting.blocking_recv_many(&mut asks, GROUP) > 0 {
+        let mut folds = vec![];
+        for ask in asks.drain(..) {
+            match ask {
+                Ask::Job(job) => jobs.push(job),
+                Ask::Fold(done) => folds.push(done),
+            }
+        }
+        if !jobs.is_empty() {
+            let outcomes = write_group(&mut store, &mut jobs);
+            note_health(health, &outcomes);
+            for (job, outcome) in jobs.drain(..).zip(outcomes) {
+                job.answer(outcome);
+            }
+        }
+        for done in folds {
+            if let Err(error) = store.fold() {
+                tracing::warn!(%error, "the log could not be folded into the database; the next start reads it");
+            }
+            let _ = done.send(());
         }
     }
     if let Err(error) = store.close() {

@@ -236,6 +236,7 @@ impl Running {
         {
             tracing::warn!(%error, "the clean stop could not be noted");
         }
+        self.db.fold().await;
         drop(self.db);
         drop(self.handle);
         let writer = self.writer;

@@ -58,7 +58,13 @@ impl Store {
         Ok(self.db.0.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
 
-    /// Folds the log into the file and closes it. Dropping does the same and hides failures.
+    /// Folds the log into the file. Open readers do not keep it from that, unless they are in the middle of a
+    /// question; then the log stays, and the next start reads it.
+    pub fn fold(&self) -> Result<()> {
+        Ok(self.db.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+
+    /// Closes the file, and folds the log into it if nobody else has it open. Dropping hides failures.
     pub fn close(self) -> Result<()> {
         self.db.0.close().map_err(|(_, error)| error.into())
     }
