@@ -48,6 +48,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
             ..KeyOptions::default()
         },
         settings: session_settings(home, settings),
+        mirror: settings.flag("gateway.write_sessions_json"),
     };
     let listen = settings.flag("web.enabled").then(|| listen(settings));
     problems.extend(listen.as_ref().and_then(|listen| plain_http(settings, listen)));

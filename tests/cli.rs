@@ -344,3 +344,28 @@ fn code_in(text: &str) -> String {
         .find(|word| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()));
     code.map(str::to_owned).unwrap_or_else(|| panic!("no code in {text:?}"))
 }
+
+#[test]
+fn sessions_json_is_taken_over_once_and_kept_as_a_copy() {
+    let mut bench = Bench::new();
+    let file = bench.home.path().join("sessions/sessions.json");
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+    let legacy = r#"{"_README": "old", "bad": true, "agent:main:telegram:dm:7": {"session_key": "agent:main:telegram:dm:7",
+        "session_id": "20261115_181205_13f6a7af", "created_at": "2026-11-15T18:12:05", "updated_at": "2026-11-15T18:12:05",
+        "platform": "telegram", "origin": {"platform": "telegram", "chat_id": "7", "chat_type": "dm"}}}"#;
+    std::fs::write(&file, legacy).expect("written");
+    bench.start();
+    bench.telegram.push_text(7, 7, "hello");
+    bench.wait_messages(7, 1);
+    let shown = fine(&bench.run(&["sessions", "show", "20261115_181205"]));
+    assert!(shown.contains("hello"), "the old conversation goes on: {shown}");
+    let until = std::time::Instant::now() + SOON;
+    let copy = loop {
+        let copy = std::fs::read_to_string(&file).expect("there at any moment");
+        if copy.contains("petasos.db") {
+            break copy;
+        }
+        assert!(std::time::Instant::now() < until, "never copied: {copy}");
+    };
+    assert!(copy.contains("20261115_181205_13f6a7af"), "{copy}");
+}

@@ -24,6 +24,8 @@ pub struct Config {
     pub access: Access,
     pub keys: KeyOptions,
     pub settings: Settings,
+    /// Keep `sessions/sessions.json` for older tools.
+    pub mirror: bool,
 }
 
 /// What sessions go by.

@@ -12,6 +12,7 @@ mod deliver;
 mod handle;
 mod ingest;
 mod lifecycle;
+mod mirror;
 mod router;
 mod session;
 mod start;

@@ -23,6 +23,7 @@ use crate::deliver::{Deliver, HANDS, Outward};
 use crate::handle::{Handle, Inner};
 use crate::ingest::{Ingest, Rules};
 use crate::lifecycle::{Phase, Stopper};
+use crate::mirror;
 use crate::router::{self, Router};
 use crate::session::Shell;
 use crate::supervise;
@@ -36,7 +37,7 @@ const IMPORTED: &str = "sessions_json_imported";
 /// How long sends under way may take to come back once we stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How often old rows are cleared away.
-const SWEEP: Duration = Duration::from_secs(3600);
+const SWEEP: Duration = Duration::from_secs(300);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
@@ -98,8 +99,15 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let shell = Arc::new(shell);
     let mut running = vec![
         tasks::vital("router", &stopper, router::run(shell.clone(), asks, clean_start)),
-        tasks::vital("sweep", &stopper, sweep(db.clone(), stopper.clone())),
+        tasks::vital("sweep", &stopper, sweep(shell.clone())),
     ];
+    if config.mirror {
+        running.push(tasks::vital(
+            "mirror",
+            &stopper,
+            mirror::run(db.clone(), config.home.clone(), stopper.clone()),
+        ));
+    }
     let rules = Arc::new(Rules { access: config.access, keys: config.keys });
     let ingest = Ingest {
         db: db.clone(),
@@ -144,7 +152,7 @@ async fn open(home: &Path) -> Result<Store, StartError> {
 
 /// A `sessions.json` of another program, to be taken over once.
 fn legacy_sessions(home: &Path) -> Option<String> {
-    std::fs::read_to_string(home.join("sessions").join("sessions.json")).ok()
+    std::fs::read_to_string(mirror::path(home)).ok()
 }
 
 /// What the last process left: whether it stopped on purpose, and which lanes have something due.
@@ -194,23 +202,30 @@ async fn wake(db: &Db, router: &Router, deliver: &Deliver, due: Vec<String>) -> 
     Ok(())
 }
 
-async fn sweep(db: Db, stopper: Stopper) {
+/// Keeps house: old rows go, and conversations whose time is over end.
+async fn sweep(shell: Arc<Shell>) {
     let mut pause = FIRST_SWEEP;
     loop {
         tokio::select! {
-            () = stopper.stopped() => return,
+            () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let now = clock::now();
-        let swept = db.write(move |tx| {
+        let (now, resets) = (clock::now(), shell.settings.resets.clone());
+        let swept = shell.db.write(move |tx| {
             let pruned = tx.prune(now)?;
             tx.prune_entries(now.before(FORGOTTEN_AFTER), &[])?;
-            Ok(pruned)
+            let expired = tx.finalize_expired(&resets, now)?;
+            Ok((pruned, expired))
         });
         pause = match swept.await {
             // Bounded steps, so that nobody waits long behind one.
-            Ok(pruned) if pruned.more => SWEEP_STEP,
-            Ok(_) => SWEEP,
+            Ok((pruned, _)) if pruned.more => SWEEP_STEP,
+            Ok((_, expired)) => {
+                if expired > 0 {
+                    tracing::info!(sessions = expired, "sessions ended by their reset policy");
+                }
+                SWEEP
+            }
             Err(error) => {
                 tracing::warn!(%error, "old rows could not be cleared away");
                 SWEEP

@@ -408,3 +408,18 @@ fn commands_follow_their_tiers() {
     world.telegram.push_text(2, 2, "hi");
     world.ends_with(2, "echo: hi");
 }
+
+#[test]
+fn a_reset_nobody_asked_for_is_told_to_the_user_and_once_to_the_model() {
+    let world = World::new(|settings| {
+        settings.resets.default.mode = petasos_core::session::Mode::Idle;
+        settings.resets.default.idle_minutes = 0;
+    });
+    world.telegram.push_text(7, 7, "one");
+    world.ends_with(7, "echo: one");
+    world.telegram.push_text(7, 7, "two");
+    world.ends_with(7, "two");
+    assert!(world.telegram.texts(7).iter().any(|text| text.contains("Session automatically reset (idle)")));
+    let asked = world.model.requests().last().expect("a request").body().to_string();
+    assert!(asked.contains("[System note:") && !asked.contains("echo: one"), "{asked}");
+}

@@ -50,6 +50,7 @@ pub use logins::{Login, Token};
 pub use outbox::{Head, OutboxCounts, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
 pub use retention::Pruned;
+pub use routing::RoutingState;
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};

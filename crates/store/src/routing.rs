@@ -6,12 +6,20 @@ use std::time::Duration;
 use petasos_core::session::{self, CrashRecovery, Entry, ResumeReason, Routing};
 use petasos_core::transcript::Usage;
 use petasos_core::{Millis, SessionId, SessionKey};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::clock::{local_time, unix_time};
 use crate::error::Result;
 use crate::group::{Reads, Tx};
 use crate::value::{at, json, parse};
+
+/// What tells one state of the table from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoutingState {
+    latest: Option<i64>,
+    entries: i64,
+    bytes: Option<i64>,
+}
 
 impl Reads {
     pub fn entry(&self, key: &SessionKey) -> Result<Option<Entry>> {
@@ -39,6 +47,15 @@ impl Reads {
         Ok(Routing(entries.into_iter().map(|entry| (entry.session_key.clone(), entry)).collect()))
     }
 
+    /// Differs whenever the table does.
+    pub fn routing_state(&self) -> Result<RoutingState> {
+        let mut read = self.sql("SELECT max(updated_at), count(*), sum(length(entry)) FROM routing")?;
+        let state = |row: &Row<'_>| {
+            Ok(RoutingState { latest: row.get(0)?, entries: row.get(1)?, bytes: row.get(2)? })
+        };
+        Ok(read.query_row([], state)?)
+    }
+
     fn entries_where(&self, select: &str) -> Result<Vec<Entry>> {
         let mut read = self.sql(select)?;
         read.query_and_then([], |row| parse(row.get_ref(0)?.as_str().unwrap_or_default(), "session entry"))?
@@ -47,6 +64,21 @@ impl Reads {
 }
 
 impl Tx<'_> {
+    /// Ends conversations whose reset is due, so that nothing of them waits for the next message. Gives how many.
+    pub fn finalize_expired(&self, policies: &session::Policies, now: Millis) -> Result<usize> {
+        let local = local_time(now);
+        let due = |entry: &Entry| {
+            let policy = policies.lookup(entry.platform, entry.chat_type);
+            !entry.expiry_finalized && policy.due(entry.updated_at, local).is_some()
+        };
+        let expired: Vec<_> = self.entries()?.into_iter().filter(due).collect();
+        for entry in &expired {
+            self.end_session(&entry.session_id, "session_reset", now)?;
+            self.put_entry(&Entry { expiry_finalized: true, ..entry.clone() })?;
+        }
+        Ok(expired.len())
+    }
+
     pub fn put_entry(&self, entry: &Entry) -> Result<()> {
         self.sql(
             "INSERT INTO routing (session_key, session, entry, updated_at) VALUES (?1, ?2, ?3, ?4)

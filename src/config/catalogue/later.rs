@@ -143,7 +143,6 @@ pub(super) const KEYS: &[Key] = &[
     key("gateway.strict", Flag, "false", "send only files from allowed directories")
         .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
     key("gateway.media_allow_dirs", List, "", "those directories").env(&["HERMES_MEDIA_ALLOW_DIRS"]),
-    key("gateway.write_sessions_json", Flag, "true", "keep a copy of the routing table for older tools"),
     key("gateway.restart_loop_guard", Table, "", "boots after which nothing is resumed by itself"),
     key("gateway.respawn_storm", Table, "", "starts after which a start waits"),
     key("gateway.systemd_watchdog_seconds", Number, "0", "watchdog interval under systemd"),

@@ -53,6 +53,7 @@ pub(super) const KEYS: &[Key] = &[
         "90",
         "model calls one message may cause before the agent must sum up",
     ),
+    key("gateway.write_sessions_json", Flag, "true", "keep a copy of the routing table for older tools"),
     key(
         "agent.max_parallel_calls",
         Count(1, 10_000),

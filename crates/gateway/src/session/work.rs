@@ -8,7 +8,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use petasos_agent::{Chunk, Request, SessionCtx, repeated};
 use petasos_core::TurnId;
-use petasos_core::transcript::{EffectState, ToolCall};
+use petasos_core::session::Entry;
+use petasos_core::transcript::{EffectState, Message, Role, ToolCall};
 use petasos_core::turn::{Answer, Turn};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -190,12 +191,24 @@ async fn request(shell: &Shell, turn: &Turn, last: bool) -> Result<Request, Erro
             ))
         })
         .await?;
-    let messages = said.into_iter().map(|said| said.message).collect();
+    let messages: Vec<Message> = said.into_iter().map(|said| said.message).collect();
     let tools = if last { vec![] } else { shell.tools.specs() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint;
     let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
+    let note = entry.as_ref().and_then(|entry| reset_note(entry, &messages));
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
-    Ok(Request { system, messages, note: None, tools, model, session: turn.session.clone() })
+    Ok(Request { system, messages, note, tools, model, session: turn.session.clone() })
+}
+
+/// In the first turn after a reset nobody asked for, the model learns why it remembers nothing.
+fn reset_note(entry: &Entry, messages: &[Message]) -> Option<String> {
+    let first = messages.iter().all(|message| message.role == Role::User);
+    let reason = entry.auto_reset_reason.filter(|_| entry.was_auto_reset && first)?;
+    Some(format!(
+        "[System note: the conversation before this message was closed by the gateway ({}). This is a fresh start; \
+         the user can bring the old one back with /resume.]",
+        reason.as_str()
+    ))
 }
 
 fn context(shell: &Shell, turn: &Turn) -> SessionCtx {

@@ -73,6 +73,7 @@ impl World {
             access: Access { allow_all: true, ..Access::default() },
             keys: KeyOptions::default(),
             settings,
+            mirror: false,
         };
         self.running =
             Some(self.runtime.block_on(petasos_gateway::start(config)).expect("the gateway starts"));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::session::{
-    Ask, Background, CrashRecovery, Entry, Mode, ModelOverride, ResetPolicy, ResetReason, Resolution,
-    ResumeReason, Window,
+    Ask, Background, CrashRecovery, Entry, Mode, ModelOverride, Policies, ResetPolicy, ResetReason,
+    Resolution, ResumeReason, Window,
 };
 use petasos_core::transcript::{Message, Usage};
 use petasos_core::{Millis, SessionKey};
@@ -179,6 +179,23 @@ fn a_quiet_session_is_reset_unless_something_still_runs_in_it() {
     let reset = idle(&mut home, Background::None, later(3 * 61 * 60)).entry;
     assert_eq!(reset.auto_reset_reason, Some(ResetReason::Idle));
     assert!(!reset.reset_had_activity);
+}
+
+#[test]
+fn an_expired_session_is_ended_once_and_the_next_message_starts_afresh() {
+    let mut home = Home::new();
+    let first = next(&mut home, NOW).entry;
+    let default = ResetPolicy { mode: Mode::Idle, idle_minutes: 60, ..ResetPolicy::default() };
+    let policies = Policies { default, ..Policies::default() };
+    assert_eq!(home.write(|tx| tx.finalize_expired(&policies, later(59 * 60))), 0);
+    assert_eq!(home.write(|tx| tx.finalize_expired(&policies, later(61 * 60))), 1);
+    assert_eq!(home.write(|tx| tx.finalize_expired(&policies, later(62 * 60))), 0, "once");
+    let row = home.store.session(&first.session_id).unwrap().unwrap();
+    assert_eq!(row.ended.map(|end| end.reason).as_deref(), Some("session_reset"));
+    let fresh = idle(&mut home, Background::None, later(63 * 60)).entry;
+    assert_ne!(fresh.session_id, first.session_id);
+    assert_eq!(fresh.auto_reset_reason, Some(ResetReason::Idle));
+    assert!(!fresh.expiry_finalized);
 }
 
 const LEGACY: &str = r#"{
