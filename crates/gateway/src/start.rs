@@ -159,13 +159,14 @@ fn legacy_sessions(home: &Path) -> Option<String> {
 fn recover(tx: &Tx<'_>, legacy: Option<&str>) -> Result<(bool, Vec<String>), petasos_store::Error> {
     let clean = tx.meta(CLEAN_STOP)?.as_deref() == Some("yes");
     tx.put_meta(CLEAN_STOP, "no")?;
-    if let Some(text) = legacy.filter(|_| matches!(tx.meta(IMPORTED), Ok(None))) {
+    if tx.meta(IMPORTED)?.is_none() {
         tx.put_meta(IMPORTED, "yes")?;
-        match tx.import_sessions(text)? {
-            Some(found) => {
+        match legacy.map(|text| tx.import_sessions(text)).transpose()? {
+            Some(Some(found)) => {
                 tracing::info!(taken = found.taken, skipped = found.skipped, "sessions.json taken over")
             }
-            None => tracing::warn!("sessions.json is not readable and was left alone"),
+            Some(None) => tracing::warn!("sessions.json is not readable and was left alone"),
+            None => {}
         }
     }
     let recovered = tx.recover_sending()?;
