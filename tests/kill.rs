@@ -11,11 +11,20 @@ use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Side;
 use support::{Bench, SOON};
 
-const CHATS: [i64; 2] = [101, 102];
+/// Chats that write in each test: two, or as many as `PETASOS_KILL_MESSAGES` says.
+fn chats() -> impl Iterator<Item = i64> {
+    let count = std::env::var("PETASOS_KILL_MESSAGES").ok().and_then(|it| it.parse().ok()).unwrap_or(2);
+    101..101 + count
+}
+
+fn messages() -> u64 {
+    chats().count() as u64
+}
+
 const MARK: &str = "Recovered reply";
 
 fn say(bench: &Bench) {
-    for chat in CHATS {
+    for chat in chats() {
         bench.telegram.push_text(chat, chat, format!("hello from {chat}"));
     }
 }
@@ -42,7 +51,7 @@ impl End {
 fn all_is_well(bench: &mut Bench, allow_marked: bool) {
     let started = Instant::now();
     bench.start();
-    for chat in CHATS {
+    for chat in chats() {
         let answer = format!("echo: hello from {chat}");
         let found = bench.telegram.wait_until(SOON, |world| {
             let texts = world.texts(chat);
@@ -58,7 +67,7 @@ fn all_is_well(bench: &mut Bench, allow_marked: bool) {
         drop(texts);
     }
     bench.settle();
-    for chat in CHATS {
+    for chat in chats() {
         let answer = format!("echo: hello from {chat}");
         let texts = bench.telegram.texts(chat);
         let unmarked = texts.iter().filter(|text| **text == answer).count();
@@ -118,7 +127,7 @@ fn killed_before_the_model_could_be_called() {
         end.end(&mut bench);
         bench.model.up().expect("the model comes back");
         all_is_well(&mut bench, false);
-        assert_eq!(model_calls(&bench), 2);
+        assert_eq!(model_calls(&bench), chats().count());
     }
 }
 
@@ -129,11 +138,11 @@ fn killed_during_the_model_call() {
         let gate = bench.model.gate(Point::Before);
         bench.start();
         say(&bench);
-        assert!(gate.wait_for(2, SOON), "the model was never asked");
+        assert!(gate.wait_for(messages(), SOON), "the model was never asked");
         end.end(&mut bench);
         gate.open();
         all_is_well(&mut bench, false);
-        assert_eq!(model_calls(&bench), 4, "each call is asked once more, no more");
+        assert_eq!(model_calls(&bench), 2 * chats().count(), "each call is asked once more, no more");
     }
 }
 
@@ -144,13 +153,13 @@ fn killed_in_the_middle_of_a_streamed_answer() {
     bench.model.respond(|request| Answer::text(format!("echo: {}", request.last_user)).chunks(4));
     bench.start();
     say(&bench);
-    for chat in CHATS {
+    for chat in chats() {
         bench.wait_messages(chat, 1);
     }
     bench.kill();
     gate.open();
     bench.start();
-    for chat in CHATS {
+    for chat in chats() {
         let answer = format!("echo: hello from {chat}");
         let done =
             bench.telegram.wait_until(SOON, |world| (world.texts(chat) == [answer.clone()]).then_some(()));
@@ -167,7 +176,7 @@ fn killed_right_after_the_model_answered() {
         let gate = bench.model.gate(Point::Before);
         bench.start();
         say(&bench);
-        assert!(gate.wait_for(2, SOON), "the model was never asked");
+        assert!(gate.wait_for(messages(), SOON), "the model was never asked");
         gate.open();
         let answered = bench.model.wait_until(SOON, |desk| {
             desk.requests()
@@ -187,7 +196,7 @@ fn killed_while_the_send_is_on_its_way_and_has_not_arrived() {
         let gate = bench.telegram.gate("sendMessage", Side::Before);
         bench.start();
         say(&bench);
-        assert!(gate.wait_for(2, SOON), "nothing was sent");
+        assert!(gate.wait_for(messages(), SOON), "nothing was sent");
         let calls = model_calls(&bench);
         end.end(&mut bench);
         gate.open();
@@ -202,12 +211,12 @@ fn killed_when_the_send_has_arrived_and_its_answer_has_not() {
     let gate = bench.telegram.gate("sendMessage", Side::After);
     bench.start();
     say(&bench);
-    assert!(gate.wait_for(2, SOON), "nothing was sent");
+    assert!(gate.wait_for(messages(), SOON), "nothing was sent");
     let calls = model_calls(&bench);
     bench.kill();
     gate.open();
     all_is_well(&mut bench, true);
-    for chat in CHATS {
+    for chat in chats() {
         let texts = bench.telegram.texts(chat);
         assert_eq!(texts.len(), 2, "the outcome was unknown, so there is one marked copy: {texts:?}");
         assert!(texts[1].contains(MARK) && texts[1].contains("may be a duplicate"), "{texts:?}");
@@ -221,7 +230,7 @@ fn killed_after_the_send() {
         let mut bench = Bench::new();
         bench.start();
         say(&bench);
-        for chat in CHATS {
+        for chat in chats() {
             bench.wait_messages(chat, 1);
         }
         let calls = model_calls(&bench);
@@ -236,13 +245,13 @@ fn killed_when_everything_is_done() {
     let mut bench = Bench::new();
     bench.start();
     say(&bench);
-    for chat in CHATS {
+    for chat in chats() {
         bench.wait_messages(chat, 1);
     }
     bench.settle();
     bench.kill();
     all_is_well(&mut bench, false);
-    assert_eq!(model_calls(&bench), 2);
+    assert_eq!(model_calls(&bench), chats().count());
 }
 
 #[test]
@@ -260,13 +269,13 @@ fn the_same_update_delivered_twice_is_answered_once() {
     bench.telegram.on("getUpdates").times(4).does(petasos_fakes::telegram::Fault::DuplicateUpdates);
     bench.start();
     say(&bench);
-    for chat in CHATS {
+    for chat in chats() {
         bench.wait_messages(chat, 1);
     }
     bench.settle();
     bench.kill();
     all_is_well(&mut bench, false);
-    assert_eq!(model_calls(&bench), 2);
+    assert_eq!(model_calls(&bench), chats().count());
 }
 
 #[test]
