@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::db::{self, Db, Writer};
-use crate::deliver::{Deliver, HANDS, Outward};
+use crate::deliver::{Deliver, Outward};
 use crate::handle::{Handle, Inner};
 use crate::ingest::{Ingest, Rules};
 use crate::lifecycle::{Phase, Stopper};
@@ -74,13 +74,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let (clean_start, due) = db.write(move |tx| recover(tx, legacy.as_deref())).await?;
     let channels = Arc::new(Channels::new(config.adapters));
     let streaming = config.settings.streaming.clone();
-    let outward = Outward {
-        db: db.clone(),
-        channels: channels.clone(),
-        streaming,
-        stopper: stopper.clone(),
-        hands: Semaphore::new(HANDS),
-    };
+    let outward = Outward::new(db.clone(), channels.clone(), streaming, stopper.clone());
     let (deliver, delivering) = Deliver::new(outward);
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
@@ -102,31 +96,20 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks::vital("sweep", &stopper, sweep(shell.clone())),
     ];
     if config.mirror {
-        running.push(tasks::vital(
-            "mirror",
-            &stopper,
-            mirror::run(db.clone(), config.home.clone(), stopper.clone()),
-        ));
+        let mirror = mirror::run(db.clone(), config.home.clone(), stopper.clone());
+        running.push(tasks::vital("mirror", &stopper, mirror));
     }
-    let rules = Arc::new(Rules { access: config.access, keys: config.keys });
-    let ingest = Ingest {
+    let ingest = Arc::new(Ingest {
         db: db.clone(),
         router: router.clone(),
         deliver: deliver.clone(),
         channels: channels.clone(),
-        rules,
-    };
-    let ingest = Arc::new(ingest);
+        rules: Arc::new(Rules { access: config.access, keys: config.keys }),
+    });
     wake(&db, &router, &deliver, due).await?;
     let mut links = Vec::new();
     for adapter in channels.adapters() {
-        let (link, task) = supervise::supervisor(
-            adapter.clone(),
-            db.clone(),
-            ingest.clone(),
-            deliver.clone(),
-            stopper.clone(),
-        );
+        let (link, task) = supervise::supervisor(adapter.clone(), ingest.clone(), stopper.clone());
         links.push(link);
         running.push(tasks::vital("link", &stopper, task));
     }

@@ -12,8 +12,6 @@ use petasos_platforms::{Adapter, Batch, Health, Intake, Taken};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::db::Db;
-use crate::deliver::Deliver;
 use crate::ingest::Ingest;
 use crate::lifecycle::Stopper;
 use crate::{Error, clock};
@@ -41,23 +39,19 @@ impl LinkHandle {
 /// Makes a supervisor; the future is to be spawned.
 pub(crate) fn supervisor(
     adapter: Arc<Adapter>,
-    db: Db,
     ingest: Arc<Ingest>,
-    deliver: Deliver,
     stopper: Stopper,
 ) -> (LinkHandle, impl Future<Output = ()>) {
     let (commands, asked) = mpsc::channel(4);
     let (report, link) = watch::channel(Link::default());
     let name = adapter.platform().as_str();
-    let supervisor = Supervisor { adapter, db, ingest, deliver, stopper, report, asked, connection: None };
+    let supervisor = Supervisor { adapter, ingest, stopper, report, asked, connection: None };
     (LinkHandle { name, link, commands }, supervisor.run())
 }
 
 struct Supervisor {
     adapter: Arc<Adapter>,
-    db: Db,
     ingest: Arc<Ingest>,
-    deliver: Deliver,
     stopper: Stopper,
     report: watch::Sender<Link>,
     asked: mpsc::Receiver<Command>,
@@ -124,11 +118,12 @@ impl Supervisor {
     async fn connect(&mut self, generation: u64) {
         self.connection = None;
         let (name, cursor_name) = (self.name(), self.cursor_name());
-        let cursor = self.db.read(move |reader| reader.cursor(&cursor_name)).await.unwrap_or_else(|error| {
-            // Starting without it is safe: the platform repeats what it still has, and the inbox knows it.
-            tracing::warn!(link = name, %error, "the cursor cannot be read");
-            None
-        });
+        let cursor =
+            self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await.unwrap_or_else(|error| {
+                // Starting without it is safe: the platform repeats what it still has, and the inbox knows it.
+                tracing::warn!(link = name, %error, "the cursor cannot be read");
+                None
+            });
         let (intake, batches) = Intake::new(BATCHES);
         let (pulse, alive) = mpsc::channel(1);
         let adapter = self.adapter.clone();
@@ -176,14 +171,14 @@ impl Supervisor {
     /// What waited for this platform need not wait any longer.
     async fn wake_lanes(&self) {
         let (name, prefix) = (self.name(), format!("{}:", self.name()));
-        let lanes = self.db.write(move |tx| {
+        let lanes = self.ingest.db.write(move |tx| {
             tx.poke_platform(name)?;
             tx.heads()
         });
         match lanes.await {
             Ok(heads) => {
                 for head in heads.into_iter().filter(|head| head.lane.starts_with(&prefix)) {
-                    self.deliver.due(head.lane).await;
+                    self.ingest.deliver.due(head.lane).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "the outbox cannot be read"),

@@ -53,7 +53,13 @@ pub(crate) struct Outward {
 }
 
 /// Enough for every limit that platforms set, and a bound for ours.
-pub(crate) const HANDS: usize = 32;
+const HANDS: usize = 32;
+
+impl Outward {
+    pub(crate) fn new(db: Db, channels: Arc<Channels>, streaming: Streaming, stopper: Stopper) -> Self {
+        Self { db, channels, streaming, stopper, hands: Semaphore::new(HANDS) }
+    }
+}
 
 /// The way to the lanes.
 #[derive(Debug, Clone)]
