@@ -369,3 +369,27 @@ fn what_was_queued_and_acknowledged_is_not_acknowledged_again() {
     assert_eq!(texts.iter().filter(|text| text.contains("Queued")).count(), 1, "{texts:?}");
     assert_eq!(texts.iter().filter(|text| text.starts_with("echo")).count(), 2, "{texts:?}");
 }
+
+#[test]
+fn killed_after_a_tool_ran_does_not_run_it_again() {
+    let mut bench = Bench::new();
+    let gate = bench.model.gate(Point::Before);
+    let arguments = serde_json::json!({"path": "note.txt", "content": "milk"});
+    bench.model.script(Answer::tool("write_file", arguments));
+    bench.start();
+    bench.telegram.push_text(7, 7, "note milk");
+    assert!(gate.wait(SOON), "the model was never asked");
+    gate.pass_one();
+    let note = bench.home.path().join("workspace/note.txt");
+    let used = bench.model.wait_until(SOON, |desk| (desk.request_count() == 2).then_some(()));
+    assert!(used.is_some(), "the result was never shown to the model");
+    std::fs::remove_file(&note).expect("the tool ran");
+    bench.kill();
+    gate.open();
+    bench.start();
+    assert_eq!(bench.wait_messages(7, 1), ["echo: note milk"]);
+    assert!(!note.exists(), "the tool ran a second time");
+    let last = bench.model.requests().last().expect("a request").messages().to_vec();
+    let results = last.iter().filter(|message| message["role"] == "tool").count();
+    assert_eq!(results, 1, "{last:?}");
+}
