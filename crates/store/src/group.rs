@@ -41,7 +41,7 @@ impl Store {
 
     /// Starts a transaction.
     pub fn group(&mut self) -> Result<Group<'_>> {
-        self.db.0.execute_batch("BEGIN IMMEDIATE")?;
+        self.db.sql("BEGIN IMMEDIATE")?.execute([])?;
         Ok(Group { db: &self.db, jobs: Cell::new(0), state: Cell::new(Health::Sound) })
     }
 
