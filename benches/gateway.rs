@@ -38,7 +38,10 @@ fn main() {
         starts();
     }
     if wanted("latency") {
-        latency();
+        latency(50, 200);
+    }
+    if wanted("long") {
+        latency(50, 1000);
     }
     if wanted("throughput") {
         throughput();
@@ -73,24 +76,22 @@ fn starts() {
     row("SIGTERM to exit when idle, median", &ms(median(&mut stops)));
 }
 
-/// One chat, one message after the other.
-fn latency() {
+/// One chat, one message after the other, after `warm` turns that are not counted.
+fn latency(warm: usize, turns: usize) {
     let bench = Bench::new();
     let mut gateway = bench.launch();
-    for _ in 0..50 {
+    for _ in 0..warm {
         bench.ask(1);
     }
-    let idle = rss(gateway.id());
     let cpu = cpu(gateway.id());
-    let mut taken: Vec<_> = (0..200).map(|_| bench.ask(1)).collect();
+    let mut taken: Vec<_> = (0..turns).map(|_| bench.ask(1)).collect();
     let spent = self::cpu(gateway.id()) - cpu;
     taken.sort_unstable();
-    row(
-        "latency of a turn, one session of 250 turns, p50 / p99",
-        &format!("{} / {}", ms(taken[100]), ms(taken[198])),
-    );
-    row("CPU per turn, one session", &ms(spent / 200));
-    row("RSS after 50 turns, one session", &mb(idle));
+    let which = format!("turns {} to {} of one session", warm + 1, warm + turns);
+    let (middle, last) = (taken[turns / 2], taken[turns * 99 / 100]);
+    row(&format!("latency, {which}, p50 / p99"), &format!("{} / {}", ms(middle), ms(last)));
+    let turns = f64::from(u32::try_from(turns).unwrap_or(u32::MAX));
+    row(&format!("CPU per turn, {which}"), &ms(spent.div_f64(turns)));
     end(&mut gateway);
 }
 
