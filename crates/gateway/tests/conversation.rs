@@ -253,9 +253,19 @@ fn silence_is_kept() {
     let world = World::new(|settings| settings.streaming.enabled = true);
     world.model.script(Answer::text("NO_REPLY").chunks(4).every(Duration::from_millis(200)));
     world.telegram.push_text(7, 7, "psst");
-    assert!(world.model.wait_requests(1, SOON));
+    let answered = world.model.wait_until(SOON, |desk| {
+        desk.requests()
+            .next()
+            .filter(|it| it.outcome() == petasos_fakes::model::Outcome::Answered)
+            .map(|_| ())
+    });
+    assert!(answered.is_some(), "the model never answered");
+    let key = petasos_core::SessionKey("agent:main:telegram:dm:7".into());
+    let mut view = world.runtime.block_on(world.handle().view(&key)).expect("a view");
+    world.runtime.block_on(view.wait_for(|view| view.live.is_none())).expect("the turn ends");
+    // Behind everything the turn may have owed, in the same lane.
     world.telegram.push_text(7, 7, "/where");
-    world.ends_with(7, "Message");
+    world.ends_with(7, "answered");
     assert_eq!(world.telegram.texts(7).len(), 1, "{:?}", world.telegram.texts(7));
 }
 
