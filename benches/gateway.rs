@@ -37,6 +37,9 @@ fn main() {
     if wanted("start") {
         starts();
     }
+    if wanted("drain") {
+        drains();
+    }
     if wanted("latency") {
         latency(50, 200);
     }
@@ -74,6 +77,30 @@ fn starts() {
     memory.sort_unstable();
     row("RSS after one turn, median", &mb(memory[memory.len() / 2]));
     row("SIGTERM to exit when idle, median", &ms(median(&mut stops)));
+}
+
+/// From the marker to the published state, and back.
+fn drains() {
+    let bench = Bench::new();
+    let mut gateway = bench.launch();
+    let (marker, beside) = (bench.home.path().join(".drain_request.json"), bench.home.path().join("beside"));
+    bench.await_state("running");
+    let (mut begun, mut ended) = (vec![], vec![]);
+    for _ in 0..100 {
+        std::fs::write(&beside, r#"{"action":"drain"}"#).expect("a marker");
+        let asked = Instant::now();
+        std::fs::rename(&beside, &marker).expect("put in place");
+        bench.await_state("draining");
+        begun.push(asked.elapsed());
+        let asked = Instant::now();
+        std::fs::remove_file(&marker).expect("a marker");
+        bench.await_state("running");
+        ended.push(asked.elapsed());
+    }
+    row("drain marker to state `draining` on disk, median", &ms(median(&mut begun)));
+    row("the same, slowest of 100", &ms(begun[begun.len() - 1]));
+    row("marker removed to state `running` on disk, median", &ms(median(&mut ended)));
+    end(&mut gateway);
 }
 
 /// One chat, one message after the other, after `warm` turns that are not counted.
@@ -178,9 +205,18 @@ impl Bench {
         command
             .args(["run", "--quiet"])
             .env("PETASOS_HOME", self.home.path())
-            .env("GATEWAY_ALLOW_ALL_USERS", "true");
+            .env("GATEWAY_ALLOW_ALL_USERS", "true")
+            .env("HERMES_GATEWAY_MAX_STARTS", "0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("petasos starts")
+    }
+
+    fn await_state(&self, want: &str) {
+        let (path, started) = (self.home.path().join("gateway_state.json"), Instant::now());
+        let want = format!("\"gateway_state\":\"{want}\"");
+        while !std::fs::read_to_string(&path).is_ok_and(|text| text.contains(&want)) {
+            assert!(started.elapsed() < PATIENCE, "never {want}");
+        }
     }
 
     fn ask(&self, chat: i64) -> Duration {

@@ -1,6 +1,7 @@
 //! What can be typed after `petasos`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -29,7 +30,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the gateway in the foreground
-    Run,
+    Run(Run),
     /// The same, as other gateways call it
     #[command(hide = true, subcommand)]
     Gateway(Gateway),
@@ -53,8 +54,27 @@ pub(crate) enum Command {
     },
     /// Print a fresh link to the web page; it lets one browser in
     Open,
-    /// Ask the running gateway to stop
-    Stop,
+    /// Stop the running gateway and wait until it is gone
+    Stop {
+        /// Interrupt the turns that are running; the next start resumes them
+        #[arg(long)]
+        now: bool,
+    },
+    /// Start the gateway anew and wait until the new one is up
+    Restart {
+        /// Wait until the new one is up (the default)
+        #[arg(long, overrides_with = "no_wait")]
+        wait: bool,
+        /// Ask for it and leave
+        #[arg(long, overrides_with = "wait")]
+        no_wait: bool,
+    },
+    /// Let no new turns start, while those that are running finish
+    Drain(Drain),
+    /// Let turns start again after a drain
+    Resume,
+    /// Let systemd keep the gateway running
+    Service(Service),
     /// Print version and build
     Version,
     /// Print a completion script for a shell
@@ -64,7 +84,63 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gateway {
     /// Run the gateway in the foreground
-    Run,
+    Run(Run),
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Run {
+    /// Stop a gateway that already runs on this home, and take its place
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Somebody starts the gateway again when it exits with 75
+    #[arg(long)]
+    pub(crate) external_supervisor: bool,
+    /// Accepted for other gateways' sake; does nothing here
+    #[arg(long, hide = true)]
+    pub(crate) force: bool,
+    /// Accepted for other gateways' sake; does nothing here
+    #[arg(long, hide = true)]
+    pub(crate) no_supervise: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Drain {
+    #[command(subcommand)]
+    pub(crate) action: Option<DrainAction>,
+    #[command(flatten)]
+    pub(crate) ask: DrainAsk,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainAsk {
+    /// Wait until nobody is at work
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Wait no longer than this; the drain stays
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = span)]
+    pub(crate) timeout: Option<Duration>,
+    /// Why; shown to whoever asks for the state
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Do not tell home channels when the gateway stops
+    #[arg(long)]
+    pub(crate) suppress_notification: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DrainAction {
+    /// Show who asked for a drain, and who is still at work
+    Status,
+    /// Do not wait for this session any more; a part of its name is enough
+    Skip { session: String },
+    /// Wait longer for this session when the gateway stops; a part of its name is enough
+    Extend {
+        session: String,
+        /// How much longer
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
+        by: u64,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -165,6 +241,54 @@ pub(crate) enum ConfigAction {
     Reference,
     /// Print where the files are
     Path,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Service {
+    #[command(subcommand)]
+    pub(crate) action: ServiceAction,
+    /// A service of the machine, not of this user
+    #[arg(long, global = true)]
+    pub(crate) system: bool,
+    /// One of several services: petasos-NAME
+    #[arg(long, global = true, value_name = "NAME", value_parser = chat_name)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceAction {
+    /// Write the unit, enable it and start it
+    Install(ServiceInstall),
+    /// Stop the service and remove its unit
+    Uninstall {
+        /// Also a unit that petasos did not write, and also without systemd's help
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show whether it is installed, enabled and active
+    Status,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServiceInstall {
+    /// Print the unit and do nothing
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Start it at once (the default)
+    #[arg(long, overrides_with = "no_start")]
+    pub(crate) now: bool,
+    /// Leave starting it to the next boot or login
+    #[arg(long, overrides_with = "now")]
+    pub(crate) no_start: bool,
+    /// Replace a unit that petasos did not write
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Seconds, with or without a fraction.
+fn span(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.trim().parse().map_err(|_| "a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "a number of seconds from 0 on".to_owned())
 }
 
 /// As the API wants it.

@@ -76,10 +76,7 @@ impl Client {
 
     /// The gateway, or what to do without one.
     pub(crate) fn require(home: &Home) -> Result<Self, Failure> {
-        Self::connect(home)?.ok_or_else(|| {
-            Failure::new(format!("no gateway is running on {}", home.path().display()))
-                .next("start one: petasos run")
-        })
+        Self::connect(home)?.ok_or_else(|| nobody(home))
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -119,6 +116,16 @@ impl Client {
         let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         serde_json::from_slice(text).map_err(|error| Error::Unreadable(error.to_string()))
     }
+}
+
+/// There is no gateway that answers, and what to do about it.
+pub(crate) fn nobody(home: &Home) -> Failure {
+    let path = home.path().display();
+    if lock::is_held(&home.lock_file()) {
+        let failure = Failure::new(format!("the gateway on {path} does not answer; it may be starting"));
+        return failure.next("try again in a moment; petasos status shows its state");
+    }
+    Failure::new(format!("no gateway is running on {path}")).next("start one: petasos run")
 }
 
 async fn checked(response: reqwest::Response) -> Result<reqwest::Response, Error> {

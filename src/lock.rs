@@ -3,12 +3,17 @@
 //! The kernel drops the lock with the process, however it ends, so there is no stale state to clean up. The
 //! file itself is never removed: whoever unlinks a lock file lets two processes hold "the" lock. What is
 //! written in it is only for people and companion commands; after a crash it is out of date, and harmless.
+//!
+//! Whoever only looks shares the lock for an instant. A process that wants it for itself tells those from a holder
+//! (with whom nobody can share) and tries again.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use petasos_gateway::home::process;
 use serde::{Deserialize, Serialize};
 
 /// Who holds the home. Dropping it lets go.
@@ -18,17 +23,11 @@ pub(crate) struct Lock {
     record: Record,
 }
 
-/// The first four fields are a contract with other tools, the rest is ours.
+/// The process is a contract with other tools, the rest is ours.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
-    pub(crate) pid: u32,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    argv: Vec<String>,
-    /// Ticks since boot at which the process started; tells a pid from one that was used before.
-    #[serde(default)]
-    start_time: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) process: process::Record,
     /// Where companions reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
@@ -57,14 +56,11 @@ impl Lock {
             .mode(0o600)
             .open(path)
             .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(NotTaken::Held { pid: read(path).map(|record| record.pid) });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        if !exclusively(&file).map_err(failed)? {
+            return Err(NotTaken::Held { pid: holder(path).map(|record| record.process.pid) });
         }
-        let mut lock = Self { file, record: Record::of_this_process() };
+        let record = Record { process: process::Record::of_this_process(), socket: None, url: None };
+        let mut lock = Self { file, record };
         lock.write().map_err(failed)?;
         Ok(lock)
     }
@@ -78,46 +74,59 @@ impl Lock {
 
     fn write(&mut self) -> io::Result<()> {
         let text = serde_json::to_vec(&self.record)?;
-        self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&text)
+        self.file.write_all(&text)?;
+        self.file.set_len(text.len() as u64)
     }
 }
 
-/// Who holds the home now. `None`: nobody.
-pub(crate) fn holder(path: &Path) -> Option<Record> {
-    let file = File::open(path).ok()?;
-    match file.try_lock_shared() {
-        Ok(()) => None,
-        Err(TryLockError::WouldBlock) => read(path),
-        Err(TryLockError::Error(_)) => None,
+/// How often, and how far apart, something is tried again that others disturb for an instant only.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// `false`: somebody has it.
+fn exclusively(file: &File) -> io::Result<bool> {
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        match file.try_lock_shared() {
+            Ok(()) => file.unlock()?,
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        std::thread::sleep(PAUSE);
     }
+    Ok(false)
+}
+
+/// Whether somebody holds the home now.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Who holds the home now. `None`: nobody, or somebody who has not said who it is.
+pub(crate) fn holder(path: &Path) -> Option<Record> {
+    for _ in 0..TRIES {
+        if !is_held(path) {
+            return None;
+        }
+        // It may be writing just now.
+        if let Some(record) = read(path) {
+            return Some(record);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    None
 }
 
 fn read(path: &Path) -> Option<Record> {
     let mut text = String::new();
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
-}
-
-impl Record {
-    fn of_this_process() -> Self {
-        Self {
-            pid: std::process::id(),
-            kind: "hermes-gateway".into(),
-            argv: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            start_time: start_time(),
-            socket: None,
-            url: None,
-        }
-    }
-}
-
-/// Field 22 of `/proc/self/stat`; the name in field 2 may hold anything, so counting starts behind it.
-fn start_time() -> Option<u64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let (_, behind) = stat.rsplit_once(')')?;
-    behind.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -140,12 +149,26 @@ mod tests {
     }
 
     #[test]
+    fn those_who_look_do_not_keep_anybody_from_taking_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gateway.lock");
+        drop(Lock::take(&path).unwrap());
+        let looking = File::open(&path).unwrap();
+        looking.try_lock_shared().unwrap();
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| Lock::take(&path));
+            drop(looking);
+            assert!(taking.join().unwrap().is_ok());
+        });
+    }
+
+    #[test]
     fn rubbish_in_the_file_does_not_matter() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gateway.lock");
         std::fs::write(&path, b"\xff\xffnot json, and longer than any record would be".repeat(40)).unwrap();
         let lock = Lock::take(&path).unwrap();
-        assert_eq!(read(&path).unwrap().pid, std::process::id());
+        assert_eq!(read(&path).unwrap().process.pid, std::process::id());
         drop(lock);
     }
 }

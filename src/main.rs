@@ -5,12 +5,17 @@ mod client;
 mod commands;
 mod config;
 mod failure;
+mod life;
 mod lock;
 mod logs;
 mod print;
+mod progress;
+mod scoped;
 mod serve;
+mod service;
 mod signals;
 mod socket;
+mod takeover;
 mod wire;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 
 use std::fmt::Arguments;
 use std::io::Write;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use petasos_core::Millis;
@@ -98,6 +99,15 @@ pub(crate) fn ago(then: Millis, now: Millis) -> String {
     }
 }
 
+/// `48 s`, `3 min`: rounded up, so that it reaches nothing only when it is over.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_millis().div_ceil(1000) {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
 /// `until 23:14 (in 58 min)`, on this machine's clock.
 pub(crate) fn moment(then: Millis, now: Millis) -> String {
     let minutes = then.since(now).as_secs().div_ceil(60);
@@ -140,6 +150,16 @@ mod tests {
             (count(1_u64, "cat", "cats"), count(2_u64, "cat", "cats")),
             ("1 cat".into(), "2 cats".into())
         );
+    }
+
+    #[test]
+    fn spans_are_told_in_the_unit_that_fits() {
+        let check = |ms: u64, want: &str| assert_eq!(span(Duration::from_millis(ms)), want);
+        check(0, "0 s");
+        check(1, "1 s");
+        check(119_000, "119 s");
+        check(120_001, "3 min");
+        check(7_200_000, "2 h");
     }
 
     #[test]

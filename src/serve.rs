@@ -1,11 +1,15 @@
 //! A gateway and its two doors (web page on TCP, control socket) as one thing that starts and stops.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use petasos_gateway::{Handle, Phase, Running, StartError};
+use petasos_core::lifecycle::State;
+use petasos_gateway::home::pid::{self, PidFile};
+use petasos_gateway::home::{Durable, process::Record, state};
+use petasos_gateway::{End, Handle, Running, StartError, clock};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
+use crate::scoped::{self, Scoped, Sole};
 use crate::socket;
 use crate::wire::{Listen, Wired};
 
@@ -26,6 +31,8 @@ pub(crate) struct Serving {
     running: Running,
     doors: Vec<JoinHandle<io::Result<()>>>,
     close: watch::Sender<bool>,
+    pid: PidFile,
+    sole: Vec<Scoped>,
     /// Held until the very end: the next process must find a closed database.
     _lock: Lock,
 }
@@ -35,14 +42,64 @@ pub(crate) fn take(home: &Home) -> Result<Lock, Failure> {
     home.create().map_err(|error| {
         Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE)
     })?;
-    Lock::take(&home.lock_file()).map_err(|error| match error {
-        NotTaken::Held { .. } => {
-            Failure::new(error.to_string()).next("petasos status shows it, petasos stop ends it")
-        }
+    Lock::take(&home.lock_file()).map_err(|error| not_taken(home, error))
+}
+
+pub(crate) fn not_taken(home: &Home, error: NotTaken) -> Failure {
+    match error {
+        NotTaken::Held { .. } => Failure::new(error.to_string())
+            .next("petasos status shows it, petasos stop ends it, petasos run --replace takes its place"),
         NotTaken::Io { error, .. } => {
             Failure::new(format!("{} cannot be written: {error}", home.path().display())).next(WRITABLE)
         }
-    })
+    }
+}
+
+/// What this machine has only one of.
+fn take_sole(home: &Home, sole: &[Sole]) -> Result<Vec<Scoped>, Failure> {
+    let Some(directory) = scoped::directory(|name| std::env::var_os(name)) else { return Ok(vec![]) };
+    let mut taken = Vec::new();
+    for one in sole {
+        match scoped::take(&directory, home.path(), one) {
+            Ok(scoped) => taken.push(scoped),
+            Err(error @ scoped::NotTaken::Held { .. }) => {
+                release(taken);
+                let next = "stop that one, or give this gateway a bot of its own (@BotFather makes them)";
+                return Err(Failure::new(error.to_string()).next(next));
+            }
+            // A guard against mistakes; without it we are as safe as most programs.
+            Err(error @ scoped::NotTaken::Io { .. }) => {
+                tracing::warn!(%error, "whether another gateway uses the same bot cannot be seen");
+            }
+        }
+    }
+    Ok(taken)
+}
+
+fn release(taken: Vec<Scoped>) {
+    for scoped in taken {
+        if let Err(error) = scoped.release() {
+            tracing::warn!(%error, "a lock stays; it means nothing once we are gone");
+        }
+    }
+}
+
+/// Whoever looks at the status file shall see why there is no gateway.
+pub(crate) fn tell_unstartable(home: &Home, failure: &Failure) {
+    let published = state::Published {
+        record: Record::of_this_process(),
+        state: State::StartupFailed,
+        exit_reason: Some(failure.to_string()),
+        restart_requested: false,
+        active_agents: 0,
+        platforms: BTreeMap::new(),
+        drain: None,
+        restart_drain_timeout: None,
+        updated_at: clock::now(),
+    };
+    if let Err(error) = state::write(home.path(), &published, Durable::Synced) {
+        tracing::warn!(%error, "gateway_state.json cannot be written");
+    }
 }
 
 pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<Serving, Failure> {
@@ -55,13 +112,16 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     socket::prepare(&socket)
         .map_err(|error| Failure::new(format!("no place for the control socket: {error}")))?;
     workspace(&wired.gateway.settings.workspace)?;
+    let sole = take_sole(home, &wired.sole)?;
+    let pid = pid::claim(home.path())
+        .map_err(|error| Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE))?;
     let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(not_started)?;
     let (close, closing) = watch::channel(false);
     let mut doors = Vec::new();
     let mut url = None;
     if let (Some((listener, address)), Some(listen)) = (listener, &wired.listen) {
         url = Some(address_of(listen, address));
-        let options = petasos_web::Options { hosts: vec![listen.host.clone()] };
+        let options = petasos_web::Options { hosts: vec![listen.host.clone()], doors: wired.doors };
         let router = petasos_web::public(handle.clone(), options);
         doors.push(tokio::spawn(petasos_web::serve_tcp(listener, router, closed(closing.clone()))));
     }
@@ -73,13 +133,13 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     if let Err(error) = lock.announce(&socket, url.as_deref()) {
         tracing::warn!(%error, "gateway.lock does not say where the gateway is");
     }
-    Ok(Serving { handle, url, socket, running, doors, close, _lock: lock })
+    Ok(Serving { handle, url, socket, running, doors, close, pid, sole, _lock: lock })
 }
 
 impl Serving {
     /// Resolves when everything has stopped, for whatever reason.
-    pub(crate) async fn wait(self) -> Phase {
-        let Self { handle, running, doors, close, _lock, .. } = self;
+    pub(crate) async fn wait(self) -> End {
+        let Self { handle, running, doors, close, pid, sole, _lock, .. } = self;
         let closing = {
             let handle = handle.clone();
             async move {
@@ -94,8 +154,12 @@ impl Serving {
             }
         };
         drop(handle);
-        let (phase, ()) = tokio::join!(running.wait(), closing);
-        phase
+        let (end, ()) = tokio::join!(running.wait(), closing);
+        release(sole);
+        if let Err(error) = pid.remove() {
+            tracing::warn!(%error, "gateway.pid stays");
+        }
+        end
     }
 }
 

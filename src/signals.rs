@@ -1,14 +1,25 @@
-//! The ways the operating system asks us to stop.
+//! What the operating system asks of us.
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug)]
 pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+    restart: tokio::signal::unix::Signal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// A person at the keyboard.
+    Interrupt,
+    Terminate,
+    Hangup,
+    /// `SIGUSR1`: start anew.
+    Restart,
 }
 
 impl Signals {
@@ -17,15 +28,27 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
+            restart: signal(SignalKind::user_defined1())?,
         })
     }
 
-    /// The name of the next one.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hangup.recv() => "SIGHUP",
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
+            _ = self.hangup.recv() => Signal::Hangup,
+            _ = self.restart.recv() => Signal::Restart,
+        }
+    }
+}
+
+impl Signal {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+            Self::Restart => "SIGUSR1",
         }
     }
 }

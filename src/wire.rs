@@ -1,6 +1,7 @@
 //! From settings to the plain structs that the parts take. After this nobody checks again.
 
 mod access;
+pub(crate) mod lifecycle;
 mod model;
 mod telegram;
 
@@ -13,9 +14,12 @@ use petasos_core::admission::BusyMode;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::Limits;
 use petasos_gateway::Streaming;
+use petasos_gateway::sd::Notifier;
 use petasos_platforms::Adapter;
+use petasos_web::Doors;
 
 use crate::config::{Home, Problem, Resolved, Settings};
+use crate::scoped::Sole;
 
 /// Everything a gateway process is started with.
 #[derive(Debug)]
@@ -23,6 +27,9 @@ pub(crate) struct Wired {
     pub(crate) gateway: petasos_gateway::Config,
     /// `None`: no web page.
     pub(crate) listen: Option<Listen>,
+    pub(crate) doors: Doors,
+    /// What only one gateway of this machine may use.
+    pub(crate) sole: Vec<Sole>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +43,9 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     let settings = &resolved.settings;
     let mut problems = Vec::new();
     let adapters: Vec<Adapter> = telegram::adapter(settings, &mut problems).into_iter().collect();
+    let sole = telegram::sole(settings).into_iter().filter(|_| !adapters.is_empty()).collect();
     let model = model::model(settings, &mut problems);
+    let doors = lifecycle::doors(settings, &mut problems);
     let gateway = petasos_gateway::Config {
         home: home.path().into(),
         model,
@@ -48,6 +57,9 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
             ..KeyOptions::default()
         },
         settings: session_settings(home, settings),
+        lifetime: lifecycle::lifetime(settings, |name| std::env::var_os(name)),
+        notifier: Notifier::from_env(|name| std::env::var_os(name)),
+        page: settings.flag("web.enabled"),
         mirror: settings.flag("gateway.write_sessions_json"),
     };
     let listen = settings.flag("web.enabled").then(|| listen(settings));
@@ -63,7 +75,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     if resolved.has_errors() {
         return Err(resolved.problems.clone());
     }
-    Ok(Wired { gateway, listen })
+    Ok(Wired { gateway, listen, doors, sole })
 }
 
 fn listen(settings: &Settings) -> Listen {

@@ -2,6 +2,7 @@
 
 mod local;
 mod remote;
+mod signs;
 
 use std::process::ExitCode;
 
@@ -81,9 +82,12 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(configuration(&resolved.problems));
     let holder = lock::holder(&home.lock_file());
     findings.push(match &holder {
-        Some(record) => Finding::ok("gateway", format!("running, pid {}", record.pid)),
+        Some(record) => Finding::ok("gateway", format!("running, pid {}", record.process.pid)),
         None => Finding::warn("gateway", "not running", "petasos run"),
     });
+    findings.push(signs::service());
+    findings.extend(signs::drain(home));
+    findings.extend(signs::left_over(home));
     if let Ok(wired) = &wired {
         if let (Some(listen), None) = (&wired.listen, &holder) {
             findings.push(local::port(listen));

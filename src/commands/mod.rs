@@ -3,14 +3,19 @@
 mod chat;
 mod config;
 mod doctor;
+mod drain;
 mod open;
 mod outbox;
 mod pairing;
+mod restart;
+mod resume;
 mod run;
+mod service;
 mod sessions;
 mod status;
 mod stop;
 mod version;
+mod wait;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -23,6 +28,7 @@ use crate::config::Home;
 use crate::failure::Failure;
 use crate::logs::{self, Loudness};
 use crate::{print, serve};
+use stop::Haste;
 
 /// What every command is given.
 #[derive(Debug)]
@@ -61,9 +67,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Run | Command::Gateway(Gateway::Run) => {
+        Command::Run(how) | Command::Gateway(Gateway::Run(how)) => {
             logs::start(context.loudness);
-            block_on(run::run(context))
+            block_on(run::run(context, how))
         }
         Command::Chat(wanted) => block_on(chat::chat(context, wanted)),
         Command::Status => block_on(status::status(context)),
@@ -73,7 +79,11 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Config(wanted) => config::config(context, wanted),
         Command::Doctor { online } => block_on(doctor::doctor(context, online)),
         Command::Open => block_on(open::open(context)),
-        Command::Stop => block_on(stop::stop(context)),
+        Command::Stop { now } => block_on(stop::stop(context, if now { Haste::Now } else { Haste::Patient })),
+        Command::Restart { no_wait, .. } => block_on(restart::restart(context, no_wait)),
+        Command::Drain(wanted) => block_on(drain::drain(context, wanted)),
+        Command::Resume => block_on(resume::resume(context)),
+        Command::Service(wanted) => service::service(context, &wanted),
         Command::Version | Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }
 }

@@ -1,17 +1,28 @@
 //! `petasos status`: what the gateway is doing, or what it left when it stopped.
 
+mod absent;
+
 use std::process::ExitCode;
+use std::time::Duration;
 
 use petasos_core::Millis;
+use petasos_core::lifecycle::stamp;
 use petasos_core::link::{Link, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::drain::asked_for;
 use super::sessions::ALL;
 use super::{Context, reader};
-use crate::client::Client;
+use crate::client::{Client, Error};
 use crate::failure::Failure;
-use crate::print::{self, BAD, BOLD, DIM, GOOD, ODD, ago, now, styled};
+use crate::life::{Drain, Holder, Life};
+use crate::print::{self, BAD, BOLD, DIM, GOOD, ODD, ago, now, span, styled};
+
+/// A gateway that takes longer to answer does not.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// More sessions at work than this are only counted.
+const SHOWN: usize = 10;
 
 /// What we read of the gateway's answer; the rest is passed on as it is.
 #[derive(Debug, Deserialize)]
@@ -27,6 +38,8 @@ struct Status {
     inbox: Inbox,
     outbox: Outbox,
     store_trouble: Option<String>,
+    drain: Option<Drain>,
+    holders: Vec<Holder>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,9 +70,14 @@ struct Outbox {
 
 pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
     let Some(client) = Client::connect(&context.home)? else {
-        return stopped(context);
+        return absent::absent(context);
     };
-    let mut told: Value = client.get("/api/status").await?;
+    let mut told: Value = match tokio::time::timeout(PATIENCE, client.get("/api/status")).await {
+        Ok(Ok(told)) => told,
+        // It left just now, or is stuck.
+        Ok(Err(Error::Gone)) | Err(_) => return absent::absent(context),
+        Ok(Err(error)) => return Err(error.into()),
+    };
     told["stored_sessions"] = json!(stored(context)?);
     if context.json {
         print::json(&told)?;
@@ -77,6 +95,8 @@ fn show(context: &Context, client: &Client, status: &Status) {
     crate::print::say!("{} is {}", styled(BOLD, &head), styled(style, &status.state));
     line("process", &format!("pid {}, started {}", status.pid, ago(status.started_at, now())));
     line("home", &context.home.path().display().to_string());
+    let Status { state, drain, holders, .. } = status;
+    at_work(&Life { state: state.clone(), drain: drain.clone(), holders: holders.clone() });
     let demo = if status.model.demo { " (scripted, offline)" } else { "" };
     line("model", &format!("{} at {}{demo}", status.model.name, status.model.provider));
     if let Some(url) = &client.url {
@@ -97,38 +117,43 @@ fn show(context: &Context, client: &Client, status: &Status) {
     }
 }
 
+/// Why no turn may start, and who is at it.
+fn at_work(life: &Life) {
+    if let Some(drain) = &life.drain {
+        line("drain", &styled(ODD, &about(drain)));
+    }
+    for holder in life.holders.iter().take(SHOWN) {
+        let left = match (holder.skipped, life.patience(holder)) {
+            (true, _) => ", not waited for".into(),
+            (false, Some(until)) => format!(", {} left", span(until.since(now()))),
+            (false, None) => String::new(),
+        };
+        let since = span(now().since(holder.since));
+        line("at work", &format!("{}: {} for {since}{left}", holder.key, holder.doing.words()));
+    }
+    if life.holders.len() > SHOWN {
+        line("", &format!("and {} more", life.holders.len() - SHOWN));
+    }
+}
+
+fn about(drain: &Drain) -> String {
+    if drain.is_external() {
+        let at = drain.requested_at.as_deref().and_then(stamp::parse);
+        let asked = asked_for(drain.principal.as_deref(), at, drain.reason.as_deref());
+        return format!("{asked} (petasos resume ends it)");
+    }
+    let what = if drain.kind == "restart" { "restarting" } else { "stopping" };
+    let since = drain.since.map(|since| format!(" for {}", span(now().since(since)))).unwrap_or_default();
+    let left = drain.deadline.map(|at| format!(", turns have {} left", span(at.since(now()))));
+    let reason = drain.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("{what}{since}{}{reason}", left.unwrap_or_default())
+}
+
 fn stored(context: &Context) -> Result<usize, Failure> {
     match reader(&context.home)? {
         Some(reader) => Ok(reader.sessions(None, ALL)?.len()),
         None => Ok(0),
     }
-}
-
-/// Nobody runs; the database still knows what is open.
-fn stopped(context: &Context) -> Result<ExitCode, Failure> {
-    let open = match reader(&context.home)? {
-        Some(reader) => Some((reader.backlog()?, reader.outbox_counts()?)),
-        None => None,
-    };
-    if context.json {
-        let inbox =
-            open.as_ref().map(|(inbox, _)| json!({ "queued": inbox.queued, "running": inbox.claimed }));
-        let outbox =
-            open.as_ref().map(|(_, owed)| json!({ "due": owed.due + owed.sending, "dead": owed.dead }));
-        print::json(&json!({
-            "state": "stopped", "home": context.home.path(), "stored_sessions": stored(context)?,
-            "inbox": inbox, "outbox": outbox,
-        }))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    crate::print::say!("{} is stopped {}", styled(BOLD, "Petasos"), styled(DIM, "(petasos run starts it)"));
-    line("home", &context.home.path().display().to_string());
-    if let Some((inbox, owed)) = open {
-        line("sessions", &format!("{} stored", stored(context)?));
-        line("inbox", &format!("{} to be answered", inbox.queued + inbox.claimed));
-        line("outbox", &format!("{} due, {} given up", owed.due + owed.sending, owed.dead));
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn state_of(link: &Link) -> String {

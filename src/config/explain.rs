@@ -66,9 +66,13 @@ fn shown(path: &str, settings: &Settings) -> Option<Value> {
         Kind::Secret => Some(Value::from("set")),
         // A structure may hold keys of its own.
         Kind::Table => Some(redact(value)),
-        Kind::Flag | Kind::Count(..) | Kind::Number | Kind::Text | Kind::Choice(_) | Kind::List => {
-            Some(value)
-        }
+        Kind::Flag
+        | Kind::Count(..)
+        | Kind::Number
+        | Kind::Wait
+        | Kind::Text
+        | Kind::Choice(_)
+        | Kind::List => Some(value),
     }
 }
 

@@ -21,12 +21,12 @@ mod yaml;
 use std::io::ErrorKind;
 use std::path::Path;
 
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, Place};
 pub(crate) use explain::{Explanation, explain, explain_all, explain_group};
 pub(crate) use home::{Home, Nowhere};
 pub(crate) use problem::{Problem, Severity};
 pub(crate) use resolve::Resolved;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Origin, Settings};
 
 /// Reads the files of `home` and the environment of this process.
 pub(crate) fn load(home: &Home) -> Resolved {

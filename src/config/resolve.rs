@@ -9,7 +9,7 @@ use petasos_core::Platform;
 use petasos_core::text::nearest;
 use serde_json::{Map, Value};
 
-use super::catalogue::{self, Found, Key};
+use super::catalogue::{self, Found, Key, Kind};
 use super::environment::Environment;
 use super::expand::expand;
 use super::problem::{Problem, Severity};
@@ -78,7 +78,7 @@ impl Walk<'_> {
 
     fn entry(&mut self, section: &str, name: &str, path: &str, value: &Value) {
         if let Value::Object(inner) = value
-            && catalogue::is_section(path, true)
+            && opens(path)
         {
             return self.section(path, inner);
         }
@@ -92,6 +92,9 @@ impl Walk<'_> {
                 let what = format!("{path}: expected a section, found {}", describe(value));
                 self.problems.push(Problem::error(self.place(path), what));
             }
+            // Of a structure with a shape of its own we know a part.
+            _ if catalogue::find(section)
+                .is_some_and(|it| it.key.path == section && it.key.kind == Kind::Table) => {}
             _ => self.unknown(section, name, path),
         }
     }
@@ -130,6 +133,12 @@ impl Walk<'_> {
     fn place(&self, path: &str) -> String {
         format!("config.yaml:{}", self.line(path))
     }
+}
+
+/// Whether a structure there is a section, and not the value of a key.
+fn opens(path: &str) -> bool {
+    let taken_whole = || catalogue::find(path).is_some_and(|found| found.key.kind == Kind::Table);
+    catalogue::is_section(path, true) || (catalogue::is_section(path, false) && !taken_whole())
 }
 
 fn from_file(entry: Written, env: &Environment, out: &mut Resolved) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::settings::Origin;
-use super::{Resolved, Severity, explain, explain_all, from_texts};
+use super::{Resolved, Severity, explain, explain_all, explain_group, from_texts};
 
 /// The file that the design promises to accept as it stands.
 const PROMISED: &str = r#"
@@ -283,6 +283,33 @@ fn keys_of_existing_files_are_accepted_and_said_to_have_no_effect() {
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     assert!(!explain("compression", &loaded.settings).unwrap().used);
     assert!(explain("no.such.key", &loaded.settings).is_none());
+}
+
+#[test]
+fn keys_of_every_platform_are_explained_for_the_one_that_is_asked_for() {
+    let loaded =
+        load("discord: {home_channel: {chat_id: 7, name: Den}}", "", &[("SLACK_HOME_CHANNEL", "C1")]);
+    assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+    let key = explain("discord.home_channel", &loaded.settings).unwrap();
+    assert_eq!((key.key.as_str(), key.used), ("platforms.discord.home_channel.chat_id", true));
+    assert_eq!((key.value, key.environment), (Some(json!("7")), vec!["DISCORD_HOME_CHANNEL".to_owned()]));
+    let named = explain_group("SLACK_HOME_CHANNEL", &loaded.settings);
+    assert_eq!(named[0].value, Some(json!("C1")));
+    assert_eq!(named[0].key, "platforms.slack.home_channel.chat_id");
+}
+
+#[test]
+fn of_a_section_with_a_shape_of_its_own_the_known_part_is_checked() {
+    let loaded = load("dashboard: {theme: dark, drain_auth: {secret: hush, scope: drain}}", "", &[]);
+    assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+    let secret = explain("dashboard.drain_auth.secret", &loaded.settings).unwrap();
+    assert_eq!((secret.value, secret.used), (Some(json!("set")), true));
+    complains(
+        "dashboard: {drain_auth: {scop: x}}",
+        &[],
+        Severity::Unknown,
+        "config.yaml:1: unknown key dashboard.drain_auth.scop; did you mean dashboard.drain_auth.scope?",
+    );
 }
 
 #[test]

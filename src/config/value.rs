@@ -13,6 +13,7 @@ pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
             whole(written).filter(|number| (least..=most).contains(number)).map(Value::from)
         }
         Kind::Number => number(written).filter(|it| it.is_finite() && *it >= 0.0).map(Value::from),
+        Kind::Wait => number(written).filter(|it| it.is_finite()).map(|it| Value::from(it.max(0.0))),
         Kind::Text | Kind::Secret => text(written).map(Value::String),
         Kind::Choice(words) => choice(words, written).map(|word| Value::String(word.into())),
         Kind::List => list(written),
@@ -23,6 +24,7 @@ pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
         Kind::Flag
         | Kind::Count(..)
         | Kind::Number
+        | Kind::Wait
         | Kind::Text
         | Kind::Choice(_)
         | Kind::List
@@ -38,6 +40,7 @@ pub(crate) fn expected(kind: Kind) -> String {
         Kind::Count(least, i64::MAX) => format!("a whole number from {least}"),
         Kind::Count(least, most) => format!("a whole number from {least} to {most}"),
         Kind::Number => "a number that is not negative".into(),
+        Kind::Wait => "a number of seconds; a negative one counts as 0".into(),
         Kind::Text => "a text (put it in quotes)".into(),
         Kind::Secret => "a text, never shown".into(),
         Kind::Choice(words) => format!("one of {}", words.join(", ")),
@@ -135,6 +138,8 @@ mod tests {
         takes(Kind::Count(1, 65_535), json!("8642"), json!(8642));
         takes(Kind::Count(0, i64::MAX), json!("200_000"), json!(200_000));
         takes(Kind::Number, json!("0.35"), json!(0.35));
+        takes(Kind::Wait, json!("-5"), json!(0.0));
+        takes(Kind::Wait, json!(7), json!(7.0));
         takes(Kind::Text, json!(-100_123), json!("-100123"));
         takes(Kind::Choice(&["off", "first"]), json!(false), json!("off"));
         takes(Kind::Choice(&["off", "first"]), json!(" First "), json!("first"));
@@ -155,6 +160,11 @@ mod tests {
         );
         refuses(Kind::Count(1, 9), json!(1.5), "expected a whole number from 1 to 9, found 1.5");
         refuses(Kind::Number, json!(-1), "expected a number that is not negative, found -1");
+        refuses(
+            Kind::Wait,
+            json!("inf"),
+            "expected a number of seconds; a negative one counts as 0, found \"inf\"",
+        );
         refuses(Kind::Text, json!(true), "expected a text (put it in quotes), found true");
         refuses(
             Kind::Choice(&["pair", "ignore"]),

@@ -6,6 +6,7 @@ use petasos_platforms::{Adapter, Secret};
 
 use super::seconds;
 use crate::config::{Problem, Settings};
+use crate::scoped::Sole;
 
 /// What people leave in a copied example.
 const PLACEHOLDERS: [&str; 7] = ["your", "token", "changeme", "change_me", "placeholder", "xxx", "<"];
@@ -43,6 +44,12 @@ pub(super) fn adapter(settings: &Settings, problems: &mut Vec<Problem>) -> Optio
             None
         }
     }
+}
+
+/// Two gateways with one bot would take each other's messages away.
+pub(super) fn sole(settings: &Settings) -> Option<Sole> {
+    let token = settings.text("platforms.telegram.token")?;
+    Some(Sole { scope: "telegram-bot-token", platform: "telegram", identity: Secret::new(token) })
 }
 
 /// A number, a colon, and a secret of at least 30 characters.

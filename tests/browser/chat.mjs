@@ -83,7 +83,7 @@ await test('without a login the page says how to get in', async () => {
   const response = await closed.goto(gateway.url);
   assert.equal(response.status(), 401);
   assert.match(await closed.textContent('body'), /petasos open/);
-  const api = await stranger.request.get(`${gateway.url}/api/status`);
+  const api = await stranger.request.get(`${gateway.url}/api/sessions`);
   assert.equal(api.status(), 401);
   await stranger.close();
 });

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use petasos_fakes::model::Model;
+use petasos_fakes::model::{Answer, Model};
 use petasos_fakes::telegram::Telegram;
 use tempfile::TempDir;
 
@@ -36,6 +36,7 @@ impl Bench {
     pub fn with(more: &str) -> Self {
         let telegram = Telegram::start().expect("fake telegram");
         let model = Model::start().expect("fake model");
+        model.respond(|request| Answer::text(format!("echo: {}", said(&request.last_user))));
         let home = TempDir::new().expect("a home");
         let config = format!(
             "model:\n  default: fake-model\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-test\n\
@@ -63,8 +64,18 @@ impl Bench {
 
     /// Starts the gateway without waiting for anything.
     pub fn launch(&mut self) {
-        let child =
-            self.command(&["run"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        self.launch_with(&[]);
+    }
+
+    /// The same with more in its environment.
+    pub fn launch_with(&mut self, env: &[(&str, &str)]) {
+        let child = self
+            .command(&["run"])
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
         self.gateway = Some(Gateway { child: child.expect("petasos starts") });
     }
 
@@ -108,14 +119,43 @@ impl Bench {
     fn wait_zero(&self, counts: &[&str]) {
         let until = Instant::now() + SOON;
         loop {
-            let status = self.run(&["status", "--json"]);
-            let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("status is JSON");
+            let status = self.status();
             let count =
                 |path: &&str| status.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
             if counts.iter().map(count).sum::<u64>() == 0 {
                 return;
             }
             assert!(Instant::now() < until, "never idle: {status}");
+        }
+    }
+
+    /// What the gateway says of itself.
+    pub fn status(&self) -> serde_json::Value {
+        let status = self.run(&["status", "--json"]);
+        serde_json::from_slice(&status.stdout).expect("status is JSON")
+    }
+
+    /// `gateway_state.json` as it stands, if it is there.
+    pub fn state_file(&self) -> Option<serde_json::Value> {
+        let text = std::fs::read(self.home.path().join("gateway_state.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Waits until the status file of this process says so.
+    #[track_caller]
+    pub fn await_state(&self, want: &str) -> serde_json::Value {
+        let pid = self.gateway.as_ref().map(Gateway::pid);
+        let until = Instant::now() + SOON;
+        loop {
+            let found = self.state_file();
+            if let Some(found) = &found
+                && found["gateway_state"] == want
+                && pid.is_none_or(|pid| found["pid"] == pid)
+            {
+                return found.clone();
+            }
+            assert!(Instant::now() < until, "never {want}: {found:?}");
+            std::thread::yield_now();
         }
     }
 
@@ -203,10 +243,20 @@ fn bounded<T>(pid: u32, most: Duration, work: impl FnOnce() -> T) -> T {
     answer
 }
 
+/// The words of the user, without what the gateway says before them about an interruption.
+pub fn said(input: &str) -> &str {
+    match input.strip_prefix("[System note:").and_then(|rest| rest.split_once("]\n\n")) {
+        Some((_, said)) => said,
+        None => input,
+    }
+}
+
 /// The program, in a home.
 pub fn petasos(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_petasos"));
     command.args(args).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    // A stop does not wait for turns and starts are not counted, unless the configuration says so.
+    command.env("HERMES_RESTART_DRAIN_TIMEOUT", "0").env("HERMES_GATEWAY_MAX_STARTS", "0");
     command.env("PETASOS_HOME", home).env("GATEWAY_ALLOW_ALL_USERS", "true").env("NO_COLOR", "1");
     command
 }

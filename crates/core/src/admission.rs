@@ -2,7 +2,12 @@
 //!
 //! The decision is made after the message has been committed, so every acknowledgement given here is true.
 
+use alloc::borrow::Cow;
+use alloc::format;
+
 use serde::{Deserialize, Serialize};
+
+use crate::lifecycle::{Closed, Door};
 
 /// What a message does to a turn that is running in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -52,8 +57,19 @@ pub enum Admission {
     Interrupt(Ack),
     /// Goes to the model with the next tool result; if none comes, it is the next turn.
     Steer(Ack),
-    /// The queue is full; the author is told.
-    Refuse,
+    /// Not taken; the author is told why.
+    Refuse(Refusal),
+}
+
+/// Why a message is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Too much waits here already.
+    QueueFull,
+    /// A turn would have to start, and none may.
+    Closed(Closed),
+    /// The session is at work, and we are leaving.
+    Busy,
 }
 
 /// What the author is told about it.
@@ -63,16 +79,46 @@ pub enum Ack {
     Queued,
     Interrupting,
     Steered,
+    /// It runs when the drain is over.
+    Held,
+    /// It runs after the restart.
+    AfterRestart,
 }
 
 /// Longest queue of one session.
 pub const QUEUE_CAP: usize = 32;
 
 /// `waiting`: messages already queued in this session, without this one.
-pub fn admit(mode: BusyMode, activity: Activity, arrival: Arrival, waiting: usize) -> Admission {
+pub fn admit(mode: BusyMode, door: Door, activity: Activity, arrival: Arrival, waiting: usize) -> Admission {
     if waiting >= QUEUE_CAP {
-        return Admission::Refuse;
+        return Admission::Refuse(Refusal::QueueFull);
     }
+    let busy = activity != Activity::Idle || waiting > 0;
+    match (door, arrival) {
+        (Door::Draining | Door::Leaving { .. }, Arrival::Internal) if busy => Admission::Wait(Ack::Silent),
+        // It is on disk, and the next start finds it there.
+        (Door::Leaving { .. }, Arrival::Internal) => Admission::Wait(Ack::Silent),
+        (Door::Draining, Arrival::Internal) => Admission::Start,
+        (Door::Draining, Arrival::Text | Arrival::Queued) if busy => Admission::Wait(Ack::Held),
+        (Door::Draining, Arrival::Text | Arrival::Queued) => {
+            Admission::Refuse(Refusal::Closed(Closed::Draining))
+        }
+        (Door::Leaving { restart }, Arrival::Text | Arrival::Queued) if !busy => {
+            Admission::Refuse(Refusal::Closed(Closed::Leaving { restart }))
+        }
+        (Door::Leaving { restart }, Arrival::Text | Arrival::Queued) => {
+            let patient = mode != BusyMode::Interrupt || arrival == Arrival::Queued;
+            if restart && patient {
+                Admission::Wait(Ack::AfterRestart)
+            } else {
+                Admission::Refuse(Refusal::Busy)
+            }
+        }
+        (Door::Open, _) => admit_running(mode, activity, arrival, waiting),
+    }
+}
+
+fn admit_running(mode: BusyMode, activity: Activity, arrival: Arrival, waiting: usize) -> Admission {
     match (activity, arrival) {
         (Activity::Idle, Arrival::Text | Arrival::Queued | Arrival::Internal) if waiting == 0 => {
             Admission::Start
@@ -88,6 +134,32 @@ pub fn admit(mode: BusyMode, activity: Activity, arrival: Arrival, waiting: usiz
     }
 }
 
+impl Refusal {
+    /// The words for the author.
+    pub fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::QueueFull => Cow::Borrowed(
+                "🚫 Too many messages are waiting here, so this one was not taken. Wait for an answer, or send /stop.",
+            ),
+            Self::Closed(Closed::Draining) => Cow::Borrowed(
+                "🚧 The gateway is draining for maintenance, so I have not started on this. Please resend it in a while.",
+            ),
+            Self::Closed(Closed::Leaving { restart: true }) => Cow::Borrowed(
+                "🔄 Gateway is restarting and is not accepting new work right now. Please resend it in a minute.",
+            ),
+            Self::Closed(Closed::Leaving { restart: false }) => Cow::Borrowed(
+                "⏹ Gateway is shutting down and is not accepting new work right now. Please resend it when it is back.",
+            ),
+            Self::Closed(Closed::Full { running, cap }) => Cow::Owned(format!(
+                "🚦 I am at the active session limit ({running}/{cap}), so I have not started on this. Please resend it later."
+            )),
+            Self::Busy => Cow::Borrowed(
+                "⏹ The gateway is on its way out and is not accepting another turn right now. Please resend this later.",
+            ),
+        }
+    }
+}
+
 impl Ack {
     /// The words for the author. `None`: nothing is said.
     pub const fn text(self) -> Option<&'static str> {
@@ -96,6 +168,12 @@ impl Ack {
             Self::Queued => Some("⏳ Queued for the next turn."),
             Self::Interrupting => Some("⚡ Interrupting current task for your new message."),
             Self::Steered => Some("↪️ Steered into current run."),
+            Self::Held => Some(
+                "🚧 The gateway is draining: your message is held, and I start on it when the drain is over.",
+            ),
+            Self::AfterRestart => {
+                Some("🔄 Gateway restarting — queued for the next turn after it comes back.")
+            }
         }
     }
 }
@@ -107,7 +185,7 @@ mod tests {
     #[track_caller]
     fn check(mode: BusyMode, activity: Activity, arrival: Arrival, waiting: usize, want: Admission) {
         assert_eq!(
-            admit(mode, activity, arrival, waiting),
+            admit(mode, Door::Open, activity, arrival, waiting),
             want,
             "{mode:?} {activity:?} {arrival:?} {waiting}"
         );
@@ -139,8 +217,75 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_whatever_comes() {
         for arrival in [Arrival::Text, Arrival::Queued, Arrival::Internal] {
-            check(BusyMode::Queue, Activity::Thinking, arrival, QUEUE_CAP, Admission::Refuse);
+            check(
+                BusyMode::Queue,
+                Activity::Thinking,
+                arrival,
+                QUEUE_CAP,
+                Admission::Refuse(Refusal::QueueFull),
+            );
         }
+    }
+
+    const MODES: [BusyMode; 3] = [BusyMode::Interrupt, BusyMode::Queue, BusyMode::Steer];
+    const BUSY: [Activity; 2] = [Activity::Thinking, Activity::Acting];
+
+    #[test]
+    fn in_a_drain_an_idle_chat_is_turned_away_and_a_busy_one_waits_whatever_the_mode() {
+        for mode in MODES {
+            for arrival in [Arrival::Text, Arrival::Queued] {
+                let idle = admit(mode, Door::Draining, Activity::Idle, arrival, 0);
+                assert_eq!(idle, Admission::Refuse(Refusal::Closed(Closed::Draining)));
+                for activity in BUSY {
+                    let busy = admit(mode, Door::Draining, activity, arrival, 0);
+                    assert_eq!(busy, Admission::Wait(Ack::Held), "{mode:?} {activity:?} {arrival:?}");
+                }
+            }
+            assert_eq!(admit(mode, Door::Draining, Activity::Idle, Arrival::Internal, 0), Admission::Start);
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_takes_follow_ups_only_if_they_can_wait_for_the_restart() {
+        for (restart, mode, arrival, want) in [
+            (true, BusyMode::Queue, Arrival::Text, Admission::Wait(Ack::AfterRestart)),
+            (true, BusyMode::Steer, Arrival::Text, Admission::Wait(Ack::AfterRestart)),
+            (true, BusyMode::Interrupt, Arrival::Text, Admission::Refuse(Refusal::Busy)),
+            (true, BusyMode::Interrupt, Arrival::Queued, Admission::Wait(Ack::AfterRestart)),
+            (false, BusyMode::Queue, Arrival::Text, Admission::Refuse(Refusal::Busy)),
+            (false, BusyMode::Queue, Arrival::Internal, Admission::Wait(Ack::Silent)),
+        ] {
+            for activity in BUSY {
+                let got = admit(mode, Door::Leaving { restart }, activity, arrival, 0);
+                assert_eq!(got, want, "{restart} {mode:?} {activity:?} {arrival:?}");
+            }
+            let idle = admit(mode, Door::Leaving { restart }, Activity::Idle, Arrival::Text, 0);
+            assert_eq!(idle, Admission::Refuse(Refusal::Closed(Closed::Leaving { restart })));
+        }
+    }
+
+    #[test]
+    fn every_refusal_says_what_the_contract_wants() {
+        for (refusal, phrases) in [
+            (Refusal::Closed(Closed::Draining), &["draining", "maintenance", "resend"][..]),
+            (
+                Refusal::Closed(Closed::Leaving { restart: true }),
+                &["Gateway is restarting", "not accepting new work right now"],
+            ),
+            (
+                Refusal::Closed(Closed::Leaving { restart: false }),
+                &["Gateway is shutting down", "not accepting new work right now"],
+            ),
+            (Refusal::Busy, &["is not accepting another turn right now"]),
+            (Refusal::Closed(Closed::Full { running: 3, cap: 3 }), &["at the active session limit (3/3)"]),
+        ] {
+            let text = refusal.text();
+            for phrase in phrases {
+                assert!(text.contains(phrase), "{phrase:?} is missing in {text}");
+            }
+        }
+        let ack = Ack::AfterRestart.text().unwrap();
+        assert!(ack.contains("Gateway restarting — queued for the next turn after it comes back"));
     }
 
     #[test]

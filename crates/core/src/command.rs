@@ -46,6 +46,7 @@ pub enum Name {
     Where,
     Start,
     Whoami,
+    Restart,
 }
 
 /// One line of the command table.
@@ -76,6 +77,7 @@ pub const TABLE: &[Spec] = &[
     spec(Name::Undo, "undo", "[count]", "Drop the last exchanges from the session").waiting(),
     spec(Name::Usage, "usage", "", "Show the tokens this session has used"),
     spec(Name::Where, "where", "", "Show what became of your last message"),
+    spec(Name::Restart, "restart", "", "Restart the gateway when the running turns have ended"),
     spec(Name::Start, "start", "", "Say hello to the bot"),
     spec(Name::Whoami, "whoami", "", "Show who you are and what you may run"),
 ];
@@ -223,7 +225,7 @@ mod tests {
             words.push(spec.word);
             words.extend(spec.aliases);
         }
-        assert_eq!(TABLE.len(), Name::Whoami as usize + 1);
+        assert_eq!(TABLE.len(), Name::Restart as usize + 1);
         let count = words.len();
         words.sort_unstable();
         words.dedup();

@@ -16,6 +16,7 @@ pub mod fault;
 pub mod ids;
 pub mod journal;
 pub mod lane;
+pub mod lifecycle;
 pub mod link;
 pub mod message;
 pub mod outbox;

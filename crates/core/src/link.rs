@@ -45,6 +45,9 @@ pub struct Link {
     pub generation: u64,
     /// Failed attempts in a row.
     pub attempts: u32,
+    /// What the connection struggles with, while it has not given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +56,11 @@ pub enum Event {
     /// An inbound round trip of this generation succeeded.
     Alive {
         generation: u64,
+    },
+    /// The connection of this generation has trouble and keeps trying.
+    Troubled {
+        generation: u64,
+        reason: String,
     },
     Broke {
         generation: u64,
@@ -86,11 +94,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl Default for Link {
     fn default() -> Self {
-        Self { state: State::Connecting, generation: 0, attempts: 0 }
+        Self { state: State::Connecting, generation: 0, attempts: 0, trouble: None }
     }
 }
 
 impl Link {
+    /// Its state in the words that are published: `connecting`, `connected`, `retrying`, `paused` or `fatal`.
+    pub const fn published(&self) -> &'static str {
+        match (&self.state, &self.trouble) {
+            (State::Connecting, None) => "connecting",
+            (State::Connecting, Some(_)) | (State::Waiting { slow: false, .. }, _) => "retrying",
+            (State::Up { .. }, _) => "connected",
+            (State::Waiting { slow: true, .. } | State::Paused, _) => "paused",
+            (State::Fatal { .. }, _) => "fatal",
+        }
+    }
+
     pub fn step(self, now: Millis, roll: u64, event: Event) -> (Self, Option<Effect>) {
         match event {
             Event::Start => self.connect(),
@@ -98,8 +117,11 @@ impl Link {
             Event::Broke { generation, fault, code, reason } if generation == self.generation => {
                 self.broke(now, roll, fault, code, reason)
             }
+            Event::Troubled { generation, reason } if generation == self.generation => {
+                (Self { trouble: Some(reason), ..self }, None)
+            }
             // A generation we have left behind is still talking.
-            Event::Alive { .. } | Event::Broke { .. } => (self, None),
+            Event::Alive { .. } | Event::Troubled { .. } | Event::Broke { .. } => (self, None),
             Event::Tick => self.tick(now),
             Event::Retry => Self { attempts: 0, ..self }.connect(),
             Event::Pause => (
@@ -111,15 +133,18 @@ impl Link {
 
     fn connect(self) -> (Self, Option<Effect>) {
         let generation = self.generation + 1;
-        (Self { state: State::Connecting, generation, ..self }, Some(Effect::Connect { generation }))
+        let link = Self { state: State::Connecting, generation, trouble: None, ..self };
+        (link, Some(Effect::Connect { generation }))
     }
 
     fn alive(self, now: Millis) -> (Self, Option<Effect>) {
         match self.state {
-            State::Up { since, .. } => (Self { state: State::Up { since, last_inbound: now }, ..self }, None),
+            State::Up { since, .. } => {
+                (Self { state: State::Up { since, last_inbound: now }, trouble: None, ..self }, None)
+            }
             State::Connecting => {
                 let state = State::Up { since: now, last_inbound: now };
-                (Self { state, attempts: 0, ..self }, Some(Effect::CameUp))
+                (Self { state, attempts: 0, trouble: None, ..self }, Some(Effect::CameUp))
             }
             State::Waiting { .. } | State::Fatal { .. } | State::Paused => (self, None),
         }
@@ -187,6 +212,16 @@ mod tests {
         }
         assert_eq!(waits[..6], [30, 60, 120, 240, 300, 300]);
         assert_eq!(waits[19..], [300, 1800, 1800]);
+    }
+
+    #[test]
+    fn trouble_is_seen_until_something_comes_in() {
+        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
+        let troubled = |generation| Event::Troubled { generation, reason: "refused".into() };
+        assert_eq!(link.clone().step(NOW, EVEN, troubled(9)).0.trouble, None);
+        let (link, effect) = link.step(NOW, EVEN, troubled(1));
+        assert_eq!((link.trouble.as_deref(), effect), (Some("refused"), None));
+        assert_eq!(link.step(NOW, EVEN, Event::Alive { generation: 1 }).0.trouble, None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Kind {
     Answer,
     /// From the gateway: an acknowledgement, a command's answer, a failure.
     Notice,
+    /// True only while this process lives ("shutting down"): what is not sent by its end is dropped.
+    Banner,
 }
 
 /// Where an item stands. A crash leaves each of them as it is; what recovery does is written beside it.

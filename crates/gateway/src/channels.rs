@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use petasos_core::capability::{Capabilities, Dialect};
 use petasos_core::message::Delivery;
+use petasos_core::session::Reader;
 use petasos_core::text::Unit;
 use petasos_core::{Platform, Route, Source};
 use petasos_platforms::Adapter;
@@ -21,6 +22,8 @@ pub(crate) struct Channels {
 
 /// Channels whose readers come for their answers.
 const PULLED: [&str; 4] = ["web", "terminal", "local", "api_server"];
+/// Channels with a program at the other end.
+const PROGRAMS: [&str; 2] = ["api_server", "webhook"];
 
 impl Channels {
     pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
@@ -44,6 +47,11 @@ impl Channels {
             None if PULLED.contains(&platform.as_str()) => &self.pulled,
             None => &self.absent,
         }
+    }
+
+    /// Who reads what is said there.
+    pub(crate) fn reader(&self, platform: Platform) -> Reader {
+        if PROGRAMS.contains(&platform.as_str()) { Reader::Machine } else { Reader::Interactive }
     }
 
     pub(crate) fn way_back(&self, source: &Source) -> Route {

@@ -14,6 +14,8 @@ use petasos_platforms::Adapter;
 use petasos_store::{Binding, Error as StoreError, Tx};
 
 use crate::deliver::Streaming;
+use crate::lifetime::Lifetime;
+use crate::sd::Notifier;
 
 #[derive(Debug)]
 pub struct Config {
@@ -24,6 +26,11 @@ pub struct Config {
     pub access: Access,
     pub keys: KeyOptions,
     pub settings: Settings,
+    pub lifetime: Lifetime,
+    /// The service manager, if there is one.
+    pub notifier: Notifier,
+    /// A page or an API is served: the gateway is of use without any platform.
+    pub page: bool,
     /// Keep `sessions/sessions.json` for older tools.
     pub mirror: bool,
 }

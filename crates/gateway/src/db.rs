@@ -15,7 +15,7 @@ use petasos_store::{Error as StoreError, Reader, Store, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::lifecycle::Stopper;
+use crate::stopper::Stopper;
 
 /// Jobs that may wait. Beyond, askers wait to ask.
 const DEPTH: usize = 1024;

@@ -2,13 +2,16 @@
 //!
 //! Cheap to clone, holds no state of its own. What it changes, it changes by asking the owner.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_core::command::{self, Parsed};
 use petasos_core::ids::{OutboxId, RowId, SessionId, SessionKey};
+use petasos_core::lifecycle::marker::Marker;
+use petasos_core::lifecycle::{From, How, Leave, State};
 use petasos_core::link;
-use petasos_core::outbox::{Item, State};
+use petasos_core::outbox::{self, Item};
 use petasos_core::pairing::{Approval, Book};
 use petasos_core::{Inbound, InboxId, Millis, Platform, Source};
 use petasos_store::{Said, SessionRow};
@@ -17,10 +20,12 @@ use tokio::sync::watch;
 
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::gate::{Gate, Situation};
+use crate::home::drain;
 use crate::ingest::Ingest;
-use crate::lifecycle::Stopper;
 use crate::router::Router;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Status};
+use crate::stopper::Stopper;
 use crate::supervise::{DEAF_AFTER, LinkHandle};
 use crate::view::View;
 use crate::{Error, clock};
@@ -35,10 +40,27 @@ pub(crate) struct Inner {
     pub(crate) router: Router,
     pub(crate) deliver: Deliver,
     pub(crate) stopper: Stopper,
+    pub(crate) gate: Gate,
     pub(crate) links: Vec<LinkHandle>,
     pub(crate) model: petasos_agent::Description,
     pub(crate) home: PathBuf,
+    pub(crate) supervised: bool,
+    pub(crate) drain_timeout: Duration,
     pub(crate) started_at: Millis,
+}
+
+/// The way out, and nothing else.
+#[derive(Debug, Clone)]
+pub struct Leaver(Gate);
+
+impl Leaver {
+    pub fn leave(&self, why: Leave, reason: Option<String>) {
+        self.0.leave(why, reason);
+    }
+
+    pub fn hurry(&self) {
+        self.0.hurry();
+    }
 }
 
 /// A message that is on disk.
@@ -55,12 +77,56 @@ const LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
 const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Handle {
-    /// Accepts a message from a channel that has checked its author. Returns after the commit.
+    /// Accepts a message from a channel that has checked its author. Returns after the commit. While no turn may
+    /// start, only commands and what can wait behind a running turn are taken.
     pub async fn submit(&self, inbound: Inbound) -> Result<Submitted, Error> {
         if self.0.stopper.stopping() {
             return Err(Error::Stopping);
         }
+        if !inbound.internal && command::parse(&inbound.text) == Parsed::Text {
+            self.0.gate.hears(&self.key_of(&inbound.source)).map_err(Error::Closed)?;
+        }
         self.0.ingest.submit(inbound).await
+    }
+
+    /// What the gateway does about its own life, and who is at work.
+    pub fn situation(&self) -> Situation {
+        self.0.gate.situation()
+    }
+
+    /// Moves whenever the situation does.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.gate.watch()
+    }
+
+    pub fn home(&self) -> &Path {
+        &self.0.home
+    }
+
+    pub fn drain_timeout(&self) -> Duration {
+        self.0.drain_timeout
+    }
+
+    /// Asks for a drain, by the marker that anybody could write; the gateway follows within moments.
+    pub async fn drain(&self, ask: drain::Ask) -> Result<Marker, Error> {
+        let home = self.0.home.clone();
+        on_disk(move || drain::write(&home, &ask, clock::now())).await
+    }
+
+    /// Takes a drain back. `false`: none was asked for.
+    pub async fn cancel_drain(&self) -> Result<bool, Error> {
+        let home = self.0.home.clone();
+        on_disk(move || drain::clear(&home)).await
+    }
+
+    /// Does not wait for this session any more. `false`: it is not at work.
+    pub fn skip(&self, key: &SessionKey) -> bool {
+        self.0.gate.skip(key)
+    }
+
+    /// Waits longer for this session; gives until when. `None`: it is not at work.
+    pub fn extend(&self, key: &SessionKey, by: Duration) -> Option<Millis> {
+        self.0.gate.extend(key, by)
     }
 
     pub fn key_of(&self, source: &Source) -> SessionKey {
@@ -95,7 +161,7 @@ impl Handle {
         self.0.db.read(move |reader| reader.rows_after(&session, after, limit)).await
     }
 
-    pub async fn outbox(&self, state: State, limit: usize) -> Result<Vec<Item>, Error> {
+    pub async fn outbox(&self, state: outbox::State, limit: usize) -> Result<Vec<Item>, Error> {
         self.0.db.read(move |reader| reader.items_in(state, limit)).await
     }
 
@@ -176,12 +242,34 @@ impl Handle {
         link.retry().await
     }
 
-    /// Begins to stop. The process ends when `Running::wait` returns.
-    pub fn shutdown(&self) {
-        self.0.stopper.stop();
+    /// Begins to leave. The process ends when `Running::wait` returns. Gives what we leave for: somebody may have
+    /// asked for something stronger before.
+    pub fn leave(&self, why: Leave, reason: Option<String>) -> Leave {
+        self.0.gate.leave(why, reason).unwrap_or(why)
     }
 
-    /// Resolves when stopping has begun, whoever asked for it.
+    /// Leaves in a way that brings us back.
+    pub fn restart(&self, from: From) -> Leave {
+        let how = if self.0.supervised { How::Service } else { How::Detached };
+        self.leave(Leave::Restart { how, from }, None)
+    }
+
+    /// Running turns are not waited for any longer.
+    pub fn hurry(&self) {
+        self.0.gate.hurry();
+    }
+
+    /// For whoever may only end the gateway: it keeps nothing of it open.
+    pub fn leaver(&self) -> Leaver {
+        Leaver(self.0.gate.clone())
+    }
+
+    /// Resolves when we begin to leave.
+    pub async fn leaving(&self) {
+        self.0.gate.leaving().await;
+    }
+
+    /// Resolves when the ways in are to be closed: we leave, and the turns have had their time.
     pub async fn stopped(&self) {
         self.0.stopper.stopped().await;
     }
@@ -195,10 +283,10 @@ impl Handle {
             .collect();
         let trouble = self.0.db.trouble();
         let deaf = links.iter().any(|it| !hears(&it.link.state));
-        let state = match (self.0.stopper.stopping(), deaf || trouble.is_some()) {
-            (true, _) => "stopping",
-            (false, true) => "degraded",
-            (false, false) => "running",
+        let situation = self.situation();
+        let state = match situation.state {
+            State::Running if deaf || trouble.is_some() => State::Degraded,
+            state => state,
         };
         let (backlog, owed) =
             self.0.db.read(|reader| Ok((reader.backlog()?, reader.outbox_counts()?))).await?;
@@ -208,6 +296,8 @@ impl Handle {
             home: self.0.home.display().to_string(),
             started_at: self.0.started_at,
             state,
+            lifecycle: situation,
+            drain_timeout: self.0.drain_timeout,
             model: Model {
                 name: self.0.model.model.clone(),
                 provider: self.0.model.provider.as_str(),
@@ -220,6 +310,15 @@ impl Handle {
             store_trouble: trouble.map(|error| error.to_string()),
         })
     }
+}
+
+/// A change of a small file, away from the event loop.
+async fn on_disk<T: Send + 'static>(
+    job: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.map_err(|_panicked| Error::Io("writing a file panicked".into()))?
+        .map_err(|error| Error::Io(error.to_string()))
 }
 
 fn hears(link: &link::State) -> bool {

@@ -148,6 +148,11 @@ fn verdict(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<Verdict, Store
     Ok(access::decide(&rules.access, source, Standing { paired, ..Standing::default() }))
 }
 
+/// Whether this author may talk to us.
+pub(crate) fn welcome(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<bool, StoreError> {
+    Ok(verdict(tx, rules, source)? == Verdict::Allow)
+}
+
 fn cut(text: &mut String) {
     if text.len() <= LONGEST_TEXT {
         return;

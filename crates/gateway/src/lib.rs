@@ -2,32 +2,54 @@
 //!
 //! Absent on purpose: HTTP serving (`web`), SQL (`store`), wire formats (`platforms`, `agent`), and policy
 //! (`core`). The life of a message, by file: `supervise` hears it, `ingest` puts it on disk, `router` finds
-//! its session, `session` runs its turn, `deliver` takes the answer out.
+//! its session, `session` runs its turn, `deliver` takes the answer out. The life of the process: `start` and
+//! `boot` take over from the one before, `gate` knows who works and whether more may, `lookout` watches for
+//! markers, `stop` and `running` take everything apart.
 
+mod boot;
 mod channels;
 pub mod clock;
 mod config;
+mod counts;
 mod db;
 mod deliver;
+mod gate;
 mod handle;
+pub mod home;
 mod ingest;
-mod lifecycle;
+mod lifetime;
+mod links;
+mod lookout;
 mod mirror;
+mod publish;
+mod pulse;
+mod resume;
 mod router;
+mod running;
+pub mod sd;
 mod session;
 mod start;
 mod status;
+mod stop;
+mod stopper;
 mod supervise;
+mod sweep;
 mod tasks;
 mod view;
+mod watchdog;
 
 pub use config::{Config, Settings};
 pub use deliver::Streaming;
-pub use handle::{Handle, Submitted};
-pub use lifecycle::Phase;
-pub use start::{DATABASE, Running, StartError, start};
+pub use gate::{Leaving, Situation};
+pub use handle::{Handle, Leaver, Submitted};
+pub use lifetime::{HomeChannel, Lifetime};
+pub use running::{End, Running};
+pub use start::{DATABASE, StartError, start};
 pub use status::{LinkStatus, Status};
 pub use view::{Live, View};
+
+use petasos_core::admission::Refusal;
+use petasos_core::lifecycle::Closed;
 
 /// Why something asked of the gateway did not happen.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -40,4 +62,7 @@ pub enum Error {
     NotFound(&'static str),
     #[error("the gateway is stopping")]
     Stopping,
+    /// No turn may start now.
+    #[error("{}", Refusal::Closed(*.0).text())]
+    Closed(Closed),
 }

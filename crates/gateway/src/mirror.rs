@@ -12,7 +12,7 @@ use petasos_store::RoutingState;
 use serde_json::{Map, Value};
 
 use crate::db::Db;
-use crate::lifecycle::Stopper;
+use crate::stopper::Stopper;
 
 /// How long a change may be missing from the copy.
 const DEBOUNCE: Duration = Duration::from_secs(5);

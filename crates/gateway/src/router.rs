@@ -29,8 +29,12 @@ enum Ask {
         key: SessionKey,
         pending: Box<Pending>,
     },
-    /// There may be work from before: an open turn, queued messages.
+    /// There may be messages that it has not heard of.
     Wake {
+        key: SessionKey,
+    },
+    /// What was interrupted may go on.
+    Resume {
         key: SessionKey,
     },
     View {
@@ -57,6 +61,8 @@ pub(crate) enum Word {
     Arrived(Box<Pending>),
     /// Look into the inbox.
     Look,
+    /// Go on with the turn that was found open.
+    Resume,
     StopTurn(oneshot::Sender<bool>),
 }
 
@@ -84,6 +90,10 @@ impl Router {
 
     pub(crate) async fn wake(&self, key: SessionKey) {
         self.ask(Ask::Wake { key }).await;
+    }
+
+    pub(crate) async fn resume(&self, key: SessionKey) {
+        self.ask(Ask::Resume { key }).await;
     }
 
     pub(crate) async fn view(&self, key: SessionKey) -> Option<watch::Receiver<View>> {
@@ -124,10 +134,9 @@ impl Router {
 pub(crate) struct Asks(mpsc::Receiver<Ask>);
 
 /// Runs until stopping begins. Turns under way end with it: their journal is what the next start resumes.
-/// `clean`: the process before us stopped on purpose.
-pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks, clean: bool) {
+pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks) {
     let tasks = JoinSet::new();
-    let mut desk = Desk { shell, seats: HashMap::new(), tasks, clean, failures: HashMap::new() };
+    let mut desk = Desk { shell, seats: HashMap::new(), tasks, failures: HashMap::new() };
     loop {
         tokio::select! {
             ask = asks.0.recv() => match ask {
@@ -145,7 +154,6 @@ struct Desk {
     shell: Arc<Shell>,
     seats: HashMap<SessionKey, Seat>,
     tasks: JoinSet<Ended>,
-    clean: bool,
     /// Sessions that failed, how often in a row, and whether they rest.
     failures: HashMap<SessionKey, Failures>,
 }
@@ -177,6 +185,7 @@ impl Desk {
         match ask {
             Ask::Arrived { key, pending } => self.tell(key, Word::Arrived(pending)),
             Ask::Wake { key } => self.tell(key, Word::Look),
+            Ask::Resume { key } => self.resume(key),
             Ask::View { key, reply } => {
                 let view = self.seat(key).view.clone();
                 // Whoever asked may have gone; so may those below.
@@ -214,15 +223,25 @@ impl Desk {
         }
     }
 
+    /// Unlike other words, this one is for a session that is just starting, too.
+    fn resume(&mut self, key: SessionKey) {
+        if self.failures.get(&key).is_some_and(|failures| failures.resting) {
+            return;
+        }
+        if self.seat(key.clone()).words.try_send(Word::Resume).is_err() {
+            // So many words wait there that one of them takes the turn up.
+            tracing::debug!(%key, "a session with a full mailbox was not told to go on");
+        }
+    }
+
     fn seat(&mut self, key: SessionKey) -> &mut Seat {
         if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
             self.seats.remove(&key);
         }
         let past = match self.failures.get(&key).map(|failures| failures.count) {
             Some(HOPELESS..) => Past::Hopeless,
-            Some(_) => Past::Crashed,
-            None if self.clean => Past::Clean,
-            None => Past::Crashed,
+            Some(_) => Past::Failed,
+            None => Past::Fresh,
         };
         let Self { shell, tasks, seats, .. } = self;
         seats.entry(key).or_insert_with_key(|key| {
@@ -261,7 +280,7 @@ impl Desk {
                 if let Some(failures) = self.failures.get_mut(&key) {
                     failures.resting = false;
                 }
-                self.seat(key);
+                self.resume(key);
             }
         }
     }

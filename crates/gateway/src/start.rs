@@ -1,47 +1,46 @@
-//! Putting the parts together, and taking them apart again.
+//! Putting the parts together.
 //!
-//! Start: open the store, see how the last process ended, recover what it left in the outbox, start the
-//! owners, wake every session with work, connect the platforms. Stop: close the ways in, end the turns (their
-//! journal is resumed by the next start), let the sends under way finish, note that the stop was clean,
-//! close the store.
+//! In this order: open the store, take over from the process before us (`boot`), look for a drain marker, start the
+//! owners, connect the platforms. What was interrupted goes on as soon as its platform is connected (`resume`). How
+//! it all ends is in `running`.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
-use petasos_core::InboxId;
-use petasos_core::journal::{Outcome, Write};
-use petasos_store::{OpenError, Store, Tx};
+use petasos_core::Platform;
+use petasos_core::lifecycle::boots::Resume;
+use petasos_core::message::{Delivery, Route};
+use petasos_core::outbox::{Draft, Kind};
+use petasos_store::{OpenError, Store};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 
+use crate::boot::{self, Booted, Found, Terms};
 use crate::channels::Channels;
 use crate::config::Config;
-use crate::db::{self, Db, Writer};
+use crate::db;
 use crate::deliver::{Deliver, Outward};
+use crate::gate::Gate;
 use crate::handle::{Handle, Inner};
+use crate::home::process::Record;
+use crate::home::{self, restart};
 use crate::ingest::{Ingest, Rules};
-use crate::lifecycle::{Phase, Stopper};
-use crate::mirror;
+use crate::lifetime::Lifetime;
+use crate::lookout::Lookout;
+use crate::publish::Publisher;
+use crate::resume::{self, Candidate, Candidates};
 use crate::router::{self, Router};
+use crate::running::Running;
 use crate::session::Shell;
-use crate::supervise;
-use crate::tasks;
-use crate::{Error, clock};
+use crate::stopper::Stopper;
+use crate::{Error, clock, counts, links, mirror, pulse, supervise, sweep, tasks};
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
-const CLEAN_STOP: &str = "clean_stop";
-const IMPORTED: &str = "sessions_json_imported";
-/// How long sends under way may take to come back once we stop.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// How often old rows are cleared away.
-const SWEEP: Duration = Duration::from_secs(300);
-const FIRST_SWEEP: Duration = Duration::from_secs(60);
-const SWEEP_STEP: Duration = Duration::from_secs(1);
-/// A conversation nobody used for this long starts anew; its transcript stays.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
+/// A restart that was asked for longer ago is no news any more.
+const NEWS: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -53,25 +52,28 @@ pub enum StartError {
     Gateway(#[from] Error),
 }
 
-/// A running gateway. Dropping it without `wait` leaves everything to the next start's recovery.
-#[derive(Debug)]
-pub struct Running {
-    stopper: Stopper,
-    db: Db,
-    writer: Writer,
-    /// Links, sessions, housekeeping: ended by the stop itself.
-    tasks: Vec<JoinHandle<()>>,
-    deliver: JoinHandle<()>,
-    handle: Handle,
-}
-
 pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
+    let started_at = clock::now();
     let brain = Brain::new(config.model)?;
     let store = open(&config.home).await?;
     let stopper = Stopper::new();
     let (db, writer) = db::start(store, stopper.clone())?;
-    let legacy = legacy_sessions(&config.home);
-    let (clean_start, due) = db.write(move |tx| recover(tx, legacy.as_deref())).await?;
+    let (lifetime, home) = (config.lifetime, config.home);
+    let rules = Arc::new(Rules { access: config.access, keys: config.keys });
+    let found = found(&home, &lifetime);
+    let booted = {
+        let (rules, mode, settings) = (rules.clone(), lifetime.crash_recovery, config.settings.clone());
+        db.write(move |tx| {
+            let (window, limits) = (settings.resume_window, settings.limits);
+            let terms = Terms { rules: &rules, crash_recovery: mode, window, limits };
+            boot::take_over(tx, &found, &terms, started_at)
+        })
+        .await?
+    };
+    forget_notes(&home);
+    let own = Record::of_this_process();
+    let gate = Gate::new(lifetime.session_cap);
+    let lookout = Lookout::new(&home, lifetime.drain_max_age, gate.clone(), own.clone());
     let channels = Arc::new(Channels::new(config.adapters));
     let streaming = config.settings.streaming.clone();
     let outward = Outward::new(db.clone(), channels.clone(), streaming, stopper.clone());
@@ -79,7 +81,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
     let parallel = config.settings.parallel_calls.max(1);
-    let shell = Shell {
+    let Booted { due, candidates, left_open } = booted;
+    let shell = Arc::new(Shell {
         db: db.clone(),
         brain,
         tools: Tools::default(),
@@ -87,16 +90,24 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         deliver: deliver.clone(),
         router: router.clone(),
         settings: config.settings,
+        lifetime,
+        home: home.clone(),
         stopper: stopper.clone(),
+        gate: gate.clone(),
+        started_at,
+        counted: AtomicBool::new(false),
+        left_open,
         calls: Semaphore::new(parallel),
-    };
-    let shell = Arc::new(shell);
+    });
+    counts::mirror(&shell).await;
     let mut running = vec![
-        tasks::vital("router", &stopper, router::run(shell.clone(), asks, clean_start)),
-        tasks::vital("sweep", &stopper, sweep(shell.clone())),
+        tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
+        tasks::vital("router", &stopper, router::run(shell.clone(), asks)),
+        tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
+        tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
     ];
     if config.mirror {
-        let mirror = mirror::run(db.clone(), config.home.clone(), stopper.clone());
+        let mirror = mirror::run(db.clone(), home.clone(), stopper.clone());
         running.push(tasks::vital("mirror", &stopper, mirror));
     }
     let ingest = Arc::new(Ingest {
@@ -104,27 +115,63 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         router: router.clone(),
         deliver: deliver.clone(),
         channels: channels.clone(),
-        rules: Arc::new(Rules { access: config.access, keys: config.keys }),
+        rules,
     });
-    wake(&db, &router, &deliver, due).await?;
-    let mut links = Vec::new();
+    for lane in due {
+        deliver.due(lane).await;
+    }
+    let mut candidates = not_in_a_loop(&shell, candidates);
+    let mut supervised = Vec::new();
     for adapter in channels.adapters() {
-        let (link, task) = supervise::supervisor(adapter.clone(), ingest.clone(), stopper.clone());
-        links.push(link);
+        let waiting = candidates.remove(&adapter.platform()).unwrap_or_default();
+        let (link, task) = supervise::supervisor(adapter.clone(), ingest.clone(), stopper.clone(), waiting);
+        supervised.push(link);
         running.push(tasks::vital("link", &stopper, task));
     }
+    for (platform, candidates) in candidates {
+        // A platform that is switched off may come back; until then nothing of it is taken up.
+        if channels.capabilities(platform).delivery == Delivery::Pull {
+            resume::take_up(&ingest, candidates).await;
+        }
+    }
+    let watching = links::watch(supervised.clone(), gate.clone(), config.page, stopper.clone());
+    running.push(tasks::vital("links", &stopper, watching));
+    let publisher = Publisher {
+        home: home.clone(),
+        own: own.clone(),
+        gate: gate.clone(),
+        links: supervised.clone(),
+        drain_timeout: shell.lifetime.drain_timeout,
+        last: None,
+        complained: false,
+    };
+    let publishing = tokio::spawn(publisher.run(stopper.clone()));
     let handle = Handle(Arc::new(Inner {
         db: db.clone(),
         ingest,
         router,
         deliver,
         stopper: stopper.clone(),
-        links,
+        gate,
+        links: supervised.clone(),
         model: shell.brain.describe(),
-        home: config.home,
-        started_at: clock::now(),
+        home,
+        supervised: shell.lifetime.supervised,
+        drain_timeout: shell.lifetime.drain_timeout,
+        started_at,
     }));
-    Ok((handle.clone(), Running { stopper, db, writer, tasks: running, deliver: delivering, handle }))
+    let running = Running {
+        shell,
+        own,
+        writer,
+        tasks: running,
+        deliver: delivering,
+        publishing,
+        links: supervised,
+        notifier: config.notifier,
+        handle: handle.clone(),
+    };
+    Ok((handle, running))
 }
 
 async fn open(home: &Path) -> Result<Store, StartError> {
@@ -133,115 +180,83 @@ async fn open(home: &Path) -> Result<Store, StartError> {
     Ok(opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??)
 }
 
-/// A `sessions.json` of another program, to be taken over once.
-fn legacy_sessions(home: &Path) -> Option<String> {
-    std::fs::read_to_string(mirror::path(home)).ok()
-}
-
-/// What the last process left: whether it stopped on purpose, and which lanes have something due.
-fn recover(tx: &Tx<'_>, legacy: Option<&str>) -> Result<(bool, Vec<String>), petasos_store::Error> {
-    let clean = tx.meta(CLEAN_STOP)?.as_deref() == Some("yes");
-    tx.put_meta(CLEAN_STOP, "no")?;
-    if tx.meta(IMPORTED)?.is_none() {
-        tx.put_meta(IMPORTED, "yes")?;
-        match legacy.map(|text| tx.import_sessions(text)).transpose()? {
-            Some(Some(found)) => {
-                tracing::info!(taken = found.taken, skipped = found.skipped, "sessions.json taken over")
-            }
-            Some(None) => tracing::warn!("sessions.json is not readable and was left alone"),
-            None => {}
-        }
-    }
-    let recovered = tx.recover_sending()?;
-    if recovered.doubtful > 0 {
-        tracing::warn!(items = recovered.doubtful, "sends of unknown outcome will be repeated with a mark");
-    }
-    let lost = tx.end_unreadable_turns(clock::now())?;
-    if lost > 0 {
-        tracing::error!(turns = lost, "turns that cannot be read are given up");
-    }
-    give_up(tx, tx.stranded()?, "accepted messages whose turn is over without them")?;
-    give_up(tx, tx.unreadable_inbox()?, "accepted messages that cannot be read")?;
-    let lanes = tx.heads()?.into_iter().map(|head| head.lane).collect();
-    Ok((clean, lanes))
-}
-
-/// Should never find anything; if it does, it is said and listed, not passed over.
-fn give_up(tx: &Tx<'_>, inbox: Vec<InboxId>, what: &str) -> Result<(), petasos_store::Error> {
-    if inbox.is_empty() {
-        return Ok(());
-    }
-    tracing::error!(count = inbox.len(), what, "given up; `petasos doctor` lists them");
-    let at = clock::now();
-    tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Dead, at }], at)
-}
-
-async fn wake(db: &Db, router: &Router, deliver: &Deliver, due: Vec<String>) -> Result<(), Error> {
-    for lane in due {
-        deliver.due(lane).await;
-    }
-    for key in db.read(|reader| reader.keys_with_work()).await? {
-        router.wake(key).await;
-    }
-    Ok(())
-}
-
-/// Keeps house: old rows go, and conversations whose time is over end.
-async fn sweep(shell: Arc<Shell>) {
-    let mut pause = FIRST_SWEEP;
-    loop {
-        tokio::select! {
-            () = shell.stopper.stopped() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-        let (now, resets) = (clock::now(), shell.settings.resets.clone());
-        let swept = shell.db.write(move |tx| {
-            let pruned = tx.prune(now)?;
-            tx.prune_entries(now.before(FORGOTTEN_AFTER), &[])?;
-            let expired = tx.finalize_expired(&resets, now)?;
-            Ok((pruned, expired))
-        });
-        pause = match swept.await {
-            // Bounded steps, so that nobody waits long behind one.
-            Ok((pruned, _)) if pruned.more => SWEEP_STEP,
-            Ok((_, expired)) => {
-                if expired > 0 {
-                    tracing::info!(sessions = expired, "sessions ended by their reset policy");
-                }
-                SWEEP
-            }
-            Err(error) => {
-                tracing::warn!(%error, "old rows could not be cleared away");
-                SWEEP
-            }
-        };
+fn found(home: &Path, lifetime: &Lifetime) -> Found {
+    Found {
+        clean: home::clean::take(home),
+        sessions: std::fs::read_to_string(mirror::path(home)).ok(),
+        counts: home::counts::read(home),
+        back: back(home, lifetime),
     }
 }
 
-impl Running {
-    /// Resolves when the gateway has stopped and everything is on disk.
-    pub async fn wait(self) -> Phase {
-        self.stopper.stopped().await;
-        let phase = self.stopper.phase();
-        for task in self.tasks {
-            // Its end was logged where it happened.
-            let _ = task.await;
-        }
-        if tokio::time::timeout(FAREWELL, self.deliver).await.is_err() {
-            tracing::warn!("a send has no answer yet; it will be repeated with a mark");
-        }
-        if phase == Phase::Stopping
-            && let Err(error) = self.db.write(|tx| tx.put_meta(CLEAN_STOP, "yes")).await
-        {
-            tracing::warn!(%error, "the clean stop could not be noted");
-        }
-        self.db.fold().await;
-        drop(self.db);
-        drop(self.handle);
-        let writer = self.writer;
-        // Handles held by others keep the thread; the file is complete either way.
-        let closed = tokio::task::spawn_blocking(move || writer.join());
-        let _ = tokio::time::timeout(Duration::from_secs(1), closed).await;
-        phase
+/// Who waits for news of the restart that made us, and which restart that was.
+fn back(home: &Path, lifetime: &Lifetime) -> Option<(String, Vec<Draft>)> {
+    let mut drafts = Vec::new();
+    let mut restart = String::new();
+    if let Some(asked) = restart::read::<restart::Notify>(home).filter(|_| is_news::<restart::Notify>(home)) {
+        let processed = restart::read::<restart::Processed>(home);
+        restart.push_str(&format!("{}:{:?}", asked.chat_id, processed.map(|it| it.requested_at)));
+        drafts.extend(notice(
+            &asked.platform,
+            &asked.chat_id,
+            asked.thread_id,
+            "✅ Gateway restarted successfully.",
+        ));
     }
+    if let Some(pending) =
+        restart::read::<restart::Pending>(home).filter(|_| is_news::<restart::Pending>(home))
+    {
+        restart.push_str(&format!("/{}", pending.requested_at));
+        let homes = lifetime.home_routes().into_iter();
+        let homes = homes.filter(|route| !lifetime.quiet_platforms.contains(&route.platform));
+        drafts.extend(homes.map(|route| draft(route, "✅ Gateway online.")));
+    }
+    (!drafts.is_empty()).then_some((restart, drafts))
+}
+
+fn is_news<N: restart::Note>(home: &Path) -> bool {
+    let written = std::fs::metadata(restart::path::<N>(home)).and_then(|meta| meta.modified());
+    written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < NEWS))
+}
+
+fn notice(platform: &str, chat: &str, thread: Option<String>, text: &str) -> Option<Draft> {
+    let route = Route {
+        platform: Platform::parse(platform)?,
+        chat_id: chat.to_owned(),
+        thread_id: thread,
+        reply_to: None,
+        delivery: Delivery::Push,
+    };
+    Some(draft(route, text))
+}
+
+fn draft(route: Route, text: &str) -> Draft {
+    Draft { route, session_key: None, turn: None, kind: Kind::Notice, text: text.into(), buttons: vec![] }
+}
+
+/// After the commit: they are owed now, and the database knows which restart it was.
+fn forget_notes(home: &Path) {
+    for gone in [restart::remove::<restart::Notify>(home), restart::remove::<restart::Pending>(home)] {
+        if let Err(error) = gone {
+            tracing::warn!(%error, "a note about the last restart stays");
+        }
+    }
+}
+
+/// A start that follows too many others resumes nothing by itself; whoever writes to a session takes it up.
+fn not_in_a_loop(shell: &Shell, mut candidates: Candidates) -> Candidates {
+    if !candidates.values().flatten().any(Candidate::is_resumption) {
+        return candidates;
+    }
+    match home::boots::record(&shell.home, shell.lifetime.loop_guard, clock::now()) {
+        Resume::Allowed => {}
+        Resume::Skipped { boots } => {
+            tracing::error!(
+                boots,
+                "started too often with interrupted turns; they wait for a message this time"
+            );
+            candidates.values_mut().for_each(|of| of.retain(|it| !it.is_resumption()));
+        }
+    }
+    candidates
 }

@@ -1,8 +1,13 @@
 //! What the gateway says of itself. Content-free: no message text, no secret.
 
+use std::time::Duration;
+
 use petasos_core::Millis;
+use petasos_core::lifecycle::State;
 use petasos_core::link::Link;
 use serde::Serialize;
+
+use crate::gate::Situation;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
@@ -10,8 +15,12 @@ pub struct Status {
     pub pid: u32,
     pub home: String,
     pub started_at: Millis,
-    /// `running`, `degraded` (a link is down or the disk refuses), `stopping`.
-    pub state: &'static str,
+    /// As published, except that a link that is down or a disk that refuses counts as `degraded`, too.
+    pub state: State,
+    #[serde(skip)]
+    pub lifecycle: Situation,
+    #[serde(skip)]
+    pub drain_timeout: Duration,
     pub model: Model,
     pub links: Vec<LinkStatus>,
     /// Sessions awake now.

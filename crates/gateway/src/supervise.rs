@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::ingest::Ingest;
-use crate::lifecycle::Stopper;
+use crate::resume::{self, Candidate};
+use crate::stopper::Stopper;
 use crate::{Error, clock};
 
 /// The way to one supervisor.
@@ -41,11 +42,12 @@ pub(crate) fn supervisor(
     adapter: Arc<Adapter>,
     ingest: Arc<Ingest>,
     stopper: Stopper,
+    waiting: Vec<Candidate>,
 ) -> (LinkHandle, impl Future<Output = ()>) {
     let (commands, asked) = mpsc::channel(4);
     let (report, link) = watch::channel(Link::default());
     let name = adapter.platform().as_str();
-    let supervisor = Supervisor { adapter, ingest, stopper, report, asked, connection: None };
+    let supervisor = Supervisor { adapter, ingest, stopper, report, asked, waiting, connection: None };
     (LinkHandle { name, link, commands }, supervisor.run())
 }
 
@@ -55,6 +57,8 @@ struct Supervisor {
     stopper: Stopper,
     report: watch::Sender<Link>,
     asked: mpsc::Receiver<Command>,
+    /// What goes on as soon as the link is up for the first time.
+    waiting: Vec<Candidate>,
     connection: Option<Connection>,
 }
 
@@ -63,7 +67,7 @@ struct Connection {
     generation: u64,
     task: JoinHandle<petasos_platforms::Error>,
     batches: mpsc::Receiver<Batch>,
-    alive: mpsc::Receiver<()>,
+    health: mpsc::Receiver<Health>,
 }
 
 impl Drop for Connection {
@@ -109,6 +113,7 @@ impl Supervisor {
             Effect::CameUp => {
                 tracing::info!(link = self.name(), "connected");
                 self.wake_lanes().await;
+                resume::take_up(&self.ingest, std::mem::take(&mut self.waiting)).await;
             }
             Effect::WakeAt(_) => {}
         }
@@ -125,18 +130,14 @@ impl Supervisor {
                 None
             });
         let (intake, batches) = Intake::new(BATCHES);
-        let (pulse, alive) = mpsc::channel(1);
+        let (pulse, health) = mpsc::channel(1);
         let adapter = self.adapter.clone();
         let task = tokio::spawn(async move {
-            let mut health = move |health| match health {
-                // A pulse that is still waiting to be noticed says the same.
-                Health::Polling => drop(pulse.try_send(())),
-                Health::Degraded { reason } => tracing::warn!(link = name, reason, "connection troubled"),
-                Health::Connecting => {}
-            };
-            adapter.receive(cursor, &intake, &mut health).await
+            // One that still waits to be noticed is as good: the next one comes soon.
+            let mut tell = move |health| drop(pulse.try_send(health));
+            adapter.receive(cursor, &intake, &mut tell).await
         });
-        self.connection = Some(Connection { generation, task, batches, alive });
+        self.connection = Some(Connection { generation, task, batches, health });
     }
 
     async fn heard(&mut self, heard: Heard) -> Option<Event> {
@@ -159,7 +160,12 @@ impl Supervisor {
                 let _ = batch.done.send(answer);
                 None
             }
-            Heard::Alive(generation) => Some(Event::Alive { generation }),
+            Heard::Health(generation, Health::Polling) => Some(Event::Alive { generation }),
+            Heard::Health(generation, Health::Degraded { reason }) => {
+                tracing::warn!(link = self.name(), reason, "connection troubled");
+                Some(Event::Troubled { generation, reason: reason.to_owned() })
+            }
+            Heard::Health(_, Health::Connecting) => None,
             Heard::Broke { generation, fault, code, reason } => {
                 self.connection = None;
                 tracing::warn!(link = self.name(), code, reason, "connection lost");
@@ -214,7 +220,7 @@ impl Supervisor {
 
 enum Heard {
     Batch(Batch),
-    Alive(u64),
+    Health(u64, Health),
     Broke { generation: u64, fault: Fault, code: String, reason: String },
 }
 
@@ -226,7 +232,7 @@ async fn hear(connection: &mut Option<Connection>) -> Heard {
     tokio::select! {
         biased;
         Some(batch) = connection.batches.recv() => Heard::Batch(batch),
-        Some(()) = connection.alive.recv() => Heard::Alive(generation),
+        Some(health) = connection.health.recv() => Heard::Health(generation, health),
         ended = &mut connection.task => match ended {
             Ok(error) => {
                 let (fault, code, reason) = (error.fault(), error.code().to_owned(), error.to_string());

@@ -7,7 +7,7 @@ use std::future::Future;
 
 use tokio::task::JoinHandle;
 
-use crate::lifecycle::Stopper;
+use crate::stopper::Stopper;
 
 /// Starts a task that must live as long as the gateway.
 pub(crate) fn vital(

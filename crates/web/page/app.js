@@ -14,6 +14,12 @@ const RETRY_FIRST = 500;
 const RETRY_LAST = 8_000;
 const HIDDEN_PAUSE = 20_000;
 const REFRESH = 15_000;
+const REFRESH_DRAINING = 3_000;
+const DRAINS = {
+  external: 'The gateway is draining for maintenance: what runs is finished, new messages wait.',
+  restart: 'The gateway is restarting: what runs is finished first, new messages wait.',
+  shutdown: 'The gateway is shutting down: what runs is finished first, new messages wait.',
+};
 
 const $ = id => document.getElementById(id);
 
@@ -57,7 +63,7 @@ function showChat(id) {
   keep.keepLastChat(id);
   $('composer').hidden = false;
   $('readonly').hidden = true;
-  sender = new Sender(id, transcript, { onRefused: refused, onSignedOut: signedOut });
+  sender = new Sender(id, transcript, { onRefused: refused, onHeld: refreshStatus, onSignedOut: signedOut });
   composer.open(id);
   stream = new Stream(id);
   redraw();
@@ -132,6 +138,7 @@ class Stream {
     this.pause = RETRY_FIRST;
     connection('');
     sender?.nudge();
+    refreshStatus();
   }
 
   lost() {
@@ -229,7 +236,7 @@ function setBusy(now) {
   redrawTitle();
 }
 
-const notes = { line: '', store: '' };
+const notes = { line: '', life: '', store: '' };
 
 function connection(text) {
   note('line', text);
@@ -237,7 +244,7 @@ function connection(text) {
 
 function note(about, text) {
   notes[about] = text;
-  $('connection').textContent = notes.line || notes.store;
+  $('connection').textContent = notes.line || notes.life || notes.store;
   $('connection').hidden = !$('connection').textContent;
 }
 
@@ -252,7 +259,7 @@ async function signOut() {
 }
 
 async function checkSignedIn() {
-  const response = await fetch('/api/status').catch(() => null);
+  const response = await fetch('/api/sessions?limit=1').catch(() => null);
   if (response?.status === 401) signedOut();
 }
 
@@ -300,6 +307,8 @@ async function refreshSessions() {
 async function refreshStatus() {
   const status = await get('/api/status');
   if (!status) return;
+  if (!status.model) return signedOut(); // only what anybody may read
+  drawLife(status);
   drawLinks($('links'), status);
   const { name, demo } = status.model;
   note('store', status.store_trouble ? `The gateway takes no messages for now: ${status.store_trouble}` : '');
@@ -312,6 +321,15 @@ async function refreshStatus() {
     ? 'You are talking to the embedded demo model: it works offline, needs no key, and is not clever. Try one of these.'
     : 'Ask anything, or type / for commands.';
   $('examples').hidden = !demo;
+}
+
+let life = 0;
+/** Says that nothing new is begun, and looks again soon; when that is over, what was held goes out. */
+function drawLife({ drain }) {
+  note('life', drain ? DRAINS[drain.kind] ?? DRAINS.external : '');
+  clearTimeout(life);
+  if (drain) life = setTimeout(refreshStatus, REFRESH_DRAINING);
+  else if (sender?.held.length) life = setTimeout(() => sender?.nudge(), RETRY_FIRST);
 }
 
 function refresh() {

@@ -5,15 +5,21 @@ import { Hints } from './commands.js';
 
 const RETRY_FIRST = 500;
 const RETRY_LAST = 10_000;
+const HELD = 'The gateway takes no new messages for the moment. Yours is kept here and goes out when it is back.';
 
-/** Sends the messages of one chat in order, each until the gateway has it on disk. */
+/**
+ * Sends the messages of one chat in order, each until the gateway has it on disk. While the gateway drains, messages
+ * are held, and commands, which it still obeys, go past them.
+ */
 export class Sender {
-  constructor(chat, transcript, { onRefused, onSignedOut }) {
+  constructor(chat, transcript, { onRefused, onHeld, onSignedOut }) {
     this.chat = chat;
     this.transcript = transcript;
     this.onRefused = onRefused;
+    this.onHeld = onHeld;
     this.onSignedOut = onSignedOut;
     this.queue = keep.unsent(chat).map(message => this.#show(message));
+    this.held = [];
     this.accepted = [];
     this.running = false;
     this.closed = false;
@@ -25,19 +31,22 @@ export class Sender {
   close() {
     this.closed = true;
     this.wake?.();
-    for (const shown of [...this.queue, ...this.accepted]) shown.remove();
+    for (const shown of [...this.queue, ...this.held, ...this.accepted]) shown.remove();
   }
 
   say(text) {
     const message = { id: keep.freshId(20), text };
     keep.keepUnsent(this.chat, message);
+    if (!isCommand(text)) this.#release(); // what was said before goes first
     this.queue.push(this.#show(message));
     this.run();
   }
 
-  /** Called when there is reason to hope: the stream is back. */
+  /** Called when there is reason to hope: the stream is back, or the drain is over. */
   nudge() {
+    this.#release();
     this.wake?.();
+    this.run();
   }
 
   async run() {
@@ -56,6 +65,7 @@ export class Sender {
       pause = RETRY_FIRST;
       this.queue.shift();
       if (outcome === 'refused') continue;
+      if (outcome === 'held') { this.held.push(shown); continue; }
       keep.confirmed(this.chat, shown.id);
       this.#taken(shown);
     }
@@ -64,18 +74,32 @@ export class Sender {
 
   /** A user row has come: the message on its way that it stands for has arrived. */
   arrived(row) {
-    const at = this.accepted.concat(this.queue).findIndex(it => isSame(row, it));
-    if (at < 0) return;
-    const shown = this.accepted.concat(this.queue)[at];
+    const shown = [...this.accepted, ...this.queue, ...this.held].find(it => isSame(row, it));
+    if (!shown) return;
     shown.remove();
     shown.here = true;
     this.accepted = this.accepted.filter(it => it !== shown);
+    if (this.#unhold(shown.id)) keep.confirmed(this.chat, shown.id);
   }
 
   /** Nothing runs and nothing waits: whatever was accepted is in the rows, perhaps merged into one. */
   settle() {
     for (const shown of this.accepted) shown.remove();
     this.accepted = [];
+  }
+
+  /** What is held goes before everything that is not under way. */
+  #release() {
+    for (const shown of this.held) shown.say('Sending …');
+    this.queue.splice(this.running ? 1 : 0, 0, ...this.held);
+    this.held = [];
+  }
+
+  /** True when it was held. */
+  #unhold(id) {
+    const count = this.held.length;
+    this.held = this.held.filter(it => it.id !== id);
+    return this.held.length < count;
   }
 
   #taken(shown) {
@@ -91,10 +115,11 @@ export class Sender {
   #show(message) {
     if (isCommand(message.text)) {
       this.transcript.command(message.text);
-      return { ...message, say() {}, remove() {}, refuse: text => this.onRefused(message.text, text) };
+      return { ...message, say() {}, remove() {}, hold() {}, refuse: text => this.onRefused(message.text, text) };
     }
-    const drop = () => { shown.remove(); keep.confirmed(this.chat, message.id); };
+    const drop = () => { shown.remove(); this.#unhold(message.id); keep.confirmed(this.chat, message.id); };
     const shown = this.transcript.pending(message, {
+      onAgain: () => this.nudge(),
       onEdit: () => { drop(); this.onRefused(message.text, ''); },
       onDiscard: () => { drop(); this.onRefused(null, ''); },
     });
@@ -114,8 +139,9 @@ export class Sender {
     }
     if (response.status === 202) return 'taken';
     if (response.status === 401) { this.onSignedOut(); return 'later'; }
-    if (response.status >= 500 || response.status === 429) return 'later';
     const problem = await response.json().catch(() => null);
+    if (problem?.error?.code === 'gateway_draining') { shown.hold(HELD); this.onHeld(); return 'held'; }
+    if (response.status >= 500 || response.status === 429) return 'later';
     shown.refuse(problem?.error?.message ?? `The gateway refused this message (${response.status}).`);
     return 'refused';
   }

@@ -73,7 +73,7 @@ export class Transcript {
   }
 
   /** A message of the user that is not a row yet. */
-  pending(message, { onEdit, onDiscard }) {
+  pending(message, { onAgain, onEdit, onDiscard }) {
     const node = bubble('user');
     node.classList.add('pending');
     node.dataset.id = message.id;
@@ -87,6 +87,10 @@ export class Transcript {
       text: message.text,
       id: message.id,
       say: text => { state.textContent = text; },
+      hold: text => {
+        state.replaceChildren(`${text} `, button('Try now', onAgain), ' ', button('Edit', onEdit), ' ', button('Discard', onDiscard));
+        this.#stick();
+      },
       refuse: text => {
         node.classList.add('refused');
         state.replaceChildren(`${text} `, button('Edit', onEdit), ' ', button('Discard', onDiscard));

@@ -17,6 +17,8 @@ const ID_LIMIT: usize = 64;
 pub(crate) trait Shape: DeserializeOwned {
     /// All of them are required; nothing else may be there.
     const FIELDS: &'static [&'static str];
+    /// Those that are whole numbers; the others are text.
+    const NUMBERS: &'static [&'static str] = &[];
 }
 
 /// A JSON body.
@@ -61,10 +63,14 @@ fn shaped<T: Shape>(value: Value) -> Result<T, String> {
     if !wrong.is_empty() {
         return Err(format!("{} (the body takes {})", wrong.join("; "), T::FIELDS.join(", ")));
     }
-    let texts = T::FIELDS.iter().filter(|name| !fields[**name].is_string());
-    let texts: Vec<&str> = texts.copied().collect();
+    let numbers = |name: &&str| T::NUMBERS.contains(name);
+    let texts = T::FIELDS.iter().copied().filter(|name| !numbers(name) && !fields[*name].is_string());
+    let texts: Vec<&str> = texts.collect();
     if !texts.is_empty() {
         return Err(format!("{} must be text", texts.join(", ")));
+    }
+    if let Some(name) = T::NUMBERS.iter().find(|name| !fields[**name].is_u64()) {
+        return Err(format!("{name} must be a whole number"));
     }
     serde_json::from_value(value).map_err(|error| error.to_string())
 }

@@ -12,11 +12,15 @@ use tracing::warn;
 use crate::cookie;
 use crate::origin::{Options, Provenance};
 use crate::refusal::Refusal;
+use crate::token::Caller;
 
 pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a browser without a cookie may load. `/` is not among them: the page sees to its own cookie.
 const OPEN: [&str; 2] = ["/health", "/assets/locked.css"];
+
+/// Open too, but says more to whoever is signed in.
+const STATUS: &str = "/api/status";
 
 /// A browser holds one cookie of ours; of a header that holds more, no more than this are tried.
 const COOKIES_TRIED: usize = 8;
@@ -32,8 +36,12 @@ pub(crate) async fn host(State(options): State<Arc<Options>>, request: Request, 
     Refusal::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message).into_response()
 }
 
-/// Cross-site pages may not change anything, nor read the API.
+/// Cross-site pages may not change anything, nor read the API. Whoever has shown a token is no such page: a browser
+/// adds none by itself.
 pub(crate) async fn origin(request: Request, next: Next) -> Response {
+    if Caller::of(request.extensions()) != Caller::Anyone {
+        return next.run(request).await;
+    }
     let headers = request.headers();
     let provenance = Provenance {
         host: text(headers, &header::HOST).unwrap_or_default(),
@@ -49,13 +57,18 @@ pub(crate) async fn origin(request: Request, next: Next) -> Response {
     Refusal::forbidden("this request was made by another site").into_response()
 }
 
-pub(crate) async fn cookie(State(handle): State<Handle>, request: Request, next: Next) -> Response {
+pub(crate) async fn cookie(State(handle): State<Handle>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    if path == "/" || OPEN.contains(&path) {
+    let known = Caller::of(request.extensions()) != Caller::Anyone;
+    if known || path == "/" || OPEN.contains(&path) {
         return next.run(request).await;
     }
     match signed_in(&handle, request.headers()).await {
-        Ok(true) => next.run(request).await,
+        Ok(true) => {
+            request.extensions_mut().insert(Caller::Dashboard);
+            next.run(request).await
+        }
+        Ok(false) if path == STATUS => next.run(request).await,
         Ok(false) => Refusal::unauthorized().into_response(),
         Err(refusal) => refusal.into_response(),
     }

@@ -5,11 +5,13 @@
 //! same id.
 //!
 //! Two doors lead to the same API. [`public`] is for TCP: a browser comes in with a cookie, and is checked
-//! for the name it asked for and the page it came from. [`control`] is for the owner's unix socket, where
-//! the file mode is the check; it also offers what only the owner may do.
+//! for the name it asked for and the page it came from; a program may show a token instead ([`Doors`]).
+//! [`control`] is for the owner's unix socket, where the file mode is the check; it also offers what only
+//! the owner may do.
 
 mod chat;
 mod cookie;
+mod drain;
 mod events;
 mod extract;
 mod follow;
@@ -18,11 +20,17 @@ mod headers;
 mod origin;
 mod owner;
 mod page;
+mod profile;
 mod read;
 mod refusal;
 mod router;
 mod serve;
+mod situation;
+mod status;
+mod token;
+mod verbs;
 
 pub use origin::Options;
 pub use router::{control, public};
 pub use serve::{bind_unix, serve_tcp, serve_unix};
+pub use token::Doors;

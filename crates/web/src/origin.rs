@@ -7,12 +7,15 @@
 use std::net::IpAddr;
 
 use crate::cookie::Wire;
+use crate::token::Doors;
 
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Names and addresses, besides those of this machine, under which the page may be opened. An
     /// unspecified address (`0.0.0.0`, `::`) stands for every address: only names can be rebound.
     pub hosts: Vec<String>,
+    /// What programs may show instead of a cookie.
+    pub doors: Doors,
 }
 
 impl Options {
@@ -99,7 +102,8 @@ mod tests {
 
     #[track_caller]
     fn host(hosts: &[&str], authority: &str, want: bool) {
-        let options = Options { hosts: hosts.iter().map(|host| (*host).to_owned()).collect() };
+        let options =
+            Options { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), ..Options::default() };
         assert_eq!(options.answers_to(authority), want, "{authority:?} with {hosts:?}");
     }
 

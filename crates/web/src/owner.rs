@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use petasos_core::lifecycle::{From, Leave};
 use petasos_core::pairing::{Approval, Approved, Book};
 use petasos_core::{Millis, OutboxId, Platform, outbox};
 use petasos_gateway::Handle;
@@ -170,6 +171,19 @@ pub(crate) async fn link_retry(State(handle): State<Handle>, Named(name): Named<
 }
 
 pub(crate) async fn shutdown(State(handle): State<Handle>) -> StatusCode {
-    handle.shutdown();
+    handle.leave(Leave::Stop, Some("asked on the control socket".into()));
+    StatusCode::ACCEPTED
+}
+
+pub(crate) async fn restart(State(handle): State<Handle>) -> Result<StatusCode, Refusal> {
+    if handle.restart(From::Outside).is_restart() {
+        return Ok(StatusCode::ACCEPTED);
+    }
+    let message = "the gateway is being stopped, and a stop comes first";
+    Err(Refusal::new(StatusCode::CONFLICT, "stopping", message))
+}
+
+pub(crate) async fn hurry(State(handle): State<Handle>) -> StatusCode {
+    handle.hurry();
     StatusCode::ACCEPTED
 }

@@ -1,11 +1,11 @@
-//! What can be read: status, conversations, their rows.
+//! What can be read: conversations, their rows, the commands.
 
 use axum::Json;
 use axum::extract::State;
 use petasos_core::ids::{RowId, SessionId, SessionKey};
 use petasos_core::transcript::Message;
 use petasos_core::{Millis, command};
-use petasos_gateway::{Handle, Status};
+use petasos_gateway::Handle;
 use serde::{Deserialize, Serialize};
 
 use crate::extract::{Asked, Chat, Named};
@@ -76,10 +76,6 @@ struct Command {
 
 pub(crate) async fn health() -> Json<Health> {
     Json(Health { status: "ok", platform: "petasos", version: env!("CARGO_PKG_VERSION") })
-}
-
-pub(crate) async fn status(State(handle): State<Handle>) -> Result<Json<Status>, Refusal> {
-    Ok(Json(handle.status().await?))
 }
 
 /// The slash commands, for a client that suggests them.

@@ -1,11 +1,12 @@
 //! Why a request was not done, in the one shape every client can read.
 
 use axum::Json;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::{StatusCode, header};
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use petasos_core::lifecycle::Closed;
 use petasos_gateway::Error;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -14,11 +15,17 @@ pub(crate) struct Refusal {
     message: String,
     /// What a program may want to know of it.
     facts: Map<String, Value>,
+    /// The same for those who know only the other shape, [`Plain`].
+    detail: Option<&'static str>,
+    /// After how many seconds it may be tried again.
+    retry_after: Option<u32>,
 }
 
 #[derive(Serialize)]
 struct Wire {
     error: Detail,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -31,7 +38,7 @@ struct Detail {
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), facts: Map::new() }
+        Self { status, code, message: message.into(), facts: Map::new(), detail: None, retry_after: None }
     }
 
     #[must_use]
@@ -57,11 +64,16 @@ impl Refusal {
     }
 
     pub(crate) fn unauthorized() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "unauthorized",
-            "not signed in; run `petasos open` on the gateway's machine for a link",
-        )
+        let message = "not signed in; run `petasos open` on the gateway's machine for a link";
+        let refusal = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
+        Self { detail: Some(UNAUTHORIZED), ..refusal }
+    }
+
+    /// No turn may start now; the shape is the one that clients of model servers know.
+    fn closed(code: &'static str, message: impl Into<String>) -> Self {
+        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
+        let refusal = refusal.with("type", "invalid_request_error").with("param", Value::Null);
+        Self { retry_after: Some(1), ..refusal }
     }
 
     pub(crate) fn internal() -> Self {
@@ -82,18 +94,88 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let message = error.to_string();
-        let (status, code) = match error {
-            Error::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
-            Error::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
-            Error::Store(_) | Error::Io(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-        };
-        Self::new(status, code, message)
+        match error {
+            Error::NotFound(_) => Self::not_found(message),
+            Error::Store(_) | Error::Io(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+            }
+            Error::Closed(Closed::Draining) => Self::closed(DRAINING, message),
+            Error::Closed(Closed::Leaving { restart: true }) => Self::closed(DRAINING, RESTARTING),
+            Error::Closed(Closed::Leaving { restart: false }) | Error::Stopping => {
+                Self::closed(DRAINING, STOPPING)
+            }
+            Error::Closed(Closed::Full { .. }) => Self::closed("too_many_sessions", message),
+        }
     }
 }
 
+const DRAINING: &str = "gateway_draining";
+const RESTARTING: &str =
+    "The gateway is draining before it restarts and takes no new work. Please send this again in a minute.";
+const STOPPING: &str =
+    "The gateway is draining before it stops and takes no new work. Please send this again when it is back.";
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = Wire { error: Detail { message: self.message, code: self.code, facts: self.facts } };
-        (self.status, Json(body)).into_response()
+        let error = Detail { message: self.message, code: self.code, facts: self.facts };
+        let retry = AppendHeaders(self.retry_after.map(|seconds| (header::RETRY_AFTER, seconds)));
+        (self.status, retry, Json(Wire { error, detail: self.detail })).into_response()
+    }
+}
+
+/// What both shapes say to somebody who is not let in.
+pub(crate) const UNAUTHORIZED: &str = "Unauthorized";
+
+/// `{"detail": …}`: the shape that programs know which look after gateways.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Plain {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+}
+
+impl From<Error> for Plain {
+    fn from(error: Error) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl IntoResponse for Plain {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({ "detail": self.detail }))).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_door_says_why_and_when_to_come_back() {
+        for (error, code, word) in [
+            (Error::Closed(Closed::Draining), "gateway_draining", "draining for maintenance"),
+            (
+                Error::Closed(Closed::Leaving { restart: true }),
+                "gateway_draining",
+                "draining before it restarts",
+            ),
+            (
+                Error::Closed(Closed::Leaving { restart: false }),
+                "gateway_draining",
+                "draining before it stops",
+            ),
+            (Error::Stopping, "gateway_draining", "draining before it stops"),
+            (Error::Closed(Closed::Full { running: 3, cap: 3 }), "too_many_sessions", "(3/3)"),
+        ] {
+            let refusal = Refusal::from(error);
+            assert!(refusal.message.contains(word), "{refusal:?}");
+            assert_eq!((refusal.code, refusal.status.as_u16()), (code, 503));
+            assert_eq!(refusal.into_response().headers()[header::RETRY_AFTER], "1");
+        }
     }
 }

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
+use axum::{Extension, Router};
 use petasos_gateway::Handle;
 
 use crate::origin::Options;
 use crate::refusal::Refusal;
-use crate::{chat, events, guard, headers, owner, page, read};
+use crate::token::{self, Caller, Keys};
+use crate::{chat, drain, events, guard, headers, owner, page, read, situation, status, verbs};
 
 const BODY_LIMIT: usize = 1024 * 1024;
+const DRAIN_BODY_LIMIT: usize = 64 * 1024;
 
 /// For TCP: the page and its API, behind every check.
 pub fn public(handle: Handle, options: Options) -> Router {
@@ -36,20 +38,33 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/pairing/unlock", post(owner::pairing_unlock))
         .route("/api/login-link", post(owner::login_link))
         .route("/api/links/{name}/retry", post(owner::link_retry))
+        .route("/api/hurry", post(owner::hurry))
+        .route("/api/restart", post(owner::restart))
         .route("/api/shutdown", post(owner::shutdown));
-    closed(routes, handle).layer(from_fn(headers::survive))
+    closed(routes, handle).layer(Extension(Caller::Owner)).layer(from_fn(headers::survive))
 }
 
 fn api() -> Router<Handle> {
     Router::new()
         .route("/health", get(read::health))
-        .route("/api/status", get(read::status))
+        .route("/api/status", get(status::status))
+        .route("/api/actions/{name}/status", get(verbs::action))
+        .route(token::DRAIN, drain_route())
+        .route("/api/gateway/drain/extend", post(situation::extend))
+        .route("/api/gateway/drain/skip", post(situation::skip))
+        .route("/api/gateway/restart", post(verbs::restart))
+        .route("/api/gateway/start", post(verbs::start))
+        .route("/api/gateway/stop", post(verbs::stop))
         .route("/api/commands", get(read::commands))
         .route("/api/sessions", get(read::sessions))
         .route("/api/sessions/{id}/messages", get(read::messages))
         .route("/api/chats/{platform}/{chat}/messages", post(chat::say))
         .route("/api/chats/{platform}/{chat}/stop", post(chat::stop))
         .route("/api/chats/{platform}/{chat}/events", get(events::events))
+}
+
+fn drain_route() -> MethodRouter<Handle> {
+    post(drain::ask).get(situation::show).layer(DefaultBodyLimit::max(DRAIN_BODY_LIMIT))
 }
 
 /// Everything that no route answers gets an answer of the usual shape.
@@ -65,8 +80,10 @@ fn closed<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Rout
 
 /// The checks that need no gateway, from the inside out.
 fn fenced(routes: Router, options: Options) -> Router {
+    let keys = Arc::new(Keys::cut(&options.doors));
     routes
         .layer(from_fn(guard::origin))
+        .layer(from_fn_with_state(keys, token::admit))
         .layer(from_fn_with_state(Arc::new(options), guard::host))
         .layer(from_fn(headers::survive))
         .layer(from_fn(headers::add))

@@ -14,6 +14,7 @@ mod talk;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
+use petasos_core::lifecycle::Leave;
 use serde_json::json;
 
 use super::{Context, warn};
@@ -45,7 +46,9 @@ pub(crate) async fn chat(context: &Context, wanted: Chat) -> Result<ExitCode, Fa
     };
     drop((asker, client));
     if let Some(serving) = own {
-        serving.handle.shutdown();
+        serving.handle.leave(Leave::Stop, None);
+        // Nobody is there any more to wait for an answer; the next start goes on with it.
+        serving.handle.hurry();
         serving.wait().await;
     }
     done

@@ -11,18 +11,7 @@ const MANY: super::Kind = Count(0, i64::MAX);
 
 pub(super) const KEYS: &[Key] = &[
     // Of parts that are here already.
-    key("agent.restart_drain_timeout", Number, "60", "seconds a stop waits for running turns")
-        .env(&["HERMES_RESTART_DRAIN_TIMEOUT"])
-        .file_first()
-        .forgiving(),
     key("streaming.buffer_threshold", Count(1, 100_000), "24", "new characters worth an edit"),
-    key("platforms.telegram.home_channel.chat_id", Text, "", "chat for messages that nobody asked for")
-        .env(&["TELEGRAM_HOME_CHANNEL"])
-        .also(&["platforms.telegram.home_channel"]),
-    key("platforms.telegram.home_channel.name", Text, "Home", "what that chat is called")
-        .env(&["TELEGRAM_HOME_CHANNEL_NAME"]),
-    key("platforms.telegram.home_channel.thread_id", Text, "", "topic in that chat")
-        .env(&["TELEGRAM_HOME_CHANNEL_THREAD_ID"]),
     key(
         "platforms.telegram.reply_to_mode",
         Choice(&["off", "first", "all"]),
@@ -31,19 +20,11 @@ pub(super) const KEYS: &[Key] = &[
     )
     .env(&["TELEGRAM_REPLY_TO_MODE"]),
     key("platforms.telegram.typing_indicator", Flag, "true", "show that the agent is writing"),
-    key(
-        "gateway.crash_recovery",
-        Choice(&["journal", "suspend", "resume"]),
-        "journal",
-        "what becomes of conversations that a crash interrupted",
-    ),
     // Any platform.
     key("platforms.*.enabled", Flag, "", "speak on this platform"),
     key("platforms.*.token", Secret, "", "credential of the bot").env(&["{P}_BOT_TOKEN"]),
     key("platforms.*.api_key", Secret, "", "credential of the account").env(&["{P}_API_KEY"]),
     key("platforms.*.extra", Table, "", "settings that only this platform has"),
-    key("platforms.*.home_channel", Table, "", "chat for messages that nobody asked for")
-        .env(&["{P}_HOME_CHANNEL"]),
     key(
         "platforms.*.reply_to_mode",
         Choice(&["off", "first", "all"]),
@@ -52,7 +33,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("platforms.*.typing_indicator", Flag, "true", "show that the agent is writing"),
     key("platforms.*.typing_status_text", Text, "", "what is shown meanwhile"),
-    key("platforms.*.gateway_restart_notification", Flag, "true", "tell chats about restarts"),
     key("platforms.*.channel_overrides", Table, "", "model, provider and system_prompt per channel"),
     key("platforms.*.require_mention", Flag, "", "in groups, answer only when addressed")
         .env(&["{P}_REQUIRE_MENTION"]),
@@ -143,10 +123,6 @@ pub(super) const KEYS: &[Key] = &[
     key("gateway.strict", Flag, "false", "send only files from allowed directories")
         .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
     key("gateway.media_allow_dirs", List, "", "those directories").env(&["HERMES_MEDIA_ALLOW_DIRS"]),
-    key("gateway.restart_loop_guard", Table, "", "boots after which nothing is resumed by itself"),
-    key("gateway.respawn_storm", Table, "", "starts after which a start waits"),
-    key("gateway.systemd_watchdog_seconds", Number, "0", "watchdog interval under systemd"),
-    key("gateway.drain_max_age_seconds", Number, "3600", "age at which a drain marker counts as forgotten"),
     key("gateway.reconnect", Table, "", "max_attempts, park_probe_secs, jitter"),
     key("gateway.relay_url", Text, "", "address of the connector").env(&["GATEWAY_RELAY_URL"]),
     key("gateway.relay_platforms", List, "", "platforms that come over the relay")
@@ -159,7 +135,6 @@ pub(super) const KEYS: &[Key] = &[
     key("multiplex_profiles", Flag, "false", "several profiles in one process")
         .env(&["GATEWAY_MULTIPLEX_PROFILES"]),
     key("profile_routes", Table, "", "which chat belongs to which profile"),
-    key("max_concurrent_sessions", MANY, "", "conversations that may think at once"),
     key(
         "session_store_max_age_days",
         Number,
@@ -224,7 +199,7 @@ pub(super) const KEYS: &[Key] = &[
     key("auxiliary", Table, "", "models for side tasks"),
     key("provider_routing", Table, "", "which upstream an aggregator may use"),
     key("custom_providers", Table, "", "named providers"),
-    key("dashboard", Table, "", "drain_auth and the like"),
+    key("dashboard", Table, "", "what else belongs to a dashboard"),
     key("logging", Table, "", "log files"),
     key("security", Table, "", "redaction and the like"),
     key("hooks", Table, "", "programs to run on events"),

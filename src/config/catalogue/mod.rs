@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Count(i64, i64),
     /// A number of seconds or the like, not negative.
     Number,
+    /// A number of seconds; less than nothing is nothing.
+    Wait,
     Text,
     /// A text that is never printed.
     Secret,

@@ -1,7 +1,7 @@
 //! The keys that have an effect today.
 
 use super::Key;
-use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text};
+use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text, Wait};
 
 const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
     Key::new(path, kind, default, help)
@@ -245,6 +245,79 @@ pub(super) const KEYS: &[Key] = &[
         "",
         "as unauthorized_dm_behavior, for this platform",
     ),
+    // Start, drain and stop.
+    key("agent.restart_drain_timeout", Wait, "60", "seconds a stop waits for running turns")
+        .env(&["HERMES_RESTART_DRAIN_TIMEOUT"])
+        .file_first()
+        .forgiving(),
+    key(
+        "gateway.crash_recovery",
+        Choice(&["journal", "suspend", "resume"]),
+        "journal",
+        "what becomes of conversations that a crash interrupted",
+    ),
+    key(
+        "gateway.drain_max_age_seconds",
+        Number,
+        "3600",
+        "age at which a drain marker counts as forgotten; 0 for never",
+    ),
+    key(
+        "gateway.restart_loop_guard.max_restarts",
+        Count(0, 1_000_000),
+        "3",
+        "starts in a row after which nothing is resumed by itself; 0 for never",
+    )
+    .forgiving(),
+    key("gateway.restart_loop_guard.window_seconds", Number, "60", "seconds in which they must fall")
+        .forgiving(),
+    key(
+        "gateway.respawn_storm.max_starts",
+        Count(0, 1_000_000),
+        "5",
+        "starts in a row after which a start waits; 0 for never",
+    )
+    .env(&["HERMES_GATEWAY_MAX_STARTS"])
+    .forgiving(),
+    key("gateway.respawn_storm.window_seconds", Number, "120", "seconds in which they must fall")
+        .env(&["HERMES_GATEWAY_START_WINDOW_S"])
+        .forgiving(),
+    key(
+        "gateway.systemd_watchdog_seconds",
+        Number,
+        "0",
+        "silence after which systemd starts a hanging gateway anew; 0 for never; counts from the next service install",
+    ),
+    key(
+        "max_concurrent_sessions",
+        Count(0, i64::MAX),
+        "",
+        "conversations that may think at once; 0 or nothing for any number",
+    ),
+    key("platforms.*.home_channel.chat_id", Text, "", "chat for messages that nobody asked for")
+        .env(&["{P}_HOME_CHANNEL"])
+        .also(&["platforms.*.home_channel"]),
+    key("platforms.*.home_channel.thread_id", Text, "", "topic in that chat")
+        .env(&["{P}_HOME_CHANNEL_THREAD_ID"]),
+    key("platforms.*.home_channel.name", Text, "Home", "what that chat is called")
+        .env(&["{P}_HOME_CHANNEL_NAME"]),
+    key("platforms.*.gateway_restart_notification", Flag, "true", "tell chats about restarts"),
+    key(
+        "dashboard.drain_auth.secret",
+        Secret,
+        "",
+        "lets its holder drain the gateway over HTTP, and nothing else",
+    )
+    .env(&["HERMES_DASHBOARD_DRAIN_SECRET"]),
+    key("dashboard.drain_auth.scope", Text, "drain", "what that secret is said to allow"),
+    key(
+        "dashboard.drain_auth.min_secret_chars",
+        Count(0, 10_000),
+        "43",
+        "length below which that secret is not accepted",
+    ),
+    key("dashboard.session_token", Secret, "", "lets its holder use the control API")
+        .env(&["HERMES_DASHBOARD_SESSION_TOKEN"]),
     // The listener: web page and API server.
     key("web.enabled", Flag, "true", "serve the web page"),
     key("web.host", Text, "127.0.0.1", "address the web page and the API server listen on")

@@ -22,6 +22,7 @@ pub use local::{Civil, LocalTime};
 pub use policy::{Mode, Policies, ResetPolicy};
 pub use resolve::{Ask, Background, EndReason, Lookup, Resolution, Row, resolve};
 pub use resume::{
-    CrashRecovery, clear_resume_pending, mark_resume_pending, reset, suspend, suspend_recently_active, switch,
+    CrashRecovery, Fate, clear_resume_pending, fate, mark_resume_pending, reset, resumes_by_itself, suspend,
+    suspend_recently_active, switch,
 };
 pub use stuck::FailureCounts;

@@ -22,6 +22,57 @@ pub enum CrashRecovery {
     Journal,
 }
 
+/// What becomes of a turn that was found open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on.
+    Resume,
+    /// It is not tried again: it was interrupted too often.
+    Stuck,
+    /// Too long ago: its author is told instead.
+    Stale,
+    /// Its author may not talk to us any more.
+    Unwelcome,
+}
+
+/// Decides about an open turn. `fresh`: it is recent enough; `welcome`: its author may still talk to us.
+pub fn fate(entry: Option<&Entry>, fresh: bool, welcome: bool) -> Fate {
+    match (welcome, entry.is_some_and(|entry| entry.suspended), fresh) {
+        (false, _, _) => Fate::Unwelcome,
+        (true, true, _) => Fate::Stuck,
+        (true, false, false) => Fate::Stale,
+        (true, false, true) => Fate::Resume,
+    }
+}
+
+impl Fate {
+    /// What the author of a turn that does not go on is told. `None`: nothing.
+    pub const fn notice(self) -> Option<&'static str> {
+        match self {
+            Self::Stuck => Some(
+                "⚠️ I could not finish this: I was interrupted several times in a row while working on it, so I have \
+                 stopped trying. Your next message starts a new session; send it again if you still want it.",
+            ),
+            Self::Stale => Some(
+                "⚠️ I was interrupted before I could answer this, too long ago to go on by myself. Send it again if \
+                 you still want it.",
+            ),
+            Self::Resume | Self::Unwelcome => None,
+        }
+    }
+}
+
+/// Whether a mark lets the gateway take a session up without being asked: the reason must be one of ours.
+pub fn resumes_by_itself(entry: &Entry, fresh: bool) -> bool {
+    let ours = match &entry.resume_reason {
+        Some(
+            ResumeReason::RestartTimeout | ResumeReason::ShutdownTimeout | ResumeReason::RestartInterrupted,
+        ) => true,
+        Some(ResumeReason::Other(_)) | None => false,
+    };
+    entry.resume_pending && !entry.suspended && ours && fresh
+}
+
 /// Marks a session whose turn is being interrupted. False: unknown, or suspended, which wins.
 pub fn mark_resume_pending(entry: Option<&mut Entry>, reason: ResumeReason, now: LocalTime) -> bool {
     let Some(entry) = entry.filter(|entry| !entry.suspended) else {
@@ -183,6 +234,39 @@ mod tests {
         let mut entries = [marked(), entry()];
         assert_eq!(after_crash(CrashRecovery::Journal, &mut entries), 0);
         assert_eq!(entries, [marked(), entry()]);
+    }
+
+    #[test]
+    fn an_open_turn_goes_on_unless_it_is_unwelcome_stuck_or_stale() {
+        let mut suspended = entry();
+        suspend(Some(&mut suspended));
+        for (entry, fresh, welcome, want) in [
+            (Some(&entry()), true, true, Fate::Resume),
+            (None, true, true, Fate::Resume),
+            (Some(&entry()), false, true, Fate::Stale),
+            (Some(&suspended), true, true, Fate::Stuck),
+            (Some(&suspended), true, false, Fate::Unwelcome),
+        ] {
+            assert_eq!(fate(entry, fresh, welcome), want);
+            assert_eq!(want.notice().is_some(), matches!(want, Fate::Stale | Fate::Stuck));
+        }
+    }
+
+    #[test]
+    fn only_a_fresh_mark_of_ours_resumes_by_itself() {
+        let mut odd = marked();
+        odd.resume_reason = Some(ResumeReason::Other("odd".into()));
+        let mut suspended = marked();
+        suspended.suspended = true;
+        for (entry, fresh, want) in [
+            (&marked(), true, true),
+            (&marked(), false, false),
+            (&entry(), true, false),
+            (&odd, true, false),
+            (&suspended, true, false),
+        ] {
+            assert_eq!(resumes_by_itself(entry, fresh), want);
+        }
     }
 
     #[test]

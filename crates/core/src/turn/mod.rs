@@ -12,7 +12,7 @@
 mod notes;
 mod step;
 
-pub use notes::resume_note;
+pub use notes::{Moment, resume_note};
 pub use step::{Answer, Decision, Effect, Event, Limits, step};
 
 use alloc::string::String;

@@ -9,40 +9,49 @@ use alloc::string::String;
 use crate::session::{Interruption, Reader, ResumeReason};
 use crate::transcript::Role;
 
-/// The model's input for this turn: a note, then a blank line and the text (if any). `None`: the text as it
-/// is. A marked session always gets words: even a stale mark has a note if the text is empty.
-pub fn resume_note(what: &Interruption<'_>, reader: Reader, text: &str) -> Option<String> {
-    let note = note(what, reader, text)?;
-    Some(if is_silent(text) { note } else { format!("{note}\n\n{text}") })
+/// What the turn is about to ask the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Somebody has written.
+    Message,
+    /// Nobody has: the gateway takes the session up by itself.
+    Silence,
+    /// The same question again: its turn was interrupted.
+    Continued,
 }
 
-fn note(what: &Interruption<'_>, reader: Reader, text: &str) -> Option<String> {
+/// What stands before the text of this turn, if anything. A marked session always gets words: even a stale mark
+/// has a note when nobody has written.
+pub fn resume_note(what: &Interruption<'_>, reader: Reader, moment: Moment) -> Option<String> {
     let fresh = what.transcript_fresh || what.mark_fresh;
-    if what.pending && (fresh || is_silent(text)) {
-        return Some(interrupted(what.reason, reader, text));
+    if what.pending && (fresh || moment == Moment::Silence) {
+        return Some(interrupted(what.reason, reader, moment));
     }
     if what.tail == Some(Role::Tool) && what.transcript_fresh {
-        return Some(unfinished(text));
+        return Some(unfinished(moment));
     }
     None
 }
 
-fn interrupted(reason: Option<&ResumeReason>, reader: Reader, text: &str) -> String {
+fn interrupted(reason: Option<&ResumeReason>, reader: Reader, moment: Moment) -> String {
     let cause = match reason {
         Some(ResumeReason::RestartTimeout) | None => "a gateway restart",
         Some(ResumeReason::ShutdownTimeout) => "a gateway shutdown",
         Some(ResumeReason::RestartInterrupted | ResumeReason::Other(_)) => "a gateway interruption",
     };
-    let next = match (is_silent(text), reader) {
-        (false, Reader::Interactive | Reader::Machine) => {
+    let next = match (moment, reader) {
+        (Moment::Message, Reader::Interactive | Reader::Machine) => {
             "Answer the new message below first; go on with earlier work only as far as it asks for that."
         }
-        (true, Reader::Interactive) => {
+        (Moment::Silence, Reader::Interactive) => {
             "Nobody has written since. Tell the user in a sentence or two that the session is restored and where \
              the work stands, and ask what to do next."
         }
-        (true, Reader::Machine) => {
+        (Moment::Silence, Reader::Machine) => {
             "Nobody is there to answer questions: continue the task from where it stopped, without an acknowledgement."
+        }
+        (Moment::Continued, Reader::Interactive | Reader::Machine) => {
+            "The message below is the one you were working on: finish it from where it stands."
         }
     };
     format!(
@@ -51,18 +60,15 @@ fn interrupted(reason: Option<&ResumeReason>, reader: Reader, text: &str) -> Str
     )
 }
 
-fn unfinished(text: &str) -> String {
-    let next =
-        if is_silent(text) { "Finish that answer now." } else { "Use it where the message below needs it." };
+fn unfinished(moment: Moment) -> String {
+    let next = match moment {
+        Moment::Silence | Moment::Continued => "Finish that answer now.",
+        Moment::Message => "Use it where the message below needs it.",
+    };
     format!(
         "[System note: your previous turn stopped after a tool result and before an answer. That result is in the \
          history above; do not run the call again. {next}]"
     )
-}
-
-/// The gateway resumes by itself; nobody has written.
-fn is_silent(text: &str) -> bool {
-    text.trim().is_empty()
 }
 
 #[cfg(test)]
@@ -77,13 +83,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(what: &Interruption<'_>, text: &str, phrases: &[&str]) -> String {
-        let input = resume_note(what, Reader::Interactive, text).expect("a note");
+    fn told(what: &Interruption<'_>, moment: Moment, phrases: &[&str]) -> String {
+        let input = resume_note(what, Reader::Interactive, moment).expect("a note");
         for phrase in phrases {
             assert!(input.contains(phrase), "{phrase:?} is missing in {input}");
         }
         assert_eq!(input.matches("[System note:").count(), 1);
-        assert!(input.starts_with("[System note:") && input.ends_with(text));
+        assert!(input.starts_with("[System note:"));
         assert!(!input.contains("haven't responded to yet"));
         input
     }
@@ -98,11 +104,8 @@ mod tests {
             (Some(&ResumeReason::RestartInterrupted), "a gateway interruption"),
             (Some(&odd), "a gateway interruption"),
         ] {
-            told(
-                &pending(reason),
-                "what happened?",
-                &[cause, "intact", "new message", "]\n\nwhat happened?"],
-            );
+            told(&pending(reason), Moment::Message, &[cause, "intact", "new message"]);
+            told(&pending(reason), Moment::Continued, &[cause, "intact", "the one you were working on"]);
         }
     }
 
@@ -110,7 +113,7 @@ mod tests {
     fn a_marked_session_gets_one_note_whatever_its_last_row_is() {
         for tail in [Role::Assistant, Role::Tool, Role::User] {
             let what = Interruption { tail: Some(tail), ..pending(Some(&ResumeReason::RestartTimeout)) };
-            let input = told(&what, "go on", &["gateway restart"]);
+            let input = told(&what, Moment::Message, &["gateway restart"]);
             assert!(!input.contains("tool result"), "{tail:?}");
         }
     }
@@ -121,31 +124,31 @@ mod tests {
             [(true, false, true), (false, true, true), (true, true, true), (false, false, false)]
         {
             let what = Interruption { mark_fresh, transcript_fresh, ..pending(None) };
-            assert_eq!(resume_note(&what, Reader::Interactive, "hi").is_some(), want);
+            assert_eq!(resume_note(&what, Reader::Interactive, Moment::Message).is_some(), want);
         }
     }
 
     #[test]
     fn an_unanswered_tool_result_is_pointed_out_while_fresh() {
         let tail = Interruption { tail: Some(Role::Tool), ..QUIET };
-        told(&tail, "and?", &["tool result", "\n\nand?"]);
+        told(&tail, Moment::Message, &["tool result"]);
         let stale = Interruption { transcript_fresh: false, ..tail };
-        assert_eq!(resume_note(&stale, Reader::Interactive, "and?"), None);
+        assert_eq!(resume_note(&stale, Reader::Interactive, Moment::Message), None);
     }
 
     #[test]
     fn with_nothing_to_resume_the_text_is_unchanged() {
         for tail in [None, Some(Role::Assistant), Some(Role::User), Some(Role::Notice)] {
             let what = Interruption { tail, ..QUIET };
-            assert_eq!(resume_note(&what, Reader::Interactive, "ping"), None, "{tail:?}");
+            assert_eq!(resume_note(&what, Reader::Interactive, Moment::Message), None, "{tail:?}");
         }
     }
 
     #[test]
     fn a_resume_without_a_message_asks_a_person_and_lets_a_program_continue() {
-        let asked = told(&pending(None), "", &["restored", "what to do next"]);
+        let asked = told(&pending(None), Moment::Silence, &["restored", "what to do next"]);
         assert!(!asked.contains("new message"));
-        let machine = resume_note(&pending(None), Reader::Machine, "").expect("a note");
+        let machine = resume_note(&pending(None), Reader::Machine, Moment::Silence).expect("a note");
         assert!(machine.contains("continue the task") && machine.contains("without an acknowledgement"));
         assert!(!machine.contains("new message"));
     }
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn a_marked_session_never_gets_an_empty_turn() {
         let stale = Interruption { mark_fresh: false, transcript_fresh: false, ..pending(None) };
-        told(&stale, "", &["gateway restart"]);
-        assert_eq!(resume_note(&stale, Reader::Interactive, "hi"), None);
+        told(&stale, Moment::Silence, &["gateway restart"]);
+        assert_eq!(resume_note(&stale, Reader::Interactive, Moment::Message), None);
     }
 }

@@ -36,6 +36,8 @@ pub struct Answer {
     pub text: String,
     pub calls: Vec<ToolCall>,
     pub usage: Usage,
+    /// The text is not all there: a turn that ends like this proves nothing about its session.
+    pub partial: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,10 @@ pub enum Event {
         content: String,
         effect: EffectState,
         steer: Vec<(InboxId, String)>,
+    },
+    /// It will not be taken up again. The notice tells its author; `None`: nobody is to be told.
+    GivenUp {
+        notice: Option<String>,
     },
     /// The author wants it to end. `shown`: what they have seen of the answer so far.
     Interrupted {
@@ -132,6 +138,7 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
             end_with_notice(turn, Outcome::Refused, notice, now)
         }
         Event::Interrupted { shown } => interrupted(turn, &shown, vec![], now),
+        Event::GivenUp { notice } => given_up(turn, notice, now),
         // Answers to a call we have given up on, and tools of an attempt that is over.
         Event::Answered { .. } | Event::CallFailed { .. } | Event::ToolEnded { .. } => {
             (turn, Decision::default())
@@ -186,6 +193,7 @@ fn acting(
             let writes = lost_results(&turn, &calls, open.iter(), STOPPED_BY_THE_USER, now);
             interrupted(turn, &shown, writes, now)
         }
+        Event::GivenUp { notice } => given_up(turn, notice, now),
         Event::Started { .. }
         | Event::Answered { .. }
         | Event::CallFailed { .. }
@@ -229,7 +237,8 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
             true if spent => STEPS_SPENT.to_owned(),
             true => NOTHING_SAID.to_owned(),
         };
-        return end_with_answer(turn, step, text, spend, now);
+        let whole = if answer.partial { Whole::No } else { Whole::Yes };
+        return end_with_answer(turn, step, text, whole, spend, now);
     }
     let mut decision = Decision { writes: vec![spend], effects: vec![] };
     decision.writes.push(Write::Append {
@@ -249,8 +258,20 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
     (turn, decision)
 }
 
+enum Whole {
+    Yes,
+    No,
+}
+
 /// The answer, its delivery and the end of the turn: one transaction.
-fn end_with_answer(turn: Turn, step: u32, text: String, spend: Write, now: Millis) -> (Turn, Decision) {
+fn end_with_answer(
+    turn: Turn,
+    step: u32,
+    text: String,
+    whole: Whole,
+    spend: Write,
+    now: Millis,
+) -> (Turn, Decision) {
     let mut decision = Decision { writes: vec![spend], effects: vec![] };
     decision.writes.push(Write::Append {
         session: turn.session.clone(),
@@ -261,7 +282,10 @@ fn end_with_answer(turn: Turn, step: u32, text: String, spend: Write, now: Milli
     } else {
         owe(&turn, Some(step), Kind::Answer, text, &mut decision);
     }
-    decision.writes.push(Write::ClearResume { key: turn.key.clone() });
+    match whole {
+        Whole::Yes => decision.writes.push(Write::ClearResume { key: turn.key.clone() }),
+        Whole::No => {}
+    }
     over(turn, Outcome::Answered, now, decision)
 }
 
@@ -282,6 +306,17 @@ fn give_up(turn: Turn, now: Millis) -> (Turn, Decision) {
         turn.crashes, turn.id
     );
     end_with_notice(turn, Outcome::Dead, notice, now)
+}
+
+fn given_up(turn: Turn, notice: Option<String>, now: Millis) -> (Turn, Decision) {
+    match notice {
+        Some(notice) => end_with_notice(turn, Outcome::Dead, notice, now),
+        None => {
+            let mut decision = Decision::default();
+            close(&turn, turn.step, String::new(), &mut decision);
+            over(turn, Outcome::Dead, now, decision)
+        }
+    }
 }
 
 /// Ends at its author's wish: what was shown stays, marked as stopped.

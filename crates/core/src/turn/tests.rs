@@ -23,12 +23,17 @@ fn go(turn: Turn, event: Event) -> (Turn, Decision) {
 }
 
 fn says(text: &str) -> Answer {
-    Answer { text: text.to_string(), calls: vec![], usage: Usage::default() }
+    Answer { text: text.to_string(), calls: vec![], usage: Usage::default(), partial: false }
 }
 
 fn calls(ids: &[&str]) -> Answer {
     let call = |id: &&str| ToolCall { id: id.to_string(), name: "write_file".into(), arguments: "{}".into() };
-    Answer { text: String::new(), calls: ids.iter().map(call).collect(), usage: Usage::default() }
+    Answer {
+        text: String::new(),
+        calls: ids.iter().map(call).collect(),
+        usage: Usage::default(),
+        partial: false,
+    }
 }
 
 fn ended(turn: &Turn, call: &str) -> Event {

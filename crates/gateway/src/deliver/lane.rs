@@ -174,6 +174,8 @@ impl Lane {
 pub(super) fn fault(error: &Error) -> Fault {
     match error {
         Error::Store(error) => error.fault(),
-        Error::Io(_) | Error::NotFound(_) | Error::Stopping => Fault::Later { after: None },
+        Error::Io(_) | Error::NotFound(_) | Error::Stopping | Error::Closed(_) => {
+            Fault::Later { after: None }
+        }
     }
 }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::channels::Channels;
 use crate::db::Db;
-use crate::lifecycle::Stopper;
+use crate::stopper::Stopper;
 
 pub(crate) use follow::Following;
 

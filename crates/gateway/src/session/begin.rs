@@ -1,7 +1,9 @@
 //! How a turn starts: which messages it takes, and what the model is told about them.
 
+use petasos_core::admission::Refusal;
 use petasos_core::ids::RowId;
-use petasos_core::journal::Write;
+use petasos_core::journal::{Outcome, Write};
+use petasos_core::lifecycle::{Claim, Closed};
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::session::{Ask, ResetReason};
@@ -32,8 +34,19 @@ impl Session {
         self.queue.back().map(|last| last.ready)
     }
 
-    /// Takes the next messages and starts their turn: one transaction.
+    /// Takes the next messages and starts their turn: one transaction. First comes the place among those who work;
+    /// whoever gets none waits, or is turned away.
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
+        let news = self.shell.gate.watch();
+        let internal = self.queue.front().is_some_and(|first| first.pending.inbound.internal);
+        let claim = if internal { Claim::Internal } else { Claim::User };
+        let slot = match self.shell.gate.claim(&self.key, claim) {
+            Ok(slot) => slot,
+            Err(closed) => {
+                self.barred = Some(news);
+                return self.turned_away(closed).await;
+            }
+        };
         let batch = self.take_batch();
         self.handling = batch.first().cloned();
         let begun = loop {
@@ -44,10 +57,26 @@ impl Session {
         };
         let Some(Begun { turn, row, effects }) = begun else { return Ok(()) };
         self.publish_queue();
+        slot.began(turn.id);
+        self.slot = Some(slot);
         self.turn = Some(turn);
+        self.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
         self.show.send_modify(|view| view.rows = row);
         self.go_live();
         self.start(effects).await;
+        Ok(())
+    }
+
+    /// No turn may start. Who was promised one waits for it; the others are told to come again.
+    async fn turned_away(&mut self, closed: Closed) -> Result<(), Ended> {
+        let gate = self.shell.gate.clone();
+        let turned_away = |first: &mut Waiting| !first.promised && !gate.keeps(first.pending.received_at);
+        while let Some(first) = self.queue.pop_front_if(turned_away) {
+            self.handling = Some(first.pending.clone());
+            self.publish_queue();
+            let text = Refusal::Closed(closed).text().into_owned();
+            self.answer(&first.pending, text, Outcome::Refused).await?;
+        }
         Ok(())
     }
 
@@ -73,10 +102,17 @@ impl Session {
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
         let route = self.shell.channels.way_back(&source);
         let inbox: Vec<_> = batch.iter().map(|pending| pending.id).collect();
-        let rows: Vec<_> = batch.iter().map(|pending| user_row(&pending.inbound, now)).collect();
+        let silent = batch.iter().all(|pending| is_silent(&pending.inbound));
+        let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
+        let rows: Vec<_> = spoken.map(|pending| user_row(&pending.inbound, now)).collect();
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(move |tx| {
+            if silent && !tx.entry(&key)?.is_some_and(|entry| entry.resume_pending) {
+                // Somebody else has taken the session up meanwhile: there is nothing left to say.
+                tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
+                return Ok(None);
+            }
             let Opened { entry, told } = settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
             let Some(turn) = Turn::new(key, entry.session_id, route, inbox, now) else { return Ok(None) };
             if let Some(reason) = told {
@@ -113,6 +149,11 @@ fn reset_notice(turn: &Turn, reason: ResetReason, now: Millis) -> Vec<Write> {
         }));
     }
     writes
+}
+
+/// The gateway wants a session taken up again; nobody has written.
+fn is_silent(inbound: &Inbound) -> bool {
+    inbound.internal && inbound.text.is_empty()
 }
 
 fn user_row(inbound: &Inbound, now: Millis) -> Message {

@@ -1,17 +1,22 @@
 //! Slash commands. They are obeyed here, at once, and never reach the model.
 
+use std::io;
+use std::path::Path;
+
 use petasos_core::access::{Moment, may_run};
-use petasos_core::admission::Arrival;
+use petasos_core::admission::{Admission, Arrival};
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::{Outcome, Write};
+use petasos_core::lifecycle::{From, How, Leave};
 use petasos_core::outbox::{Button, State};
 use petasos_core::session::{Ask, ModelOverride};
 use petasos_core::{Inbound, InboxId, SessionId, SessionKey};
 use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereabouts};
 
 use super::say::Reply;
-use super::{Ended, Session};
+use super::{Ended, Promise, Session};
 use crate::clock;
+use crate::home::restart;
 
 /// Sessions shown by `/sessions`.
 const LISTED: usize = 10;
@@ -57,6 +62,7 @@ impl Session {
             Name::Usage => self.usage(&pending).await,
             Name::Where => self.whereabouts(&pending).await,
             Name::Whoami => self.whoami(&pending).await,
+            Name::Restart => self.restart(&pending).await,
         }
     }
 
@@ -120,6 +126,10 @@ impl Session {
     /// The last message again, as if it had not been answered. The command becomes the message it repeats, in
     /// the commit that takes the exchange back: a crash cannot undo twice.
     async fn retry(&mut self, mut pending: Pending) -> Result<(), Ended> {
+        // Before anything is taken back: whoever is turned away keeps the exchange.
+        if let Admission::Refuse(why) = self.admission(Arrival::Text) {
+            return self.answer(&pending, why.text().into_owned(), Outcome::Refused).await;
+        }
         let (key, repeated) = (self.key.clone(), pending.clone());
         let inbound = self
             .change(move |tx| {
@@ -134,7 +144,8 @@ impl Session {
             return self.answer(&pending, NOTHING_YET.into(), Outcome::Refused).await;
         };
         pending.inbound = inbound;
-        self.admit(pending, Arrival::Text).await
+        self.enqueue(pending, Arrival::Text, Promise::Given);
+        Ok(())
     }
 
     async fn undo(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
@@ -225,9 +236,11 @@ impl Session {
             }
             None => "idle".into(),
         };
+        let situation = self.shell.gate.situation();
         let model = self.shell.brain.describe();
         let mut lines = vec![format!("📊 Session: {doing}, {} waiting", self.queue.len())];
         lines.push(format!("Model: {} ({})", model.model, model.provider.as_str()));
+        lines.push(format!("Gateway: {}, {} at work", situation.state.as_str(), situation.active()));
         if let Some(trouble) = self.shell.db.trouble() {
             lines.push(format!("⚠️ Store: {trouble}"));
         }
@@ -294,6 +307,32 @@ impl Session {
         .await
     }
 
+    /// Who asked, and that it was done, is on disk before we leave: the next process tells them, and knows the
+    /// command if the platform delivers it again.
+    async fn restart(&mut self, pending: &Pending) -> Result<(), Ended> {
+        let situation = self.shell.gate.situation();
+        let others = situation.active();
+        let restarts = situation.leaving.map(|leaving| leaving.why.is_restart());
+        let text = match (restarts, others) {
+            (Some(false), _) => "⏹ The gateway is shutting down, and was asked to stay down.".to_owned(),
+            (Some(true), 0) => "🔄 A restart is already in progress.".to_owned(),
+            (Some(true), _) => {
+                format!("🔄 A restart is already in progress. Draining {others} active agent(s).")
+            }
+            (None, 0) => "🔄 Restarting gateway. I should be back within 60 seconds.".to_owned(),
+            (None, _) => format!("🔄 Restarting gateway. Draining {others} active agent(s) first."),
+        };
+        if restarts.is_none()
+            && let Err(error) = note_restart(&self.shell.home, &pending.inbound)
+        {
+            tracing::warn!(%error, "the chat that asked will not hear that we are back");
+        }
+        self.answer(pending, text, Outcome::Answered).await?;
+        let how = if self.shell.lifetime.supervised { How::Service } else { How::Detached };
+        self.shell.gate.leave(Leave::Restart { how, from: From::Chat }, None);
+        Ok(())
+    }
+
     async fn whoami(&mut self, pending: &Pending) -> Result<(), Ended> {
         let source = &pending.inbound.source;
         let open = slash::TABLE.iter().filter(|spec| self.allows(pending, spec.name)).map(|spec| spec.word);
@@ -313,6 +352,23 @@ impl Session {
         );
         self.answer(pending, text, Outcome::Answered).await
     }
+}
+
+fn note_restart(home: &Path, inbound: &Inbound) -> io::Result<()> {
+    let source = &inbound.source;
+    let platform = source.platform.as_str().to_owned();
+    let requested_at = clock::now().0 as f64 / 1000.0;
+    let update_id = inbound.dedup.rsplit(':').next().and_then(|number| number.parse().ok());
+    restart::write(home, &restart::Processed { platform: platform.clone(), requested_at, update_id })?;
+    let Some(chat_id) = source.chat_id.clone() else { return Ok(()) };
+    let note = restart::Notify {
+        platform,
+        chat_id,
+        chat_type: source.chat_type.as_str().to_owned(),
+        thread_id: source.thread_id.clone(),
+        message_id: source.message_id.clone(),
+    };
+    restart::write(home, &note)
 }
 
 /// The session that `/resume` means: by number, id or name; without a word, the one before the present.

@@ -13,7 +13,8 @@ mod say;
 mod words;
 mod work;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,17 +26,20 @@ use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
 use petasos_core::transcript::EffectState;
 use petasos_core::turn::{self, Decision, Effect, Event, Phase, Turn};
-use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey};
+use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::channels::Channels;
 use crate::config::Settings;
+use crate::counts;
 use crate::db::Db;
 use crate::deliver::{Deliver, Following};
-use crate::lifecycle::Stopper;
+use crate::gate::{Gate, Slot};
+use crate::lifetime::Lifetime;
 use crate::router::{Router, Word};
+use crate::stopper::Stopper;
 use crate::view::{Live, View};
 use crate::{Error, clock};
 use work::{Report, Work};
@@ -50,7 +54,16 @@ pub(crate) struct Shell {
     pub(crate) deliver: Deliver,
     pub(crate) router: Router,
     pub(crate) settings: Settings,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) home: PathBuf,
     pub(crate) stopper: Stopper,
+    pub(crate) gate: Gate,
+    /// Messages accepted before this were promised an answer by the process before us.
+    pub(crate) started_at: Millis,
+    /// `.restart_failure_counts` names sessions; a turn that ends well may take one of them out.
+    pub(crate) counted: AtomicBool,
+    /// Turns that the process before us left open on purpose: they did not take it down.
+    pub(crate) left_open: HashSet<TurnId>,
     /// Model calls that may be under way at the same time.
     pub(crate) calls: Semaphore,
 }
@@ -78,13 +91,13 @@ pub(crate) struct Seed {
     pub(crate) past: Past,
 }
 
-/// How whoever had this session before us ended.
+/// How the task that had this session before us, in this process, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// On purpose, or there was nobody.
-    Clean,
-    /// The process died, or the session failed.
-    Crashed,
+    /// Well, or there was none.
+    Fresh,
+    /// It failed.
+    Failed,
     /// It failed several times in a row.
     Hopeless,
 }
@@ -108,6 +121,9 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         show: Arc::new(show),
         queue: VecDeque::new(),
         turn: None,
+        slot: None,
+        parked: None,
+        barred: None,
         work: None,
         steering: vec![],
         known_up_to: InboxId(0),
@@ -128,6 +144,12 @@ struct Session {
     /// Accepted messages that wait, oldest first.
     queue: VecDeque<Waiting>,
     turn: Option<Turn>,
+    /// The place of the running turn among all that run.
+    slot: Option<Slot>,
+    /// The turn was found open and nobody has taken it up yet.
+    parked: Option<Past>,
+    /// No turn may start: wait for the gate to change.
+    barred: Option<watch::Receiver<u64>>,
     /// The call or the tools under way. Dropping it ends them.
     work: Option<Work>,
     /// Messages that go to the model with the next tool result.
@@ -137,7 +159,7 @@ struct Session {
     acked_at: Option<Millis>,
     /// When the chat begins to follow the running turn; most turns are over by then.
     follow_at: Option<Instant>,
-    /// The running turn was found open and taken up again.
+    /// The running turn takes up what was interrupted.
     resumed: bool,
     /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
     handling: Option<Pending>,
@@ -148,8 +170,17 @@ struct Waiting {
     pending: Pending,
     /// It wants a turn of its own (`/queue`, a message of the gateway's).
     alone: bool,
+    /// Its author counts on it: it is held, not turned away, while no turn may start.
+    promised: bool,
     /// Its second half may still be on the way until then.
     ready: Instant,
+}
+
+/// Whether the author of a message has been told, or must think, that it will be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    Given,
+    NotYet,
 }
 
 /// Why a session ends early.
@@ -181,7 +212,7 @@ impl Session {
         if self.missed.swap(false, Ordering::AcqRel) {
             Box::pin(self.reload()).await?;
         }
-        let ready = self.ready();
+        let ready = if self.barred.is_none() { self.ready() } else { None };
         if ready.is_some_and(|ready| ready <= Instant::now()) {
             Box::pin(self.begin()).await?;
             return Ok(true);
@@ -192,6 +223,7 @@ impl Session {
             word = self.words.recv() => match word {
                 Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
                 Some(Word::Look) => Box::pin(self.reload()).await?,
+                Some(Word::Resume) => Box::pin(self.take_up()).await?,
                 Some(Word::StopTurn(reply)) => {
                     let stopped = Box::pin(self.interrupt()).await?;
                     // Whoever asked may have gone.
@@ -201,6 +233,7 @@ impl Session {
             },
             report = work::next(&mut self.work) => Box::pin(self.report(report)).await?,
             () = at(self.follow_at) => self.follow().await,
+            () = changed(&mut self.barred) => self.barred = None,
             () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
                 if idle && self.show.receiver_count() <= 1 {
                     self.leave().await;
@@ -216,36 +249,37 @@ impl Session {
         if pending.id <= self.known_up_to {
             return Ok(());
         }
+        self.take_in(pending).await
+    }
+
+    async fn take_in(&mut self, pending: Pending) -> Result<(), Ended> {
         if is_command(&pending) {
             return Box::pin(self.command(pending)).await;
         }
         let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
+        Box::pin(self.take_up()).await?;
         self.admit(pending, arrival).await
     }
 
     async fn admit(&mut self, pending: Pending, arrival: Arrival) -> Result<(), Ended> {
-        let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
-            None => Activity::Idle,
-            Some(Phase::Acting { .. }) => Activity::Acting,
-            Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
-        };
-        let waiting = self.queue.len() + self.steering.len();
-        // What was written while we were away must not end the turn that is being taken up again.
-        let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
-        let ack = match admit(mode, activity, arrival, waiting) {
-            Admission::Refuse => {
-                return self.answer(&pending, words::QUEUE_FULL.into(), Outcome::Refused).await;
+        if self.shell.gate.keeps(pending.received_at) {
+            self.enqueue(pending, arrival, Promise::Given);
+            return Ok(());
+        }
+        let ack = match self.admission(arrival) {
+            Admission::Refuse(why) => {
+                return self.answer(&pending, why.text().into_owned(), Outcome::Refused).await;
             }
             Admission::Start => {
-                self.enqueue(pending, arrival);
+                self.enqueue(pending, arrival, Promise::NotYet);
                 return Ok(());
             }
             Admission::Wait(ack) => {
-                self.enqueue(pending.clone(), arrival);
+                self.enqueue(pending.clone(), arrival, Promise::Given);
                 ack
             }
             Admission::Interrupt(ack) => {
-                self.enqueue(pending.clone(), arrival);
+                self.enqueue(pending.clone(), arrival, Promise::Given);
                 self.interrupt().await?;
                 ack
             }
@@ -257,12 +291,28 @@ impl Session {
         self.acknowledge(&pending, ack, arrival).await
     }
 
-    fn enqueue(&mut self, pending: Pending, arrival: Arrival) {
+    /// What would become of a message now.
+    fn admission(&self, arrival: Arrival) -> Admission {
+        let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
+            None => Activity::Idle,
+            Some(Phase::Acting { .. }) => Activity::Acting,
+            Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
+        };
+        let waiting = self.queue.len() + self.steering.len();
+        // What was written while we were away must not end the turn that is being taken up again.
+        let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
+        admit(mode, self.shell.gate.door(), activity, arrival, waiting)
+    }
+
+    fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
         let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
         let halved = hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
         let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
         let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
-        self.queue.insert(at, Waiting { pending, alone: arrival != Arrival::Text, ready });
+        let alone = arrival != Arrival::Text;
+        // Nobody would send our own words again.
+        let promised = promise == Promise::Given || arrival == Arrival::Internal;
+        self.queue.insert(at, Waiting { pending, alone, promised, ready });
         self.publish_queue();
     }
 
@@ -370,12 +420,18 @@ impl Session {
             let took = clock::now().since(turn.started_at).as_millis();
             tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         }
+        if outcome == Outcome::Answered && self.shell.counted.load(Ordering::Relaxed) {
+            let shell = self.shell.clone();
+            tokio::spawn(async move { counts::mirror(&shell).await });
+        }
         self.work = None;
+        self.slot = None;
+        self.parked = None;
         self.follow_at = None;
         self.resumed = false;
         // Nothing took these along: they are the next turn.
         for pending in std::mem::take(&mut self.steering) {
-            self.enqueue(pending, Arrival::Text);
+            self.enqueue(pending, Arrival::Text, Promise::Given);
         }
         self.show.send_modify(|view| view.live = None);
     }
@@ -422,7 +478,7 @@ impl Session {
         let fault = match error {
             Error::Stopping => return Err(Ended::Stopping),
             Error::Store(error) => error.fault(),
-            Error::Io(_) | Error::NotFound(_) => Fault::Later { after: None },
+            Error::Io(_) | Error::NotFound(_) | Error::Closed(_) => Fault::Later { after: None },
         };
         match fault {
             Fault::Later { .. } | Fault::Fatal => {
@@ -455,6 +511,15 @@ impl Session {
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves at the next change; never, if nothing is watched.
+async fn changed(news: &mut Option<watch::Receiver<u64>>) {
+    match news {
+        // The gate lives as long as the shell.
+        Some(news) => drop(news.changed().await),
         None => std::future::pending().await,
     }
 }

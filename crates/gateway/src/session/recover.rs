@@ -5,10 +5,11 @@ use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::ids::{RowId, SessionId};
 use petasos_core::journal::{Outcome, Write};
+use petasos_core::lifecycle::Claim;
 use petasos_core::turn::{Event, Phase, Turn};
 use petasos_store::Pending;
 
-use super::{Ended, Past, Session, words};
+use super::{Ended, Past, Promise, Session, words};
 use crate::clock;
 
 /// What the store knows of a conversation.
@@ -20,7 +21,6 @@ struct Known {
 
 impl Session {
     pub(super) async fn recover(&mut self, past: Past) -> Result<(), Ended> {
-        let clean = past == Past::Clean;
         let Known { open, session, row } = self.known().await?;
         if open.is_none() && past == Past::Hopeless {
             self.give_up_first().await?;
@@ -29,11 +29,21 @@ impl Session {
             view.session = session;
             view.rows = row;
         });
+        self.parked = open.is_some().then_some(past);
         self.turn = open;
         // Commands that wait are obeyed in their place: a `/stop` finds the turn it was meant for.
         self.reload().await?;
         self.show.send_modify(|view| view.ready = true);
-        let Some(turn) = &self.turn else { return Ok(()) };
+        Ok(())
+    }
+
+    /// Goes on with the turn that was found open, if there is one and turns may run.
+    pub(super) async fn take_up(&mut self) -> Result<(), Ended> {
+        let (Some(past), Some(turn)) = (self.parked, &self.turn) else { return Ok(()) };
+        // Refused only by a gateway that leaves; the next start finds the turn as it is.
+        let Ok(slot) = self.shell.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
+        slot.began(turn.id);
+        let clean = past == Past::Fresh && self.shell.left_open.contains(&turn.id);
         tracing::info!(turn = %turn.id, clean, "resuming an interrupted turn");
         let repeatable = match &turn.phase {
             Phase::Acting { calls, .. } => {
@@ -42,6 +52,8 @@ impl Session {
             }
             Phase::Thinking | Phase::Over => vec![],
         };
+        self.slot = Some(slot);
+        self.parked = None;
         self.resumed = true;
         self.go_live();
         self.feed(Event::Recovered { clean, repeatable }).await
@@ -78,9 +90,15 @@ impl Session {
             if self.holds(&pending) {
                 continue;
             }
+            if pending.received_at >= self.shell.started_at {
+                Box::pin(self.take_in(pending)).await?;
+                continue;
+            }
             match slash::parse(&pending.inbound.text) {
-                _ if pending.inbound.internal => self.enqueue(pending, Arrival::Internal),
-                Parsed::Text => self.enqueue(pending, Arrival::Text),
+                _ if pending.inbound.internal => {
+                    self.enqueue(pending, Arrival::Internal, Promise::Given);
+                }
+                Parsed::Text => self.enqueue(pending, Arrival::Text, Promise::Given),
                 // It was acknowledged when it came; it only waits.
                 Parsed::Known(Name::Queue, text)
                     if slash::parse(&text) == Parsed::Text && !text.is_empty() =>
@@ -88,6 +106,7 @@ impl Session {
                     self.enqueue(
                         Pending { inbound: Inbound { text, ..pending.inbound }, ..pending },
                         Arrival::Queued,
+                        Promise::Given,
                     );
                 }
                 Parsed::Known(..) | Parsed::Unknown(_) => Box::pin(self.command(pending)).await?,

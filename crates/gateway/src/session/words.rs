@@ -1,7 +1,5 @@
 //! What a session says of its own.
 
-pub(super) const QUEUE_FULL: &str =
-    "🚫 Too many messages are waiting here, so this one was not taken. Wait for an answer, or send /stop.";
 pub(super) const PANICKED: &str = "⚠️ Something broke inside the gateway while I was answering. Your message is kept; send /retry to try again.";
 pub(super) const TOOL_PANICKED: &str =
     "{\"error\":\"The tool broke inside the gateway. Its effect is UNKNOWN. Check before repeating it.\"}";

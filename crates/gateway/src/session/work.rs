@@ -8,9 +8,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use petasos_agent::{Chunk, Request, SessionCtx, repeated};
 use petasos_core::TurnId;
-use petasos_core::session::Entry;
+use petasos_core::lifecycle::Doing;
+use petasos_core::session::{Entry, Interruption};
 use petasos_core::transcript::{EffectState, Message, Role, ToolCall};
-use petasos_core::turn::{Answer, Turn};
+use petasos_core::turn::{Answer, Moment, Turn, resume_note};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -68,9 +69,16 @@ const HISTORY_ROWS: usize = 2000;
 const PARALLEL: usize = 8;
 
 impl Session {
+    fn note_doing(&self, doing: Doing) {
+        if let Some(slot) = &self.slot {
+            slot.doing(doing);
+        }
+    }
+
     pub(super) fn call_model(&mut self, attempt: u32, last: bool) {
         let Some(turn) = self.turn.clone() else { return };
-        let (shell, show) = (self.shell.clone(), self.show.clone());
+        let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), self.resumed);
+        self.note_doing(Doing::Thinking);
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -82,7 +90,8 @@ impl Session {
         });
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
-            let report = match think(&shell, &show, &turn, attempt, last).await {
+            let asked = Asked { attempt, last, resumed };
+            let report = match think(&shell, &show, &turn, asked).await {
                 Ok(answer) => Report::Answered { attempt, answer },
                 Err(notice) => Report::Failed { attempt, notice },
             };
@@ -94,6 +103,7 @@ impl Session {
 
     pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
         let Some(turn) = &self.turn else { return };
+        self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
         let ctx = context(&self.shell, turn);
         let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
         show.send_modify(|view| {
@@ -111,6 +121,16 @@ impl Session {
         });
         self.work = Some(Work { attempt, open, task, reports: inbox });
     }
+}
+
+/// One question to the model.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    attempt: u32,
+    /// Without tools: the budget is spent.
+    last: bool,
+    /// The turn was interrupted and is being continued.
+    resumed: bool,
 }
 
 /// Harmless calls that stand together run together; every other runs alone, in its place.
@@ -140,10 +160,10 @@ async fn think(
     shell: &Shell,
     show: &Arc<watch::Sender<View>>,
     turn: &Turn,
-    attempt: u32,
-    last: bool,
+    asked: Asked,
 ) -> Result<Answer, String> {
-    let request = request(shell, turn, last).await.map_err(|error| {
+    let attempt = asked.attempt;
+    let request = request(shell, turn, asked).await.map_err(|error| {
         format!(
             "⚠️ I could not read our conversation ({error}). Your message is kept; send /retry to try again."
         )
@@ -157,7 +177,8 @@ async fn think(
             if answer.partial {
                 answer.text.push_str(words::CUT_OFF);
             }
-            Ok(Answer { text: answer.text, calls: answer.calls, usage: answer.usage })
+            let partial = answer.partial;
+            Ok(Answer { text: answer.text, calls: answer.calls, usage: answer.usage, partial })
         }
         Err(failure) => {
             tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
@@ -179,7 +200,7 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
     });
 }
 
-async fn request(shell: &Shell, turn: &Turn, last: bool) -> Result<Request, Error> {
+async fn request(shell: &Shell, turn: &Turn, asked: Asked) -> Result<Request, Error> {
     let (session, key) = (turn.session.clone(), turn.key.clone());
     let (said, prompt, entry) = shell
         .db
@@ -191,11 +212,29 @@ async fn request(shell: &Shell, turn: &Turn, last: bool) -> Result<Request, Erro
             ))
         })
         .await?;
-    let messages: Vec<Message> = said.into_iter().map(|said| said.message).collect();
-    let tools = if last { vec![] } else { shell.tools.specs() };
+    let mut messages: Vec<Message> = said.into_iter().map(|said| said.message).collect();
+    let tools = if asked.last { vec![] } else { shell.tools.specs() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint;
     let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
-    let note = entry.as_ref().and_then(|entry| reset_note(entry, &messages));
+    let mut note = None;
+    if let Some(entry) = &entry {
+        let before = messages.partition_point(|row| row.at < turn.started_at);
+        let first = messages[before..].iter().find(|row| row.role != Role::Notice);
+        let moment = match first.map(|row| row.role) {
+            Some(Role::User) if asked.resumed => Moment::Continued,
+            Some(Role::User) => Moment::Message,
+            Some(Role::Assistant | Role::Tool | Role::Notice) | None => Moment::Silence,
+        };
+        let (window, now) = (shell.settings.resume_window, clock::now());
+        let what = Interruption::of(entry, &messages[..before], window, now, petasos_store::local_time(now));
+        let reader = shell.channels.reader(turn.route.platform);
+        note = reset_note(entry, &messages).or_else(|| resume_note(&what, reader, moment));
+        if moment == Moment::Silence
+            && let Some(note) = note.take()
+        {
+            messages.insert(before, Message::user(note, turn.started_at));
+        }
+    }
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
     Ok(Request { system, messages, note, tools, model, session: turn.session.clone() })
 }

@@ -71,11 +71,12 @@ const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Answer => "answer",
         Kind::Notice => "notice",
+        Kind::Banner => "banner",
     }
 }
 
 fn kind_from(name: &str) -> Result<Kind> {
-    [Kind::Answer, Kind::Notice]
+    [Kind::Answer, Kind::Notice, Kind::Banner]
         .into_iter()
         .find(|kind| kind_name(*kind) == name)
         .ok_or(Error::Unreadable("outbox kind"))

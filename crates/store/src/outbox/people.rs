@@ -42,6 +42,13 @@ impl Tx<'_> {
         Ok(Recovered { doubtful, repeatable, previews })
     }
 
+    /// Forgets banners that were not sent: they were true only while the process that owed them lived. Gives how
+    /// many.
+    pub fn drop_banners(&self) -> Result<usize> {
+        let mut drop = self.sql("DELETE FROM outbox WHERE state <> 'done' AND kind = 'banner'")?;
+        Ok(drop.execute([])?)
+    }
+
     /// Tries a dead or waiting item again at once, with all our patience: its age counts from here.
     /// `false`: there is no such item.
     pub fn retry_item(&self, id: OutboxId, now: Millis) -> Result<bool> {

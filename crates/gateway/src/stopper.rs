@@ -1,13 +1,12 @@
-//! Whether we run, stop, or have failed.
+//! Whether the ways in are open, closed, or failed.
 //!
-//! One value with one meaning, watched by everyone. Stopping needs no goodbye from a turn: its journal
-//! row is what the next start resumes from. Only sends that are under way are waited for, because their
-//! outcome would otherwise be unknown.
+//! One value, watched by every task: when it changes, they end. It changes only after turns had their time (see
+//! `stop`), or when a part we cannot live without has ended.
 
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     Running,
     Stopping,
     /// Something we cannot live without has ended.
@@ -29,6 +28,10 @@ impl Stopper {
 
     pub(crate) fn stopping(&self) -> bool {
         self.phase() != Phase::Running
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.phase() == Phase::Failed
     }
 
     pub(crate) fn stop(&self) {

@@ -1,0 +1,36 @@
+//! Files in the home that are contracts with other programs: dashboards, supervisors, the command line, our successor.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `drain` | `.drain_request.json`: somebody asks for quiet |
+//! | `process`, `pid` | who we are; `gateway.pid` |
+//! | `peers` | `.gateway-takeover.json`, `.gateway-planned-stop.json`: the next signal is intended |
+//! | `state` | `gateway_state.json`: how we are |
+//! | `heartbeat` | `state/gateway.heartbeat`: the event loop turns |
+//! | `starts`, `boots` | `gateway-starts.log`, `gateway/restart_loop.json`: too many starts |
+//! | `restart` | who asked for a restart, and who is to be told |
+//! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: how the last stop went |
+//!
+//! Anybody may write anything into these files, at any time. So every reader takes what makes sense and goes on
+//! without the rest, and every writer replaces a file as a whole (`write`). A crash at any point leaves the old
+//! contents or the new ones, and perhaps a temporary file (`.<name>.<random>.tmp`) that nobody reads.
+//! Everything here blocks; what the contents mean is decided in `core::lifecycle`.
+
+pub mod boots;
+pub mod clean;
+pub mod counts;
+pub mod drain;
+pub mod heartbeat;
+pub mod peers;
+pub mod pid;
+pub mod process;
+mod read;
+pub mod restart;
+pub mod starts;
+pub mod state;
+mod write;
+
+pub use write::Durable;
+
+#[cfg(test)]
+mod testing;

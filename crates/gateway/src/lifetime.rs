@@ -1,0 +1,71 @@
+//! How a gateway starts, drains and ends, as its owner wants it. Plain values; whoever builds them has checked them.
+
+use std::time::Duration;
+
+use petasos_core::lifecycle::{boots, storm};
+use petasos_core::message::Delivery;
+use petasos_core::session::CrashRecovery;
+use petasos_core::{Platform, Route};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lifetime {
+    /// How long a stop waits for running turns; zero interrupts them at once.
+    pub drain_timeout: Duration,
+    /// What becomes of conversations that a crash interrupted.
+    pub crash_recovery: CrashRecovery,
+    /// A drain marker older than this counts as forgotten; zero: none ever does.
+    pub drain_max_age: Duration,
+    /// Starts in a row after which nothing is resumed by itself.
+    pub loop_guard: boots::Guard,
+    /// Starts in a row after which a start waits.
+    pub storm: storm::Guard,
+    /// The interval that the service unit asks for; the one in force comes from the environment (`sd`).
+    pub watchdog: Option<Duration>,
+    /// Conversations that may have a turn at once. `None`: any number.
+    pub session_cap: Option<usize>,
+    /// Where each platform's owner wants to hear what nobody asked for.
+    pub home_channels: Vec<HomeChannel>,
+    /// Platforms whose chats are not told about restarts.
+    pub quiet_platforms: Vec<Platform>,
+    /// Somebody starts us again when we end with 75.
+    pub supervised: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeChannel {
+    pub platform: Platform,
+    pub chat_id: String,
+    pub thread_id: Option<String>,
+    pub name: String,
+}
+
+impl Default for Lifetime {
+    fn default() -> Self {
+        Self {
+            drain_timeout: Duration::from_secs(60),
+            crash_recovery: CrashRecovery::default(),
+            drain_max_age: Duration::from_secs(3600),
+            loop_guard: boots::Guard::default(),
+            storm: storm::Guard::default(),
+            watchdog: None,
+            session_cap: None,
+            home_channels: Vec::new(),
+            quiet_platforms: Vec::new(),
+            supervised: false,
+        }
+    }
+}
+
+impl Lifetime {
+    /// The way to each home channel.
+    pub(crate) fn home_routes(&self) -> Vec<Route> {
+        let route = |home: &HomeChannel| Route {
+            platform: home.platform,
+            chat_id: home.chat_id.clone(),
+            thread_id: home.thread_id.clone(),
+            reply_to: None,
+            delivery: Delivery::Push,
+        };
+        self.home_channels.iter().map(route).collect()
+    }
+}

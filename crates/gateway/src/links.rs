@@ -1,0 +1,66 @@
+//! What all links together mean for the gateway: started, deaf, or without a future.
+
+use petasos_core::lifecycle::{Event, Leave};
+use petasos_core::link::State;
+
+use crate::gate::Gate;
+use crate::stopper::Stopper;
+use crate::supervise::LinkHandle;
+
+/// Watches until the ways in are closed. `page`: the gateway is of use without any platform.
+pub(crate) async fn watch(mut links: Vec<LinkHandle>, gate: Gate, page: bool, stopper: Stopper) {
+    loop {
+        links.iter_mut().for_each(|link| link.link.mark_unchanged());
+        judge(&links, &gate, page);
+        tokio::select! {
+            () = stopper.stopped() => return,
+            () = any_changed(&mut links) => {}
+        }
+    }
+}
+
+/// Resolves when any of them changes; never, if there are none.
+pub(crate) async fn any_changed(links: &mut [LinkHandle]) {
+    if links.is_empty() {
+        return std::future::pending().await;
+    }
+    let changes = links.iter_mut().map(|link| Box::pin(link.link.changed()));
+    let (changed, ..) = futures_util::future::select_all(changes).await;
+    if changed.is_err() {
+        // A supervisor has ended: so does everything else, and not because of us.
+        std::future::pending().await
+    }
+}
+
+fn judge(links: &[LinkHandle], gate: &Gate, page: bool) {
+    let states: Vec<State> = links.iter().map(|link| link.link.borrow().state.clone()).collect();
+    let up = states.iter().any(|state| matches!(state, State::Up { .. }));
+    let undecided = links.iter().any(|link| {
+        let link = link.link.borrow();
+        link.state == State::Connecting && link.trouble.is_none()
+    });
+    if let Some(reason) = hopeless(links, &states) {
+        match (gate.has_started(), page) {
+            (false, _) => drop(gate.leave(Leave::Unstartable, Some(reason))),
+            (true, false) => drop(gate.leave(Leave::Deserted, Some(reason))),
+            (true, true) => {}
+        }
+    }
+    if up || !undecided {
+        gate.feed(Event::Deaf(!states.is_empty() && !up));
+        gate.feed(Event::Started);
+    }
+}
+
+/// Why no platform will ever connect, if so.
+fn hopeless(links: &[LinkHandle], states: &[State]) -> Option<String> {
+    let reasons: Vec<String> = links
+        .iter()
+        .zip(states)
+        .filter_map(|(link, state)| match state {
+            State::Fatal { reason, .. } => Some(format!("{}: {reason}", link.name)),
+            State::Connecting | State::Up { .. } | State::Waiting { .. } | State::Paused => None,
+        })
+        .collect();
+    (!reasons.is_empty() && reasons.len() == states.len()).then(|| reasons.join("; "))
+}

@@ -1,0 +1,92 @@
+//! What a process takes up from the one before it, as soon as the platform it belongs to is connected.
+//!
+//! Owns nothing: every candidate is in the store as an open turn, a mark or a waiting message. If we die before it
+//! is taken up, the next start finds it again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use petasos_core::session::Entry;
+use petasos_core::{Inbound, Platform, SessionKey, Source};
+use petasos_store::Pending;
+
+use crate::ingest::Ingest;
+
+/// A session with something left from before.
+#[derive(Debug, Clone)]
+pub(crate) enum Candidate {
+    /// Its turn was cut off.
+    Turn(SessionKey),
+    /// It is marked as interrupted, and has no open turn.
+    Marked(Box<Marked>),
+    /// Messages wait that no turn has taken.
+    Waiting(SessionKey),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Marked {
+    pub(crate) entry: Entry,
+    pub(crate) source: Source,
+}
+
+impl Candidate {
+    /// Whether taking it up is a decision of ours, and not the answer to a message.
+    pub(crate) fn is_resumption(&self) -> bool {
+        match self {
+            Self::Turn(_) | Self::Marked(_) => true,
+            Self::Waiting(_) => false,
+        }
+    }
+}
+
+/// Candidates by the platform they wait for.
+pub(crate) type Candidates = BTreeMap<Platform, Vec<Candidate>>;
+
+/// Takes these up.
+pub(crate) async fn take_up(ingest: &Arc<Ingest>, candidates: Vec<Candidate>) {
+    for candidate in candidates {
+        match candidate {
+            Candidate::Turn(key) => ingest.router.resume(key).await,
+            Candidate::Waiting(key) => ingest.router.wake(key).await,
+            Candidate::Marked(marked) => continue_marked(ingest, *marked).await,
+        }
+    }
+}
+
+/// A turn without a message: the model is told that the session is back.
+async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source }: Marked) {
+    let key = entry.session_key.clone();
+    let still = ingest.db.read({
+        let key = key.clone();
+        move |reader| {
+            let pending = reader.entry(&key)?.is_some_and(|entry| entry.resume_pending && !entry.suspended);
+            Ok(pending && reader.open_turn_of(&key)?.is_none() && reader.queued(&key)?.is_empty())
+        }
+    });
+    match still.await {
+        Ok(true) => {}
+        // Somebody wrote meanwhile, and is answered with the same note.
+        Ok(false) => return,
+        Err(error) => {
+            tracing::warn!(%key, %error, "a marked session is not taken up");
+            return;
+        }
+    }
+    let inbound = Inbound {
+        dedup: format!("resume:{}:{}", key, crate::clock::now().0),
+        source,
+        text: String::new(),
+        attachments: vec![],
+        quoted: None,
+        sent_at: None,
+        internal: true,
+    };
+    if let Err(error) = ingest.submit(inbound).await {
+        tracing::warn!(%key, %error, "a marked session is not taken up");
+    }
+}
+
+/// The platform of a waiting message.
+pub(crate) fn platform_of(pending: &[Pending]) -> Option<Platform> {
+    pending.first().map(|pending| pending.inbound.source.platform)
+}

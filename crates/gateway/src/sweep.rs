@@ -1,0 +1,44 @@
+//! Keeps house: old rows go, and conversations whose time is over end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::session::Shell;
+
+const SWEEP: Duration = Duration::from_secs(300);
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_STEP: Duration = Duration::from_secs(1);
+/// A conversation nobody used for this long starts anew; its transcript stays.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
+
+pub(crate) async fn run(shell: Arc<Shell>) {
+    let mut pause = FIRST_SWEEP;
+    loop {
+        tokio::select! {
+            () = shell.stopper.stopped() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let (now, resets) = (clock::now(), shell.settings.resets.clone());
+        let swept = shell.db.write(move |tx| {
+            let pruned = tx.prune(now)?;
+            tx.prune_entries(now.before(FORGOTTEN_AFTER), &[])?;
+            let expired = tx.finalize_expired(&resets, now)?;
+            Ok((pruned, expired))
+        });
+        pause = match swept.await {
+            // Bounded steps, so that nobody waits long behind one.
+            Ok((pruned, _)) if pruned.more => SWEEP_STEP,
+            Ok((_, expired)) => {
+                if expired > 0 {
+                    tracing::info!(sessions = expired, "sessions ended by their reset policy");
+                }
+                SWEEP
+            }
+            Err(error) => {
+                tracing::warn!(%error, "old rows could not be cleared away");
+                SWEEP
+            }
+        };
+    }
+}

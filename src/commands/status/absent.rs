@@ -1,0 +1,180 @@
+//! What can be said of a gateway that does not answer: how the last one ended, and what it left.
+
+use std::process::ExitCode;
+
+use petasos_core::lifecycle::marker::Standing;
+use petasos_gateway::home::process::Record;
+use petasos_gateway::home::state::{self, Load, Process};
+use serde_json::{Map, Value, json};
+
+use super::{line, stored};
+use crate::commands::drain::{asked_for, marker};
+use crate::commands::{Context, reader};
+use crate::failure::Failure;
+use crate::lock;
+use crate::print::{self, BAD, BOLD, DIM, ODD, say, styled, warn_of};
+
+/// How the last gateway of a home ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum End {
+    /// As it should, or there was none yet.
+    Stopped { reason: Option<String> },
+    /// It could not start.
+    Unstartable { reason: String },
+    /// By a signal that nobody had announced.
+    Signalled { reason: String },
+    /// It did not even say goodbye.
+    Killed,
+}
+
+impl End {
+    fn of(fields: &Map<String, Value>) -> Self {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let reason = text("exit_reason");
+        match (text("gateway_state").as_deref(), reason) {
+            (None | Some("stopped"), reason) => Self::Stopped { reason },
+            (Some("startup_failed"), reason) => Self::Unstartable { reason: reason.unwrap_or_default() },
+            (Some(_), Some(reason)) => Self::Signalled { reason },
+            (Some(_), None) => Self::Killed,
+        }
+    }
+
+    const fn state(&self) -> &'static str {
+        match self {
+            Self::Unstartable { .. } => "startup_failed",
+            Self::Stopped { .. } | Self::Signalled { .. } | Self::Killed => "stopped",
+        }
+    }
+
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Stopped { .. } => "stopped",
+            Self::Unstartable { .. } => "unstartable",
+            Self::Signalled { .. } => "signalled",
+            Self::Killed => "killed",
+        }
+    }
+
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Stopped { reason } => reason.as_deref(),
+            Self::Unstartable { reason } | Self::Signalled { reason } => Some(reason),
+            Self::Killed => None,
+        }
+    }
+}
+
+pub(super) fn absent(context: &Context) -> Result<ExitCode, Failure> {
+    let fields = state::read(context.home.path()).unwrap_or_default();
+    match lock::holder(&context.home.lock_file()) {
+        Some(held) => silent(context, &held.process, &fields),
+        None => stopped(context, &End::of(&fields)),
+    }
+}
+
+/// Somebody has the home: it is starting, or stuck.
+fn silent(context: &Context, record: &Record, fields: &Map<String, Value>) -> Result<ExitCode, Failure> {
+    let theirs = fields.get("pid").and_then(Value::as_u64) == Some(record.pid.into());
+    let said = fields.get("gateway_state").and_then(Value::as_str).filter(|_| theirs);
+    // What is in the file may be of the process before.
+    let state = said.filter(|state| !matches!(*state, "stopped" | "startup_failed")).unwrap_or("starting");
+    let load = if theirs { Load::of(fields, Process::Live) } else { Load::default() };
+    if context.json {
+        print::json(&json!({
+            "state": state, "gateway_state": state, "gateway_running": true, "answers": false, "pid": record.pid,
+            "home": context.home.path(), "active_agents": load.active_agents, "gateway_busy": load.busy,
+            "gateway_drainable": load.drainable,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!("{} is {}, and does not answer", styled(BOLD, "Petasos"), styled(ODD, state));
+    line("process", &format!("pid {}", record.pid));
+    line("home", &context.home.path().display().to_string());
+    if state != "starting" {
+        line("", "if it stays like this: petasos stop; and if that does not help, petasos run --replace");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Nobody runs; the database still knows what is open.
+fn stopped(context: &Context, end: &End) -> Result<ExitCode, Failure> {
+    let open = match reader(&context.home)? {
+        Some(reader) => Some((reader.backlog()?, reader.outbox_counts()?)),
+        None => None,
+    };
+    let marker = marker(&context.home).filter(|(_, standing)| *standing == Standing::Active);
+    if context.json {
+        let inbox =
+            open.as_ref().map(|(inbox, _)| json!({ "queued": inbox.queued, "running": inbox.claimed }));
+        let outbox =
+            open.as_ref().map(|(_, owed)| json!({ "due": owed.due + owed.sending, "dead": owed.dead }));
+        print::json(&json!({
+            "state": end.state(), "gateway_state": end.state(), "gateway_running": false, "active_agents": 0,
+            "gateway_busy": false, "gateway_drainable": false, "gateway_exit_reason": end.reason(),
+            "ended": end.as_str(), "home": context.home.path(), "stored_sessions": stored(context)?,
+            "inbox": inbox, "outbox": outbox, "drain_marker": marker.map(|(marker, _)| marker),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tell(end);
+    line("home", &context.home.path().display().to_string());
+    if let Some((inbox, owed)) = open {
+        line("sessions", &format!("{} stored", stored(context)?));
+        line("inbox", &format!("{} to be answered", inbox.queued + inbox.claimed));
+        line("outbox", &format!("{} due, {} given up", owed.due + owed.sending, owed.dead));
+    }
+    if let Some((marker, _)) = marker {
+        let asked = asked_for(marker.principal.as_deref(), marker.requested(), marker.reason.as_deref());
+        let what = format!("a drain is {asked}; the next gateway takes no turns until petasos resume");
+        warn_of!("{} {what}", styled(ODD, "warning:"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(end: &End) {
+    let starts = styled(DIM, "(petasos run starts it)");
+    match end {
+        End::Stopped { .. } | End::Signalled { .. } | End::Killed => {
+            say!("{} is stopped {starts}", styled(BOLD, "Petasos"));
+        }
+        End::Unstartable { .. } => {
+            say!("{} {}", styled(BOLD, "Petasos"), styled(BAD, "could not start"));
+        }
+    }
+    match end {
+        End::Stopped { reason: None } => {}
+        End::Stopped { reason: Some(reason) } => line("because", reason),
+        End::Unstartable { reason } => line("because", &reason.replace('\n', "\n            ")),
+        End::Signalled { reason } => {
+            line("because", &format!("{reason}, which nobody had announced; what was at work is resumed"));
+        }
+        End::Killed => {
+            let what =
+                "it did not stop by itself: it was killed, or the machine was; what was at work is resumed";
+            line("because", &styled(ODD, what));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_gateway_is_known_by_its_last_words() {
+        for (told, end, state) in [
+            (json!({}), "stopped", "stopped"),
+            (json!({"gateway_state": null}), "stopped", "stopped"),
+            (json!({"gateway_state": "stopped", "exit_reason": "a planned stop"}), "stopped", "stopped"),
+            (json!({"gateway_state": "running", "exit_reason": null}), "killed", "stopped"),
+            (json!({"gateway_state": "draining"}), "killed", "stopped"),
+            (json!({"gateway_state": "starting"}), "killed", "stopped"),
+            (json!({"gateway_state": "new word"}), "killed", "stopped"),
+            (json!({"gateway_state": "running", "exit_reason": "SIGTERM"}), "signalled", "stopped"),
+            (json!({"gateway_state": "startup_failed"}), "unstartable", "startup_failed"),
+        ] {
+            let found = End::of(told.as_object().unwrap());
+            assert_eq!((found.as_str(), found.state()), (end, state), "{told}");
+        }
+    }
+}

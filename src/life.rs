@@ -1,0 +1,228 @@
+//! What a gateway says of its life, as its companions see it.
+
+use std::time::{Duration, Instant};
+
+use petasos_core::Millis;
+use petasos_gateway::home::process::Record;
+use petasos_gateway::home::state;
+use serde::Deserialize;
+
+use crate::client::Client;
+use crate::config::Home;
+use crate::lock;
+
+/// A gateway that takes longer to say how it is does not answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether turns may start, and who is at work.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Life {
+    pub(crate) state: String,
+    #[serde(default)]
+    pub(crate) drain: Option<Drain>,
+    #[serde(default)]
+    pub(crate) holders: Vec<Holder>,
+}
+
+/// Why no turn may start.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Drain {
+    /// `external`, `shutdown` or `restart`.
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) principal: Option<String>,
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+    #[serde(default)]
+    pub(crate) since: Option<Millis>,
+    #[serde(default)]
+    pub(crate) requested_at: Option<String>,
+    #[serde(default)]
+    pub(crate) deadline: Option<Millis>,
+}
+
+/// A session at work.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Holder {
+    pub(crate) key: String,
+    #[serde(default)]
+    pub(crate) doing: Doing,
+    pub(crate) since: Millis,
+    #[serde(default)]
+    pub(crate) skipped: bool,
+    #[serde(default)]
+    pub(crate) until: Option<Millis>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+pub(crate) struct Doing {
+    #[serde(default)]
+    at: String,
+    #[serde(default)]
+    tools: Vec<String>,
+}
+
+impl Doing {
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        match self.tools.as_slice() {
+            [] if self.at.is_empty() => "working".into(),
+            [] => self.at.clone(),
+            tools => format!("running {}", tools.join(", ")),
+        }
+    }
+}
+
+impl Drain {
+    pub(crate) fn is_external(&self) -> bool {
+        self.kind == "external"
+    }
+}
+
+impl Life {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state == "draining"
+    }
+
+    /// It stops or starts anew, and will not take it back.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| !drain.is_external())
+    }
+
+    /// Everything is in place.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state.as_str(), "running" | "degraded" | "draining")
+    }
+
+    /// Those who are waited for.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = &Holder> {
+        self.holders.iter().filter(|holder| !holder.skipped)
+    }
+
+    /// Until when this one is waited for, if there is an end to it.
+    pub(crate) fn patience(&self, holder: &Holder) -> Option<Millis> {
+        let deadline = self.drain.as_ref().and_then(|drain| drain.deadline);
+        deadline.max(holder.until)
+    }
+
+    /// When nobody is waited for any longer.
+    pub(crate) fn end(&self) -> Option<Millis> {
+        self.awaited().filter_map(|holder| self.patience(holder)).max()
+    }
+}
+
+/// What somebody who looks at a home sees.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Sight {
+    /// Nobody has it.
+    Nobody,
+    /// Somebody has it, and does not answer: it is starting, or almost gone. `None`: it has not said who it is.
+    Silent(Option<Record>),
+    Life(Record, Life),
+}
+
+impl Sight {
+    pub(crate) fn life(&self) -> Option<&Life> {
+        match self {
+            Self::Life(_, life) => Some(life),
+            Self::Nobody | Self::Silent(_) => None,
+        }
+    }
+}
+
+/// Looks at a home again and again.
+#[derive(Debug)]
+pub(crate) struct Watcher<'a> {
+    home: &'a Home,
+    client: Option<(Record, Client)>,
+}
+
+impl<'a> Watcher<'a> {
+    pub(crate) const fn new(home: &'a Home) -> Self {
+        Self { home, client: None }
+    }
+
+    pub(crate) async fn look(&mut self) -> Sight {
+        let path = self.home.lock_file();
+        let Some(record) = lock::holder(&path).map(|held| held.process) else {
+            return if lock::is_held(&path) { Sight::Silent(None) } else { Sight::Nobody };
+        };
+        match self.ask(&record).await {
+            Some(life) => Sight::Life(record, life),
+            None => {
+                self.client = None;
+                Sight::Silent(Some(record))
+            }
+        }
+    }
+
+    async fn ask(&mut self, record: &Record) -> Option<Life> {
+        let client = match &self.client {
+            Some((whose, client)) if whose.is_same(record) => client,
+            Some(_) | None => {
+                let client = Client::connect(self.home).ok().flatten()?;
+                &self.client.insert((record.clone(), client)).1
+            }
+        };
+        tokio::time::timeout(PATIENCE, client.get("/api/gateway/drain")).await.ok()?.ok()
+    }
+}
+
+/// How long the gateway of this home waits for turns when it leaves, as its state file says; `None`: it does not.
+pub(crate) fn drain_timeout(home: &Home, record: Option<&Record>) -> Option<Duration> {
+    let fields = state::read(home.path())?;
+    let told = Record::parse(&serde_json::to_vec(&fields).ok()?);
+    let same = match (told, record) {
+        (Some(told), Some(record)) => told.is_same(record),
+        (Some(_) | None, None) => true,
+        (None, Some(_)) => false,
+    };
+    let seconds = fields.get("restart_drain_timeout").filter(|_| same)?.as_f64()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// The same instant on the clock that nobody sets.
+pub(crate) fn instant(at: Millis) -> Option<Instant> {
+    Instant::now().checked_add(at.since(crate::print::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn life(told: Value) -> Life {
+        serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn the_end_is_the_last_deadline_of_those_who_are_waited_for() {
+        let holder = |key: &str, skipped: bool, until: Option<u64>| json!({"key": key, "since": 1, "skipped": skipped, "until": until});
+        let told = |holders: Vec<Value>| {
+            life(json!({
+                "state": "draining", "drain": {"kind": "shutdown", "deadline": 50}, "holders": holders,
+            }))
+        };
+        assert_eq!(told(vec![]).end(), None);
+        assert_eq!(told(vec![holder("a", false, None)]).end(), Some(Millis(50)));
+        let extended = told(vec![holder("a", false, Some(70)), holder("b", true, Some(90))]);
+        assert_eq!((extended.end(), extended.awaited().count()), (Some(Millis(70)), 1));
+        assert!(extended.is_leaving());
+        let quiet = life(
+            json!({"state": "draining", "drain": {"kind": "external"}, "holders": [holder("a", false, None)]}),
+        );
+        assert_eq!((quiet.end(), quiet.is_leaving(), quiet.is_draining()), (None, false, true));
+    }
+
+    #[test]
+    fn what_somebody_does_is_told_in_words() {
+        for (told, want) in [
+            (json!({"at": "thinking"}), "thinking"),
+            (json!({"at": "acting", "tools": ["shell", "fetch"]}), "running shell, fetch"),
+            (json!({"at": "acting", "tools": []}), "acting"),
+            (json!({}), "working"),
+        ] {
+            assert_eq!(serde_json::from_value::<Doing>(told.clone()).unwrap().words(), want, "{told}");
+        }
+    }
+}

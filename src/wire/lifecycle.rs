@@ -1,0 +1,210 @@
+//! How a gateway starts, drains and ends, and who may ask for that over HTTP.
+
+use std::ffi::OsString;
+
+use petasos_core::lifecycle::{boots, storm};
+use petasos_core::session::CrashRecovery;
+use petasos_core::{Platform, Secret};
+use petasos_gateway::{HomeChannel, Lifetime};
+use petasos_web::Doors;
+
+use super::seconds;
+use crate::config::{Problem, Settings};
+use crate::service::supervised;
+
+/// `env`: where a supervisor left its sign.
+pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
+    Lifetime {
+        drain_timeout: seconds(settings, "agent.restart_drain_timeout"),
+        crash_recovery: match settings.text("gateway.crash_recovery").as_deref() {
+            Some("suspend") => CrashRecovery::Suspend,
+            Some("resume") => CrashRecovery::Resume,
+            Some(_) | None => CrashRecovery::Journal,
+        },
+        drain_max_age: seconds(settings, "gateway.drain_max_age_seconds"),
+        loop_guard: boots::Guard {
+            max_restarts: amount(settings, "gateway.restart_loop_guard.max_restarts").unwrap_or_default(),
+            window: seconds(settings, "gateway.restart_loop_guard.window_seconds"),
+        },
+        storm: storm::Guard {
+            max_starts: amount(settings, "gateway.respawn_storm.max_starts").unwrap_or_default(),
+            window: seconds(settings, "gateway.respawn_storm.window_seconds"),
+        },
+        watchdog: Some(seconds(settings, "gateway.systemd_watchdog_seconds")).filter(|it| !it.is_zero()),
+        session_cap: amount(settings, "max_concurrent_sessions").filter(|cap| *cap > 0),
+        home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
+        quiet_platforms: Platform::known().filter(|platform| !tells_restarts(settings, *platform)).collect(),
+        supervised: supervised(std::process::id(), env),
+    }
+}
+
+pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {
+    let path = "dashboard.drain_auth.secret";
+    let doors = Doors {
+        drain_secret: settings.text(path).map(Secret::new),
+        drain_scope: settings.text("dashboard.drain_auth.scope").unwrap_or_default(),
+        min_secret_chars: amount(settings, "dashboard.drain_auth.min_secret_chars").unwrap_or_default(),
+        session_token: settings.text("dashboard.session_token").map(Secret::new),
+    };
+    let length = doors.drain_secret.as_ref().map(|secret| secret.expose().chars().count());
+    if length.is_some_and(|length| length < doors.min_secret_chars) {
+        let what = format!(
+            "{path} is shorter than {} characters, so nobody can drain the gateway with it",
+            doors.min_secret_chars
+        );
+        let problem = Problem::warning(settings.origin(path).to_string(), what);
+        problems.push(problem.next("make a longer one: openssl rand -base64 48"));
+    }
+    doors
+}
+
+fn home_channel(settings: &Settings, platform: Platform) -> Option<HomeChannel> {
+    let text = |name: &str| settings.text(&format!("platforms.{}.home_channel.{name}", platform.as_str()));
+    Some(HomeChannel {
+        platform,
+        chat_id: text("chat_id")?,
+        thread_id: text("thread_id"),
+        name: text("name").unwrap_or_default(),
+    })
+}
+
+fn tells_restarts(settings: &Settings, platform: Platform) -> bool {
+    settings.flag(&format!("platforms.{}.gateway_restart_notification", platform.as_str()))
+}
+
+fn amount(settings: &Settings, path: &str) -> Option<usize> {
+    settings.count(path).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{Resolved, from_texts};
+
+    fn load(yaml: &str, process: &[(&str, &str)]) -> Resolved {
+        let process = process.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        from_texts(yaml.as_bytes(), b"", process)
+    }
+
+    #[track_caller]
+    fn wired(yaml: &str, process: &[(&str, &str)]) -> Lifetime {
+        let resolved = load(yaml, process);
+        assert!(!resolved.has_errors(), "{:?}", resolved.problems);
+        lifetime(&resolved.settings, |_| None)
+    }
+
+    #[test]
+    fn nothing_set_is_the_default_of_the_gateway() {
+        assert_eq!(wired("", &[]), Lifetime::default());
+    }
+
+    #[test]
+    fn the_drain_is_as_long_as_the_file_says_then_the_environment_then_a_minute() {
+        let env = [("HERMES_RESTART_DRAIN_TIMEOUT", "9")];
+        for (yaml, env, want) in [
+            ("agent: {restart_drain_timeout: 5}", &env[..], 5),
+            ("", &env, 9),
+            ("agent: {restart_drain_timeout: 0}", &env, 0),
+            ("agent: {restart_drain_timeout: -3}", &[], 0),
+            ("", &[("HERMES_RESTART_DRAIN_TIMEOUT", "-1")], 0),
+            ("agent: {restart_drain_timeout: soon}", &[], 60),
+            ("", &[("HERMES_RESTART_DRAIN_TIMEOUT", "nan")], 60),
+        ] {
+            assert_eq!(wired(yaml, env).drain_timeout, Duration::from_secs(want), "{yaml} {env:?}");
+        }
+    }
+
+    #[test]
+    fn every_key_reaches_its_place() {
+        let yaml = "
+gateway:
+  crash_recovery: suspend
+  drain_max_age_seconds: 0
+  restart_loop_guard: {max_restarts: 7, window_seconds: 90}
+  respawn_storm: {max_starts: 8, window_seconds: 240}
+  systemd_watchdog_seconds: 1.5
+max_concurrent_sessions: 4
+";
+        let want = Lifetime {
+            crash_recovery: CrashRecovery::Suspend,
+            drain_max_age: Duration::ZERO,
+            loop_guard: boots::Guard { max_restarts: 7, window: Duration::from_secs(90) },
+            storm: storm::Guard { max_starts: 8, window: Duration::from_secs(240) },
+            watchdog: Some(Duration::from_millis(1500)),
+            session_cap: Some(4),
+            ..Lifetime::default()
+        };
+        assert_eq!(wired(yaml, &[]), want);
+        let env = [("HERMES_GATEWAY_MAX_STARTS", "2"), ("HERMES_GATEWAY_START_WINDOW_S", "10")];
+        assert_eq!(wired(yaml, &env).storm, storm::Guard { max_starts: 2, window: Duration::from_secs(10) });
+        assert_eq!(wired("max_concurrent_sessions: 0", &[]).session_cap, None);
+        let odd = "gateway: {restart_loop_guard: {max_restarts: many}, respawn_storm: {window_seconds: -1}}";
+        assert_eq!(wired(odd, &[]), Lifetime::default());
+    }
+
+    #[test]
+    fn a_home_channel_is_a_number_a_section_or_a_variable() {
+        let telegram = Platform::parse("telegram").unwrap();
+        let channel = |chat: &str, thread: Option<&str>, name: &str| HomeChannel {
+            platform: telegram,
+            chat_id: chat.into(),
+            thread_id: thread.map(str::to_owned),
+            name: name.into(),
+        };
+        let check = |yaml: &str, env: &[(&str, &str)], want| {
+            assert_eq!(wired(yaml, env).home_channels, [want], "{yaml} {env:?}");
+        };
+        check("telegram: {home_channel: -100}", &[], channel("-100", None, "Home"));
+        check(
+            "platforms: {telegram: {home_channel: {chat_id: -100, thread_id: 7, name: Den}}}",
+            &[],
+            channel("-100", Some("7"), "Den"),
+        );
+        let env = [
+            ("TELEGRAM_HOME_CHANNEL", "5"),
+            ("TELEGRAM_HOME_CHANNEL_THREAD_ID", "6"),
+            ("TELEGRAM_HOME_CHANNEL_NAME", "Attic"),
+        ];
+        check("", &env, channel("5", Some("6"), "Attic"));
+        let two = "platforms: {discord: {home_channel: {chat_id: 1}}, telegram: {home_channel: 2}}";
+        let found: Vec<_> = wired(two, &[]).home_channels.iter().map(|it| it.platform.as_str()).collect();
+        assert_eq!(found, ["telegram", "discord"]);
+        assert!(wired("telegram: {home_channel: {name: Den}}", &[]).home_channels.is_empty());
+    }
+
+    #[test]
+    fn a_platform_may_be_spared_the_news_of_restarts() {
+        let quiet = wired("slack: {gateway_restart_notification: false}", &[]).quiet_platforms;
+        assert_eq!(quiet, [Platform::parse("slack").unwrap()]);
+    }
+
+    #[test]
+    fn a_supervisor_is_seen() {
+        let settings = Settings::default();
+        assert!(lifetime(&settings, |name| (name == "INVOCATION_ID").then(|| "x".into())).supervised);
+    }
+
+    #[test]
+    fn doors_have_their_keys_and_short_ones_are_told() {
+        let secret = "a-long-secret-a-long-secret-a-long-secret-a-long-secret";
+        let env = [("HERMES_DASHBOARD_DRAIN_SECRET", secret), ("HERMES_DASHBOARD_SESSION_TOKEN", "t")];
+        let mut problems = Vec::new();
+        let open =
+            doors(&load("dashboard: {drain_auth: {scope: maintenance}}", &env).settings, &mut problems);
+        let want = Doors {
+            drain_secret: Some(Secret::new(secret)),
+            drain_scope: "maintenance".into(),
+            min_secret_chars: 43,
+            session_token: Some(Secret::new("t")),
+        };
+        assert_eq!((open, problems.len()), (want, 0));
+        let short = load("dashboard: {drain_auth: {secret: abc}, theme: dark}", &[]);
+        assert!(short.problems.is_empty(), "{:?}", short.problems);
+        let weak = doors(&short.settings, &mut problems);
+        assert_eq!((weak.drain_scope.as_str(), weak.session_token), ("drain", None));
+        let told = problems[0].to_string();
+        assert!(told.contains("shorter than 43") && !told.contains("abc"), "{told}");
+    }
+}
