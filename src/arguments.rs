@@ -137,7 +137,7 @@ pub(crate) enum DrainAction {
     /// Wait longer for this session when the gateway stops; a part of its name is enough
     Extend {
         session: String,
-        /// How much longer
+        /// How much longer, 1 to 900
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
         by: u64,
     },

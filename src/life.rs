@@ -99,16 +99,43 @@ impl Life {
         self.holders.iter().filter(|holder| !holder.skipped)
     }
 
-    /// Until when this one is waited for, if there is an end to it.
+    /// `stopping`, `restarting`, or what it says of itself.
+    pub(crate) fn headline(&self) -> &str {
+        let kind = self.drain.as_ref().map(|drain| drain.kind.as_str());
+        headline(&self.state, kind)
+    }
+
+    /// Until when this one is waited for, if there is an end to it: only whoever leaves does not wait for ever.
     pub(crate) fn patience(&self, holder: &Holder) -> Option<Millis> {
-        let deadline = self.drain.as_ref().and_then(|drain| drain.deadline);
-        deadline.max(holder.until)
+        let drain = self.drain.as_ref().filter(|drain| !drain.is_external())?;
+        drain.deadline.max(holder.until)
     }
 
     /// When nobody is waited for any longer.
     pub(crate) fn end(&self) -> Option<Millis> {
         self.awaited().filter_map(|holder| self.patience(holder)).max()
     }
+}
+
+/// What a gateway does, from its state and the kind of its drain.
+pub(crate) fn headline<'a>(state: &'a str, kind: Option<&str>) -> &'a str {
+    match (state, kind) {
+        ("draining", Some("shutdown")) => "stopping",
+        ("draining", Some("restart")) => "restarting",
+        (state, _) => state,
+    }
+}
+
+/// When the gateway that was asked to stop ends its wait for turns, as its status file says it.
+pub(crate) fn published_end(home: &Home, of: &Record) -> Option<Millis> {
+    let mut fields = state::read(home.path())?;
+    let record: Record = serde_json::from_value(fields.clone().into()).ok()?;
+    let state = fields.remove("gateway_state")?;
+    let mut drain = fields.remove("drain")?;
+    let holders = drain.get_mut("holders").map(serde_json::Value::take);
+    let life = serde_json::json!({ "state": state, "drain": drain, "holders": holders });
+    let life: Life = serde_json::from_value(life).ok().filter(|_| record.is_same(of))?;
+    life.end()
 }
 
 /// What somebody who looks at a home sees.
@@ -212,6 +239,23 @@ mod tests {
             json!({"state": "draining", "drain": {"kind": "external"}, "holders": [holder("a", false, None)]}),
         );
         assert_eq!((quiet.end(), quiet.is_leaving(), quiet.is_draining()), (None, false, true));
+    }
+
+    #[test]
+    fn only_a_stop_has_a_deadline_and_a_name_of_its_own() {
+        let told = |kind: &str| {
+            life(json!({
+                "state": "draining", "drain": {"kind": kind}, "holders": [{"key": "a", "since": 1, "until": 70}],
+            }))
+        };
+        for (kind, headline, end) in [
+            ("external", "draining", None),
+            ("shutdown", "stopping", Some(Millis(70))),
+            ("restart", "restarting", Some(Millis(70))),
+        ] {
+            assert_eq!((told(kind).headline(), told(kind).end()), (headline, end), "{kind}");
+        }
+        assert_eq!(headline("running", Some("shutdown")), "running");
     }
 
     #[test]

@@ -111,14 +111,20 @@ pub(crate) fn span(time: Duration) -> String {
 /// `until 23:14 (in 58 min)`, on this machine's clock.
 pub(crate) fn moment(then: Millis, now: Millis) -> String {
     let minutes = then.since(now).as_secs().div_ceil(60);
-    let stamp = i64::try_from(then.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    match stamp {
-        Some(stamp) => {
-            let local = stamp.to_zoned(jiff::tz::TimeZone::system());
-            format!("until {} (in {minutes} min)", local.strftime("%H:%M"))
-        }
+    match local(then) {
+        Some(local) => format!("until {} (in {minutes} min)", local.strftime("%H:%M")),
         None => format!("for another {minutes} min"),
     }
+}
+
+/// `23:14:05`, on this machine's clock.
+pub(crate) fn time_of_day(then: Millis) -> String {
+    local(then).map_or_else(|| "later".into(), |local| local.strftime("%H:%M:%S").to_string())
+}
+
+fn local(then: Millis) -> Option<jiff::Zoned> {
+    let stamp = jiff::Timestamp::from_millisecond(i64::try_from(then.0).ok()?).ok()?;
+    Some(stamp.to_zoned(jiff::tz::TimeZone::system()))
 }
 
 /// `1 message`, `2 messages`.

@@ -12,12 +12,17 @@ use crate::print::{self, BOLD, DIM, cut, say, span, styled};
 /// For terminals that do not say how large they are.
 const USUAL: (usize, usize) = (80, 24);
 
+/// Between and before the columns, and the last one of a terminal, which stays free.
+const GAPS: usize = 2 + 3 * 2 + 1;
+/// A session's name tells nothing if it is shorter.
+const SHORTEST: usize = 6;
+
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// Somebody else reads the result only.
     Silent,
-    /// How many lines stand there.
-    Terminal { drawn: usize },
+    /// The lines that stand there.
+    Terminal { drawn: Vec<String> },
     /// What was said last of the whole, and of each session.
     Lines { head: String, told: BTreeMap<String, String> },
 }
@@ -27,7 +32,7 @@ impl Progress {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         match (json, std::io::stdout().is_terminal() && !dumb) {
             (true, _) => Self::Silent,
-            (false, true) => Self::Terminal { drawn: 0 },
+            (false, true) => Self::Terminal { drawn: Vec::new() },
             (false, false) => Self::Lines { head: String::new(), told: BTreeMap::new() },
         }
     }
@@ -38,10 +43,11 @@ impl Progress {
         match self {
             Self::Silent => {}
             Self::Terminal { drawn } => {
-                let (width, height) = size();
-                let picture = picture(head, life, now, (width, height));
-                draw(*drawn, &picture);
-                *drawn = picture.len();
+                let picture = picture(head, life, whole_second(now), size());
+                if *drawn != picture {
+                    draw(drawn.len(), &picture);
+                    *drawn = picture;
+                }
             }
             Self::Lines { head: last, told } => {
                 if last != head {
@@ -58,10 +64,15 @@ impl Progress {
     /// Makes room for what is said in the end.
     pub(crate) fn clear(&mut self) {
         if let Self::Terminal { drawn } = self {
-            draw(*drawn, &[]);
-            *drawn = 0;
+            draw(drawn.len(), &[]);
+            drawn.clear();
         }
     }
+}
+
+/// All times in a picture move at the same moment.
+const fn whole_second(now: Millis) -> Millis {
+    Millis(now.0 - now.0 % 1000)
 }
 
 /// The lines of a terminal, none of which wraps and which never fill it.
@@ -72,10 +83,12 @@ fn picture(head: &str, life: Option<&Life>, now: Millis, (width, height): (usize
     let hidden = if rows.len() > room { rows.len() + 1 - room } else { 0 };
     let shown = &rows[..rows.len() - hidden];
     let wide = |at: usize| shown.iter().map(|row| row[at].chars().count()).max().unwrap_or_default();
-    let widths = [wide(0), wide(1), wide(2)];
+    let [doings, sinces, lefts] = [wide(1), wide(2), wide(3)];
+    let room = width.saturating_sub(GAPS + doings + sinces + lefts);
+    let keys = wide(0).min(room.max(SHORTEST));
     let line = |row: &[String; 4]| {
         let [key, doing, since, left] = row;
-        let [keys, doings, sinces] = widths;
+        let key = tail(key, keys);
         short(&format!("  {key:<keys$}  {doing:<doings$}  {since:<sinces$}  {left}"), width)
     };
     let mut lines = vec![styled(BOLD, &short(head, width))];
@@ -135,16 +148,40 @@ fn short(line: &str, width: usize) -> String {
     if width < 8 { cut(line, width) } else { format!("{indent}{}…", kept.trim_start()) }
 }
 
+/// The end of a name, which says more than its beginning.
+fn tail(name: &str, most: usize) -> String {
+    let length = name.chars().count();
+    if length <= most {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().skip(length + 1 - most.max(1)).collect();
+    format!("…{kept}")
+}
+
 fn draw(drawn: usize, lines: &[String]) {
     let mut raw = std::io::stdout().lock();
+    let plain = anstream::AutoStream::choice(&raw) == anstream::ColorChoice::Never;
+    let lines: Vec<String> = match plain {
+        true => lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect(),
+        false => lines.to_vec(),
+    };
+    // To move the cursor is not a matter of colours, so not for `anstream` to take away.
+    let _terminal_gone = raw.write_all(frame(drawn, &lines).as_bytes()).and_then(|()| raw.flush());
+}
+
+/// Each line over the one that stands there; what stands below them goes.
+fn frame(drawn: usize, lines: &[String]) -> String {
+    let mut text = String::new();
     if drawn > 0 {
-        // Not a matter of colours, so not for `anstream` to take away.
-        let _terminal_gone = write!(raw, "\r\x1b[{drawn}A\x1b[J").and_then(|()| raw.flush());
+        text.push_str(&format!("\r\x1b[{drawn}A"));
     }
-    drop(raw);
     for line in lines {
-        say!("{line}");
+        text.push_str(&format!("{line}\x1b[K\n"));
     }
+    if drawn > lines.len() {
+        text.push_str("\x1b[J");
+    }
+    text
 }
 
 /// Columns and rows.
@@ -197,6 +234,29 @@ mod tests {
             assert!(lines.iter().all(|line| line.chars().count() <= width.max(1)), "{width}: {lines:?}");
         }
         assert_eq!(drawn(&life(&many), (80, 10)).last().unwrap(), "  and 44 more");
+    }
+
+    #[test]
+    fn in_a_narrow_terminal_names_are_shortened_and_not_what_they_do() {
+        let life = life(&[("agent:main:telegram:dm:7", "thinking"), ("web", "starting")]);
+        let want = [
+            "stopping",
+            "  …:dm:7  thinking  for 12 s  48 s left",
+            "  web     starting  for 12 s  48 s left",
+        ];
+        assert_eq!(drawn(&life, (40, 24)), want);
+    }
+
+    #[test]
+    fn a_picture_changes_once_in_a_second_and_lines_are_written_over() {
+        let life = life(&[("a", "thinking")]);
+        let at = |ms: u64| picture("stopping", Some(&life), whole_second(Millis(ms)), (80, 24));
+        assert_eq!(at(100_001), at(100_999));
+        assert_ne!(at(100_999), at(101_000));
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        assert_eq!(frame(0, &lines(&["a"])), "a\x1b[K\n");
+        assert_eq!(frame(1, &lines(&["a", "b"])), "\r\x1b[1Aa\x1b[K\nb\x1b[K\n");
+        assert_eq!(frame(2, &lines(&["a"])), "\r\x1b[2Aa\x1b[K\n\x1b[J");
     }
 
     #[test]

@@ -6,10 +6,11 @@
 //! one at a time (`.guard`), and a file appears with its contents or not at all.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use petasos_core::Secret;
@@ -156,12 +157,22 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
+/// Somebody who was stopped in the middle must not hold up everybody else.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
+
 /// For the time of one look and one write.
 fn guard(directory: &Path) -> io::Result<File> {
     let path = directory.join(".guard");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    file.lock()?;
-    Ok(file)
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The first 16 digits of its SHA-256, as all gateways of this family name it.

@@ -19,6 +19,8 @@ use crate::lock::{self, Lock, NotTaken};
 use crate::{life, print, scoped, serve};
 
 const LOOK: Duration = Duration::from_millis(20);
+/// What a stop may take when its turns have ended.
+const AFTER_DRAIN: Duration = Duration::from_secs(30);
 /// A killed process is gone within this, unless the kernel holds it.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
@@ -64,12 +66,17 @@ async fn replace(home: &Home, old: &Record, budget: Duration) -> Result<Lock, Fa
         "taking the place of another gateway; waiting for it to stop"
     );
     signal(old, Signal::TERM)?;
-    if let Some(lock) = free(home, old, budget).await? {
+    // Somebody may have given its turns more time than is usual.
+    let granted = || {
+        let more = life::published_end(home, old)?.since(print::now());
+        (!more.is_zero()).then(|| more + AFTER_DRAIN)
+    };
+    if let Some(lock) = free(home, old, budget, granted).await? {
         return Ok(lock);
     }
     tracing::warn!(pid, "the other gateway did not stop in its time; ending it by force");
     signal(old, Signal::KILL)?;
-    if let Some(lock) = free(home, old, AFTER_KILL).await? {
+    if let Some(lock) = free(home, old, AFTER_KILL, || None).await? {
         return Ok(lock);
     }
     let failure = Failure::new(format!("the gateway (pid {pid}) cannot be ended, not even by force"));
@@ -89,9 +96,14 @@ fn signal(old: &Record, signal: Signal) -> Result<(), Failure> {
     }
 }
 
-/// `None`: the old one still has the home.
-async fn free(home: &Home, old: &Record, most: Duration) -> Result<Option<Lock>, Failure> {
-    let end = Instant::now().checked_add(most);
+/// `None`: the old one still has the home. `granted`: how much longer it may take by its own account.
+async fn free(
+    home: &Home,
+    old: &Record,
+    most: Duration,
+    granted: impl Fn() -> Option<Duration>,
+) -> Result<Option<Lock>, Failure> {
+    let mut end = Instant::now().checked_add(most);
     loop {
         match Lock::take(&home.lock_file()) {
             Ok(lock) => return Ok(Some(lock)),
@@ -103,7 +115,10 @@ async fn free(home: &Home, old: &Record, most: Duration) -> Result<Option<Lock>,
             Err(error @ NotTaken::Io { .. }) => return Err(serve::not_taken(home, error)),
         }
         if end.is_some_and(|end| Instant::now() >= end) {
-            return Ok(None);
+            match granted() {
+                Some(more) => end = Instant::now().checked_add(more),
+                None => return Ok(None),
+            }
         }
         tokio::time::sleep(LOOK).await;
     }

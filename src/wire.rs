@@ -13,6 +13,7 @@ use petasos_core::Platform;
 use petasos_core::admission::BusyMode;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::Limits;
+use petasos_gateway::Page;
 use petasos_gateway::Streaming;
 use petasos_gateway::sd::Notifier;
 use petasos_platforms::Adapter;
@@ -59,7 +60,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         settings: session_settings(home, settings),
         lifetime: lifecycle::lifetime(settings, |name| std::env::var_os(name)),
         notifier: Notifier::from_env(|name| std::env::var_os(name)),
-        page: settings.flag("web.enabled"),
+        page: if settings.flag("web.enabled") { Page::Served } else { Page::None },
         mirror: settings.flag("gateway.write_sessions_json"),
     };
     let listen = settings.flag("web.enabled").then(|| listen(settings));

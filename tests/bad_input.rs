@@ -239,3 +239,22 @@ fn status_inside(bench: &Bench, pid: u32) -> serde_json::Value {
 fn strip(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
+
+#[test]
+fn a_damaged_row_keeps_nobody_else_from_being_answered() {
+    let mut bench = Bench::new();
+    bench.start();
+    for chat in [7, 8] {
+        bench.telegram.push_text(chat, chat, "hello");
+        bench.wait_messages(chat, 1);
+    }
+    bench.settle();
+    bench.kill();
+    let store = Connection::open(bench.database()).expect("a database");
+    let damaged = store.execute("UPDATE routing SET entry = '{' WHERE session_key LIKE '%:7'", []);
+    assert_eq!(damaged.expect("written"), 1);
+    drop(store);
+    bench.start();
+    bench.telegram.push_text(8, 8, "again");
+    assert_eq!(bench.wait_messages(8, 2)[1], "echo: again");
+}

@@ -12,6 +12,9 @@ use serde_json::Value;
 use support::{Bench, Gateway, SOON, petasos, stderr, stdout};
 use tempfile::TempDir;
 
+/// The last line of a greeting wherever it goes.
+const GREETED: &str = "petasos chat";
+
 #[track_caller]
 fn fine(output: &Output) -> String {
     assert!(output.status.success(), "{:?}: {}{}", output.status, stdout(output), stderr(output));
@@ -60,7 +63,7 @@ impl Empty {
         let mut command = self.command(&["run"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("starts");
-        support::read_until(&mut child, "Ctrl-C stops");
+        support::read_until(&mut child, GREETED);
         Gateway::of(child)
     }
 }
@@ -77,12 +80,31 @@ fn a_gateway_whose_readers_are_gone_still_obeys_a_signal() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("starts");
-        support::read_until(&mut child, "Ctrl-C stops");
+        support::read_until(&mut child, GREETED);
         drop((child.stdout.take(), child.stderr.take()));
         let gateway = Gateway::of(child);
         gateway.signal(signal);
         assert_eq!(gateway.wait().0, Some(code), "SIG{signal}");
     }
+}
+
+#[test]
+fn a_link_that_lets_somebody_in_is_not_for_a_log() {
+    let home = Empty::with("model: {provider: demo}\n");
+    let mut command = home.command(&["run"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("starts");
+    let greeting = support::read_until(&mut child, GREETED);
+    let gateway = Gateway::of(child);
+    gateway.signal("INT");
+    let said = format!("{greeting}{}", gateway.wait().1);
+    assert!(said.contains("web page  http://127.0.0.1:"), "{said}");
+    assert!(said.contains("petasos open prints a link that lets you in"), "{said}");
+    assert!(!said.contains("token=") && !said.contains("Ctrl-C stops"), "{said}");
+    let database = rusqlite::Connection::open(home.0.path().join("petasos.db")).expect("a database");
+    let links: i64 =
+        database.query_row("SELECT count(*) FROM login_links", [], |row| row.get(0)).expect("a count");
+    assert_eq!(links, 0, "nobody asked for a link");
 }
 
 #[test]
@@ -232,6 +254,16 @@ fn a_question_is_answered_by_the_model_of_a_running_gateway_and_a_failure_is_an_
     assert_eq!(fine(&bench.run(&["chat", "What is", "2+2?"])), "**Four.**\n");
     let said = failed(&bench.run(&["chat", "please fail"]), 1);
     assert!(said.starts_with("error: "), "{said}");
+}
+
+#[test]
+fn a_question_that_a_drain_refuses_is_told_how_to_end_it() {
+    let home = Empty::with("model: {provider: demo, demo_delay_ms: 0}\n");
+    fine(&home.run(&["drain"]));
+    let said = failed(&home.run(&["chat", "hello"]), 1);
+    assert!(said.contains("draining for maintenance") && said.contains("petasos resume ends it"), "{said}");
+    fine(&home.run(&["resume"]));
+    fine(&home.run(&["chat", "hello"]));
 }
 
 #[test]

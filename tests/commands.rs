@@ -107,10 +107,21 @@ fn stop_shows_who_is_at_work_and_lets_them_finish() {
         (&"shutdown".into(), &SESSION.into())
     );
     let text = fine(&bench.run(&["status"]));
-    assert!(text.contains("is draining") && text.contains("stopping for") && text.contains("left"), "{text}");
+    assert!(text.contains("is stopping") && text.contains("stopping for") && text.contains("left"), "{text}");
+    let text = fine(&bench.run(&["drain", "status"]));
+    assert!(text.contains("stopping for ") && !text.contains("since"), "{text}");
+    let said = failed(&bench.run(&["restart"]), 1);
+    assert!(said.contains("a stop comes first") && said.contains("next: petasos stop"), "{said}");
+    let said = fine(&bench.run(&["drain"]));
+    assert!(
+        said.contains("the gateway is stopping; the marker stays, and the next one starts drained"),
+        "{said}"
+    );
+    assert_eq!(json(&bench.run(&["drain", "--json"]))["leaving"], true);
+    fine(&bench.run(&["resume"]));
     drop(gate);
     let said = fine(&stop.wait_with_output().expect("ends"));
-    assert!(said.contains("stopped (pid"), "{said}");
+    assert!(said.contains("stopped (pid") && !said.contains("interrupted"), "{said}");
     assert_eq!(bench.gateway.take().expect("ran").wait().0, Some(0));
     assert!(bench.telegram.texts(7).contains(&"echo: hello".to_owned()), "the answer went out");
 }
@@ -118,10 +129,21 @@ fn stop_shows_who_is_at_work_and_lets_them_finish() {
 #[test]
 fn stop_now_does_not_wait_for_turns() {
     let (mut bench, _gate) = busy(PATIENT);
-    assert_eq!(json(&bench.run(&["stop", "--now", "--json"]))["stopped"], true);
+    let told = json(&bench.run(&["stop", "--now", "--json"]));
+    assert_eq!((&told["stopped"], &told["interrupted"]), (&true.into(), &1.into()));
     assert_eq!(bench.gateway.take().expect("ran").wait().0, Some(0));
     let state = bench.state_file().expect("a state file");
     assert_eq!(state["gateway_state"], "stopped");
+}
+
+#[test]
+fn stop_and_restart_say_how_many_turns_they_have_cost() {
+    let (bench, _gate) = busy(HASTY);
+    let told = json(&bench.run(&["restart", "--json"]));
+    let _new = Stranger(pid_in(&told));
+    assert_eq!(told["interrupted"], 1, "{told}");
+    let said = fine(&bench.run(&["stop"]));
+    assert!(said.contains("1 turn was interrupted; the next start goes on with it"), "{said}");
 }
 
 #[test]
@@ -171,8 +193,34 @@ fn restart_brings_another_process() {
     assert!(new.0 != old && told["old_pid"] == old && told["restarted"] == true, "{told}");
     assert_eq!(told["gateway_state"], bench.status()["gateway_state"], "{told}");
     let stopped = json(&bench.run(&["stop", "--json"]));
-    assert_eq!(pid_in(&stopped), new.0);
-    assert_eq!(bench.gateway.take().expect("ran").wait().0, Some(0));
+    assert_eq!((pid_in(&stopped), &stopped["interrupted"]), (new.0, &0.into()));
+    let (code, said) = bench.gateway.take().expect("ran").wait();
+    assert_eq!(code, Some(0), "{said}");
+    let greeting = format!("Petasos runs in the background now (pid {}); petasos stop ends it", new.0);
+    assert!(said.contains(&greeting), "{said}");
+    assert_eq!(said.matches("petasos chat").count(), 1, "only the first one greets: {said}");
+}
+
+#[test]
+fn a_gateway_that_left_to_be_started_again_says_so() {
+    let mut bench = Bench::new();
+    bench.start();
+    bench.await_state("running");
+    let gateway = bench.gateway.take().expect("runs");
+    gateway.signal("USR1");
+    assert_eq!(gateway.wait().0, Some(75));
+    assert_eq!(bench.status()["ended"], "restart");
+    assert!(fine(&bench.run(&["status"])).contains("waits to be started again"));
+}
+
+#[test]
+fn a_gateway_that_was_killed_while_it_stopped_has_ended_in_the_middle_of_a_stop() {
+    let (mut bench, _gate) = busy(PATIENT);
+    bench.gateway.as_ref().expect("runs").signal("INT");
+    eventually("stopping", || bench.state_file().is_some_and(|state| state["drain"]["kind"] == "shutdown"));
+    bench.kill();
+    assert_eq!(bench.status()["ended"], "amid_stop");
+    assert!(fine(&bench.run(&["status"])).contains("ended in the middle of a stop"));
 }
 
 #[test]
@@ -212,7 +260,7 @@ fn a_restart_into_a_broken_configuration_is_told_with_the_reason() {
         (&"startup_failed".into(), &"unstartable".into())
     );
     let text = fine(&bench.run(&["status"]));
-    assert!(text.contains("could not start") && text.contains("the configuration cannot be used"), "{text}");
+    assert!(text.contains("could not start\n    the configuration cannot be used\n"), "{text}");
 }
 
 #[test]
@@ -237,7 +285,12 @@ fn without_a_gateway_a_drain_is_kept_for_the_next_one() {
     let told = json(&bench.run(&["drain", "status", "--json"]));
     assert_eq!((&told["gateway_running"], &told["marker"]["standing"]), (&false.into(), &"active".into()));
     assert!(stdout(&bench.run(&["doctor"])).contains("no new turns start: asked for by petasos:"));
-    bench.start();
+    let mut child = spawn(&bench, &["run"]);
+    let greeting = read_until(&mut child, "petasos chat");
+    bench.gateway = Some(Gateway::of(child));
+    let line = greeting.lines().find(|line| line.trim_start().starts_with("drain ")).unwrap_or_default();
+    assert!(line.contains("asked for by petasos:") && line.contains("new disk"), "{greeting}");
+    assert!(line.contains("petasos resume ends it"), "{greeting}");
     bench.await_state("draining");
     assert_eq!(json(&bench.run(&["resume", "--json"]))["was_draining"], true);
     assert_eq!(json(&bench.run(&["resume", "--json"]))["was_draining"], false);
@@ -254,9 +307,12 @@ fn a_drain_is_confirmed_shown_and_taken_back() {
     assert_eq!((&told["confirmed"], &told["gateway_running"]), (&true.into(), &true.into()));
     assert_eq!((&told["principal"], &told["suppress_notification"]), (&"petasos:ann".into(), &true.into()));
     let said = fine(&bench.run(&["drain", "status"]));
-    assert!(said.contains("draining: no new turns start"), "{said}");
+    assert!(said.starts_with("draining for ") && said.contains(" s: no new turns start"), "{said}");
     assert!(said.contains("asked for by petasos:ann just now: new disk"), "{said}");
     assert!(said.contains("nobody is at work"), "{said}");
+    let again = bench.command(&["drain", "--json"]).env("USER", "ann").output().expect("runs");
+    let again = json(&again);
+    assert_eq!((&again["reason"], &again["suppress_notification"]), (&"new disk".into(), &true.into()));
     let said = fine(&bench.run(&["status"]));
     assert!(said.contains("is draining") && said.contains("asked for by petasos:ann"), "{said}");
     let status = bench.status();
@@ -317,12 +373,16 @@ fn a_session_can_be_given_up_or_given_more_time() {
     assert_eq!(extended["session"], SESSION);
     assert_eq!(bench.status()["holders"][0]["until"], extended["until"]);
     assert!(fine(&bench.run(&["drain", "extend", "telegram"])).contains("a stop waits for"));
+    assert!(fine(&bench.run(&["drain", "status"])).contains("until it is done"));
+    let said = failed(&bench.run(&["drain", "skip", ""]), 1);
+    assert!(said.contains("session is empty") && said.contains("next: petasos drain status"), "{said}");
     let said = failed(&bench.run(&["drain", "skip", "nobody"]), 1);
     assert!(said.contains("petasos drain status lists them"), "{said}");
     assert!(fine(&bench.run(&["drain", "skip", "dm:7"])).contains("is not waited for any more"));
     let said = fine(&drain.wait_with_output().expect("ends"));
     assert!(said.contains("drained, except for 1 session at work"), "{said}");
     assert!(fine(&bench.run(&["drain", "status"])).contains("not waited for"));
+    assert!(fine(&bench.run(&["drain"])).contains("1 session at work, not waited for"));
     assert_eq!(bench.run(&["drain", "extend", "dm:7", "--by", "0"]).status.code(), Some(2));
 }
 

@@ -6,13 +6,14 @@ mod support;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use petasos_fakes::model::Point;
 use petasos_fakes::telegram::Fault;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Bench, SOON};
+use support::{Bench, Gateway, SOON};
 
 const MARKER: &str = ".drain_request.json";
 /// A stop that would wait for ever, as far as a test is concerned.
@@ -159,38 +160,42 @@ fn once_a_stop_has_begun_the_end_of_a_drain_does_not_bring_it_back() {
 
 #[test]
 fn every_way_to_ask_for_the_end_has_its_exit_code_and_leaves_its_files() {
-    for (signal, planned, code, state) in [
-        ("TERM", false, 1, "running"),
-        ("TERM", true, 0, "stopped"),
-        ("INT", false, 0, "stopped"),
-        ("USR1", false, 75, "stopped"),
+    for (planned, signal, code, state) in [
+        (false, Some("TERM"), 1, "running"),
+        (true, None, 0, "stopped"),
+        (true, Some("TERM"), 0, "stopped"),
+        (false, Some("INT"), 0, "stopped"),
+        (false, Some("USR1"), 75, "stopped"),
     ] {
         let mut bench = Bench::new();
         bench.start();
         let started = bench.await_state("running");
-        assert!(exists(&bench, "gateway.pid") && exists(&bench, "gateway.lock"), "{signal}");
+        assert!(exists(&bench, "gateway.pid") && exists(&bench, "gateway.lock"), "{signal:?}");
         if planned {
-            // Only a marker: it is enough, and no signal has to follow.
             let marker = json!({
                 "target_pid": started["pid"], "target_start_time": started["start_time"], "stopper_pid": 1,
                 "written_at": now_iso(),
             });
             std::fs::write(bench.home.path().join(".gateway-planned-stop.json"), marker.to_string())
                 .expect("a marker");
-        } else {
-            bench.gateway.as_ref().expect("running").signal(signal);
+        }
+        if let Some(signal) = signal {
+            bench.gateway.as_ref().expect("running").signal_if_alive(signal);
         }
         let (got, said) = bench.gateway.take().expect("running").wait();
         let state_file = bench.state_file().expect("a state");
         assert_eq!(
             (got, state_file["gateway_state"].as_str()),
             (Some(code), Some(state)),
-            "{signal}: {said}"
+            "{signal:?}: {said}"
         );
-        assert_eq!(exists(&bench, ".restart_pending.json"), signal == "USR1", "{signal}");
-        assert_eq!(state_file["restart_requested"], signal == "USR1", "{signal}");
-        assert!(exists(&bench, ".clean_shutdown") && !exists(&bench, "gateway.pid"), "{signal}");
-        assert!(exists(&bench, "gateway.lock") && !exists(&bench, ".gateway-planned-stop.json"), "{signal}");
+        assert_eq!(exists(&bench, ".restart_pending.json"), signal == Some("USR1"), "{signal:?}");
+        assert_eq!(state_file["restart_requested"], signal == Some("USR1"), "{signal:?}");
+        assert!(exists(&bench, ".clean_shutdown") && !exists(&bench, "gateway.pid"), "{signal:?}");
+        assert!(
+            exists(&bench, "gateway.lock") && !exists(&bench, ".gateway-planned-stop.json"),
+            "{signal:?}"
+        );
     }
 }
 
@@ -344,13 +349,14 @@ fn a_restart_command_is_obeyed_once_and_answered_when_we_are_back() {
     assert_eq!(code, Some(75), "{said}");
     assert!(bench.telegram.texts(7)[0].contains("Restarting gateway"), "{:?}", bench.telegram.texts(7));
     assert!(exists(&bench, ".restart_last_processed.json") && exists(&bench, ".restart_notify.json"));
+    // The platform delivers the same command again with the first poll: nothing happens; a later one is obeyed.
+    bench.telegram.on("getUpdates").does(Fault::DuplicateUpdates);
     bench.launch_with(&[("INVOCATION_ID", "x")]);
     assert!(bench.wait_messages(7, 2)[1].contains("Gateway restarted successfully"));
     assert!(!exists(&bench, ".restart_notify.json"));
-    // The platform delivers the same command again: nothing happens; a later one is obeyed.
-    bench.telegram.on("getUpdates").does(Fault::DuplicateUpdates);
     bench.telegram.push_text(7, 7, "hello");
     assert_eq!(bench.wait_messages(7, 3)[2], "echo: hello");
+    assert_eq!(bench.telegram.texts(7).iter().filter(|text| text.contains("Restarting gateway")).count(), 1);
     bench.telegram.push_text(7, 7, "/restart");
     let (code, said) = bench.gateway.take().expect("running").wait();
     assert_eq!(code, Some(75), "{said}");
@@ -416,6 +422,20 @@ fn the_second_signal_does_not_wait_for_turns_and_the_third_for_nothing() {
 }
 
 #[test]
+fn an_operators_stop_overrides_a_signal_that_nobody_announced() {
+    let mut bench = Bench::with(PATIENT);
+    bench.start();
+    let _gate = hang(&bench, 7);
+    let gateway = bench.gateway.take().expect("running");
+    gateway.signal("TERM");
+    assert!(bench.wait_messages(7, 1)[0].contains("shutting down"));
+    gateway.signal("INT");
+    let (code, said) = gateway.wait();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(bench.state_file().expect("a state")["gateway_state"], "stopped");
+}
+
+#[test]
 fn a_start_that_follows_too_many_others_waits_and_can_be_called_off() {
     let mut bench = Bench::new();
     let storm = [("HERMES_GATEWAY_MAX_STARTS", "1"), ("HERMES_GATEWAY_START_WINDOW_S", "600")];
@@ -432,8 +452,30 @@ fn a_start_that_follows_too_many_others_waits_and_can_be_called_off() {
     gateway.signal("TERM");
     let (code, said) = bench.gateway.take().expect("running").wait();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("started too often"), "{said}");
+    assert!(said.contains("started too often: waiting until "), "{said}");
+    assert!(said.contains("gateway.respawn_storm.max_starts: 0 switches this off"), "{said}");
+    assert!(said.contains("gave up waiting") && said.contains("SIGTERM"), "{said}");
     assert!(!said.contains("Petasos 0"), "it started all the same: {said}");
+}
+
+#[test]
+fn a_storm_keeps_nobody_from_hearing_that_the_configuration_is_wrong_or_from_replacing() {
+    let mut bench = Bench::new();
+    let storm = [("HERMES_GATEWAY_MAX_STARTS", "1"), ("HERMES_GATEWAY_START_WINDOW_S", "600")];
+    bench.launch_with(&storm);
+    bench.await_state("running");
+    let old = bench.gateway.take().expect("running");
+    let mut replace = bench.command(&["run", "--replace"]);
+    replace.envs(storm).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    bench.gateway = Some(Gateway::of(replace.spawn().expect("starts")));
+    bench.await_state("running");
+    assert_eq!(old.wait().0, Some(0));
+    bench.kill();
+    std::fs::write(bench.home.path().join("config.yaml"), "agent: {max_turns: many}\n").expect("written");
+    bench.launch_with(&storm);
+    let (code, said) = bench.gateway.take().expect("running").wait();
+    assert_eq!(code, Some(78), "{said}");
+    assert_eq!(bench.state_file().expect("a state")["gateway_state"], "startup_failed");
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn a_gateway_that_runs_by_hand_is_not_fought_over() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    support::read_until(&mut child, "Ctrl-C stops");
+    support::read_until(&mut child, "petasos chat");
     let gateway = Gateway::of(child);
     let said = failed(&desk.run(&["install"]), 1);
     assert!(

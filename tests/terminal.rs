@@ -1,4 +1,4 @@
-//! `petasos chat` in a real terminal (a pty made by `script`), typed into as a person would.
+//! The program in a real terminal (a pty made by `script`), typed into as a person would.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
@@ -22,8 +22,12 @@ struct Terminal {
 impl Terminal {
     fn open(home: &TempDir) -> Self {
         std::fs::write(home.path().join("config.yaml"), "web: {enabled: false}\n").expect("config");
-        let inner = petasos(home.path(), &["chat"]);
-        let line = format!("{} chat", inner.get_program().to_string_lossy());
+        Self::running(home, "chat", &[])
+    }
+
+    fn running(home: &TempDir, what: &str, env: &[(&str, &str)]) -> Self {
+        let inner = petasos(home.path(), &[]);
+        let line = format!("exec {} {what}", inner.get_program().to_string_lossy());
         let mut command = Command::new("script");
         command.args(["-qec", &line, "/dev/null"]).env_clear();
         for (key, value) in inner.get_envs() {
@@ -31,6 +35,7 @@ impl Terminal {
                 command.env(key, value);
             }
         }
+        command.envs(env.iter().copied());
         command.env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("a terminal");
         let screen = Arc::new((Mutex::new(String::new()), Condvar::new()));
@@ -125,4 +130,47 @@ fn what_was_typed_before_comes_back_with_the_arrow_key() {
     again.see("Grace");
     again.press("\x04");
     again.child.wait().expect("ends");
+}
+
+#[test]
+fn a_person_sees_a_link_that_lets_them_in_and_never_waits_for_a_storm() {
+    let home = TempDir::new().expect("a home");
+    let env = [("API_SERVER_PORT", "0"), ("HERMES_GATEWAY_MAX_STARTS", "1")];
+    for _ in 0..3 {
+        let mut terminal = Terminal::running(&home, "run", &env);
+        terminal.see("/?token=");
+        terminal.see("Ctrl-C stops.");
+        terminal.press("\x03");
+        let ended = terminal.child.wait().expect("ends");
+        assert!(ended.success(), "{ended}");
+    }
+}
+
+#[test]
+fn a_drain_that_is_waited_for_is_drawn_and_wiped() {
+    let home = TempDir::new().expect("a home");
+    let config = "web: {enabled: false}\nmodel: {provider: demo, demo_delay_ms: 10000}\n";
+    std::fs::write(home.path().join("config.yaml"), config).expect("config");
+    let mut gateway = Terminal::running(&home, "run", &[]);
+    gateway.see("Ctrl-C stops.");
+    let mut chat = petasos(home.path(), &["chat", "count to 500"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let until = Instant::now() + SOON;
+    let status = || petasos(home.path(), &["drain", "status"]).output().expect("runs");
+    while !support::stdout(&status()).contains("thinking") {
+        assert!(Instant::now() < until, "never at work: {:?}", status());
+    }
+    let mut drain = Terminal::running(&home, "drain --wait", &[]);
+    drain.see("draining: waiting for 1 session at work\x1b[K");
+    drain.see("thinking");
+    let skipped = petasos(home.path(), &["drain", "skip", "terminal"]).output().expect("runs");
+    assert!(skipped.status.success(), "{skipped:?}");
+    drain.see("\x1b[J");
+    drain.see("drained, except for 1 session at work");
+    let _ = chat.kill();
+    let _ = chat.wait();
 }

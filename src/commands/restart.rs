@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::stop::not_from_within;
-use super::wait::{Patience, Wait, Waited, busy, unwatched};
-use crate::client::Client;
+use super::wait::{Patience, Wait, Waited, busy, left_open, turns_interrupted, unwatched};
+use crate::client::{Client, Error};
 use crate::config::Home;
 use crate::failure::Failure;
 use crate::life::{self, Sight};
@@ -35,17 +35,32 @@ pub(crate) async fn restart(context: &Context, no_wait: bool) -> Result<ExitCode
     let client = Client::require(home)?;
     let old = lock::holder(&home.lock_file()).map(|held| held.process);
     let drain = life::drain_timeout(home, old.as_ref()).unwrap_or(Lifetime::default().drain_timeout);
-    client.post::<Value>("/api/restart", &json!({})).await?;
+    client.post::<Value>("/api/restart", &json!({})).await.map_err(refused)?;
     let old_pid = old.as_ref().map(|record| record.pid);
     if no_wait {
         return told(context, json!({ "restarting": true, "old_pid": old_pid }), "restarting");
     }
     let most = hung_after(drain);
     let wait = Wait::new(context, Some(most), Patience::Leaving);
-    match wait.until(|sight| title(sight, old.as_ref()), |sight| outcome(home, sight, old.as_ref())).await {
+    let mut interrupted = None;
+    let step = |sight: &Sight| {
+        // At the first sight of its absence: the new one has not taken anything up yet.
+        if interrupted.is_none() && is_gone(sight, old.as_ref()) {
+            interrupted = left_open(home);
+        }
+        outcome(home, sight, old.as_ref())
+    };
+    match wait.until(|sight| title(sight, old.as_ref()), step).await {
         Waited::Done(Outcome::Up { pid, state }) => {
-            let known = json!({ "restarted": true, "old_pid": old_pid, "pid": pid, "gateway_state": state });
-            told(context, known, &format!("restarted (pid {pid}), {state}"))
+            let known = json!({
+                "restarted": true, "old_pid": old_pid, "pid": pid, "gateway_state": state, "interrupted": interrupted,
+            });
+            let cost = match interrupted {
+                None | Some(0) => String::new(),
+                Some(1) => format!("; {}, and it goes on with it", turns_interrupted(1)),
+                Some(count) => format!("; {}, and it goes on with them", turns_interrupted(count)),
+            };
+            told(context, known, &format!("restarted (pid {pid}), {state}{cost}"))
         }
         Waited::Done(Outcome::Failed(reason)) => {
             let failure =
@@ -66,6 +81,23 @@ fn told(context: &Context, known: Value, text: &str) -> Result<ExitCode, Failure
         say!("{text}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn refused(error: Error) -> Failure {
+    let stopping = error.fact("code").and_then(Value::as_str) == Some("stopping");
+    let failure = Failure::from(error);
+    match stopping {
+        true => failure.next("petasos stop waits until it is gone; then petasos run starts one"),
+        false => failure,
+    }
+}
+
+fn is_gone(sight: &Sight, old: Option<&Record>) -> bool {
+    match sight {
+        Sight::Nobody => true,
+        Sight::Life(record, _) | Sight::Silent(Some(record)) => !is_old(record, old),
+        Sight::Silent(None) => false,
+    }
 }
 
 fn is_old(record: &Record, old: Option<&Record>) -> bool {
@@ -100,9 +132,9 @@ fn unstartable(home: &Home, old: Option<&Record>) -> Option<String> {
     let fields = state::read(home.path())?;
     let record = Record::parse(&serde_json::to_vec(&fields).ok()?)?;
     let failed = fields.get("gateway_state")?.as_str()? == "startup_failed" && !is_old(&record, old);
-    failed.then(|| {
-        fields.get("exit_reason").and_then(Value::as_str).unwrap_or("no reason was given").to_owned()
-    })
+    let reason = fields.get("exit_reason").and_then(Value::as_str).unwrap_or("no reason was given");
+    // Its advice was for whoever started it; ours follows.
+    failed.then(|| reason.split("\n  next: ").next().unwrap_or(reason).to_owned())
 }
 
 fn late(sight: &Sight, old: Option<&Record>, most: Duration) -> Failure {

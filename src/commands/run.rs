@@ -1,57 +1,70 @@
 //! `petasos run`: the gateway in the foreground, until it is asked to stop.
 
+mod greet;
+mod storm;
+
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
-use petasos_core::lifecycle::{From, How, Leave, storm};
+use petasos_core::lifecycle::{From, How, Leave};
 use petasos_gateway::home::peers::{self, Peer};
 use petasos_gateway::home::process::Record;
-use petasos_gateway::{Leaver, clock, home};
-use serde_json::json;
+use petasos_gateway::sd::Notifier;
+use petasos_gateway::{Leaver, clock};
 
 use super::{Context, warn};
 use crate::arguments::Run;
-use crate::config::{self, Home};
+use crate::config::{self, Home, Problem};
 use crate::failure::Failure;
 use crate::logs;
-use crate::print::{BOLD, DIM, styled};
-use crate::serve::{self, Serving};
+use crate::serve;
 use crate::signals::{Signal, Signals};
 use crate::takeover;
-use crate::wire::{self, wire};
+use crate::wire::wire;
+
+/// A platform that takes longer to answer does not keep us from being ready.
+const CONNECTING: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(context: &Context, how: Run) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::new(format!("no signals: {error}")))?;
     remark(how);
     let mut resolved = config::load(&context.home);
-    let storm = wire::lifecycle::lifetime(&resolved.settings, |name| std::env::var_os(name)).storm;
-    // Before anybody is replaced: a gateway that works is worth more than one that cannot start.
-    let wired = wire(&context.home, &mut resolved);
-    let lock = match (serve::take(&context.home), &wired) {
-        (Ok(lock), _) => lock,
-        (Err(held), _) if !how.replace => return Err(held),
-        (Err(_), Err(problems)) => return Err(Failure::of_problems(problems)),
-        (Err(_), Ok(_)) => tokio::select! {
-            taken = takeover::take(&context.home) => taken?,
-            signal = signals.next() => return Err(interrupted(signal)),
-        },
-    };
-    if !wait_out_the_storm(context, storm, &mut signals).await {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut wired = wired.map_err(|problems| {
-        let failure = Failure::of_problems(&problems);
-        serve::tell_unstartable(&context.home, &failure);
-        failure
-    })?;
+    // Before anybody waits or is replaced: a gateway that works is worth more than one that cannot start.
+    let mut wired =
+        wire(&context.home, &mut resolved).map_err(|problems| refused(context, how, &problems))?;
     wired.gateway.lifetime.supervised |= how.external_supervisor;
     warn(&resolved.problems);
+    if !storm::wait_out(context, &wired.gateway.lifetime, how, &mut signals).await {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lock = match serve::take(&context.home) {
+        Ok(lock) => lock,
+        Err(held) if !how.replace => return Err(held),
+        Err(_) => tokio::select! {
+            taken = takeover::take(&context.home) => taken?,
+            signal = signals.next() => return Err(not_replacing(signal)),
+        },
+    };
     let notifier = wired.gateway.notifier.clone();
-    let serving = serve::start(&context.home, wired, lock).await?;
-    greet(context, &serving).await?;
-    notifier.ready();
-    tokio::spawn(obey(signals, serving.handle.leaver(), context.home.clone()));
+    let mut early = None;
+    let starting = serve::start(&context.home, wired, lock);
+    tokio::pin!(starting);
+    let serving = loop {
+        tokio::select! {
+            serving = &mut starting => break serving?,
+            signal = signals.next() => match early.replace(signal) {
+                None => tracing::warn!(signal = signal.as_str(), "leaving when the start is through; again: at once"),
+                Some(_) => return Err(not_starting(signal)),
+            },
+        }
+    };
+    if early.is_none() {
+        greet::greet(context, &serving).await?;
+    }
+    tokio::spawn(obey(signals, early, serving.handle.leaver(), context.home.clone()));
+    tokio::spawn(tell_ready(serving.handle.leaver(), notifier));
     let end = serving.wait().await;
     match end.why {
         Leave::Failure => {
@@ -84,28 +97,37 @@ fn remark(how: Run) {
     }
 }
 
-fn interrupted(signal: Signal) -> Failure {
+/// A configuration that cannot work. Only whoever has the home may say so in it.
+fn refused(context: &Context, how: Run, problems: &[Problem]) -> Failure {
+    let failure = Failure::of_problems(problems);
+    match serve::take(&context.home) {
+        Ok(_lock) => serve::tell_unstartable(&context.home, &failure),
+        Err(held) if !how.replace => return held,
+        Err(_) => {}
+    }
+    failure
+}
+
+fn not_replacing(signal: Signal) -> Failure {
     let what = format!("{} while waiting for the other gateway, which stops all the same", signal.as_str());
     Failure::new(what).next("petasos run starts one when it is gone")
 }
 
-/// Too many starts in a row: somebody starts us again and again, and waiting is the kindest thing to do. `false`: we
-/// were asked to leave meanwhile.
-async fn wait_out_the_storm(context: &Context, guard: storm::Guard, signals: &mut Signals) -> bool {
-    let Some(wait) = home::starts::record(context.home.path(), guard, clock::now()) else { return true };
-    tracing::warn!(seconds = wait.as_secs(), "started too often; waiting before this start");
-    tokio::select! {
-        () = tokio::time::sleep(wait) => true,
-        _ = signals.next() => false,
-    }
+fn not_starting(signal: Signal) -> Failure {
+    let failure = Failure::new(format!("{}, again, before the gateway had started", signal.as_str()));
+    failure.next("petasos run starts it; nothing that was accepted is lost")
 }
 
-/// The first signal lets turns finish, the second does not wait for them, the third leaves at once.
-async fn obey(mut signals: Signals, gateway: Leaver, home: Home) {
+/// The first signal lets turns finish, the second does not wait for them, the third leaves at once. `early`: one that
+/// came before there was anybody to obey it.
+async fn obey(mut signals: Signals, mut early: Option<Signal>, gateway: Leaver, home: Home) {
     let own = Record::of_this_process();
     let mut heard = 0;
     loop {
-        let signal = signals.next().await;
+        let signal = match early.take() {
+            Some(signal) => signal,
+            None => signals.next().await,
+        };
         let why = match signal {
             Signal::Restart => Leave::Restart { how: How::Service, from: From::Outside },
             Signal::Interrupt => Leave::Stop,
@@ -120,6 +142,8 @@ async fn obey(mut signals: Signals, gateway: Leaver, home: Home) {
                 gateway.leave(why, Some(signal.as_str().to_owned()));
             }
             2 => {
+                // It may be a stronger wish than the first.
+                gateway.leave(why, Some(signal.as_str().to_owned()));
                 tracing::warn!(
                     signal = signal.as_str(),
                     "not waiting for turns; the next start resumes them"
@@ -135,6 +159,13 @@ async fn obey(mut signals: Signals, gateway: Leaver, home: Home) {
     }
 }
 
+/// Once it is known how every platform is, or after the time that one of them may take to find out.
+async fn tell_ready(gateway: Leaver, notifier: Notifier) {
+    if tokio::time::timeout(CONNECTING, gateway.started()).await != Ok(false) {
+        notifier.ready();
+    }
+}
+
 /// A signal that somebody announced is a stop like any other; one that nobody did may be an accident.
 fn announced(home: &Path, own: &Record) -> Leave {
     let now = clock::now();
@@ -147,6 +178,7 @@ fn announced(home: &Path, own: &Record) -> Leave {
 fn relaunch(context: &Context) -> Result<ExitCode, Failure> {
     let child = Command::new(program().map_err(|error| not_again(&error))?)
         .args(std::env::args_os().skip(1).filter(|arg| arg != "--replace"))
+        .env(greet::RELAUNCHED, "1")
         .stdin(Stdio::null())
         .process_group(0)
         .spawn()
@@ -165,41 +197,4 @@ fn program() -> std::io::Result<PathBuf> {
 fn not_again(error: &std::io::Error) -> Failure {
     Failure::new(format!("the gateway stopped for a restart and could not be started again: {error}"))
         .next("start it: petasos run")
-}
-
-async fn greet(context: &Context, serving: &Serving) -> Result<(), Failure> {
-    let failed = |error: petasos_gateway::Error| Failure::new(error.to_string());
-    let status = serving.handle.status().await.map_err(failed)?;
-    let link = match &serving.url {
-        Some(url) => {
-            let token = serving.handle.login_link_token().await.map_err(failed)?;
-            Some(format!("{url}/?token={token}"))
-        }
-        None => None,
-    };
-    if context.json {
-        let told = json!({
-            "event": "started", "pid": std::process::id(), "home": context.home.path(), "socket": serving.socket,
-            "url": serving.url, "login_url": link, "model": status.model,
-        });
-        crate::print::say!("{told}");
-        return Ok(());
-    }
-    let model = match status.model.demo {
-        true => "demo model (scripted, offline; set a real one under `model:` in config.yaml)".to_owned(),
-        false => format!("{} at {}", status.model.name, status.model.provider),
-    };
-    let line = |name: &str, text: &str| crate::print::say!("  {} {text}", styled(DIM, &format!("{name:<9}")));
-    crate::print::say!("{}", styled(BOLD, &format!("Petasos {}", env!("CARGO_PKG_VERSION"))));
-    line("home", &context.home.path().display().to_string());
-    line("model", &model);
-    for link in &status.links {
-        line(link.name, "connecting");
-    }
-    if let Some(link) = &link {
-        line("web page", &format!("{link} {}", styled(DIM, "(works once; `petasos open` makes another)")));
-    }
-    line("terminal", "petasos chat");
-    crate::print::say!("{}", styled(DIM, "Ctrl-C stops. Running turns may finish first."));
-    Ok(())
 }

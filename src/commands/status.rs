@@ -92,11 +92,12 @@ pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
 fn show(context: &Context, client: &Client, status: &Status) {
     let style = if status.state == "running" { GOOD } else { ODD };
     let head = format!("Petasos {}", status.version);
-    crate::print::say!("{} is {}", styled(BOLD, &head), styled(style, &status.state));
+    let Status { state, drain, holders, .. } = status;
+    let life = Life { state: state.clone(), drain: drain.clone(), holders: holders.clone() };
+    crate::print::say!("{} is {}", styled(BOLD, &head), styled(style, life.headline()));
     line("process", &format!("pid {}, started {}", status.pid, ago(status.started_at, now())));
     line("home", &context.home.path().display().to_string());
-    let Status { state, drain, holders, .. } = status;
-    at_work(&Life { state: state.clone(), drain: drain.clone(), holders: holders.clone() });
+    at_work(&life);
     let demo = if status.model.demo { " (scripted, offline)" } else { "" };
     line("model", &format!("{} at {}{demo}", status.model.name, status.model.provider));
     if let Some(url) = &client.url {

@@ -12,7 +12,7 @@ use petasos_gateway::home::process::Record;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::wait::{Patience, Wait, Waited, busy, unwatched};
+use super::wait::{Patience, Wait, Waited, busy, left_open, turns_interrupted, unwatched};
 use crate::client::{self, Client};
 use crate::failure::Failure;
 use crate::life::{self, Life, Sight};
@@ -54,12 +54,19 @@ pub(crate) async fn stop(context: &Context, haste: Haste) -> Result<ExitCode, Fa
             return unwatched(context, what);
         }
     }
+    // Whoever has the home by now may have taken them up already.
+    let interrupted = if lock::is_held(&home.lock_file()) { None } else { left_open(home) };
     forget(context, &target);
     if context.json {
-        print::json(&json!({ "stopped": true, "pid": pid }))?;
+        print::json(&json!({ "stopped": true, "pid": pid, "interrupted": interrupted }))?;
         return Ok(ExitCode::SUCCESS);
     }
     say!("stopped (pid {pid})");
+    match interrupted {
+        None | Some(0) => {}
+        Some(1) => say!("{}; the next start goes on with it", turns_interrupted(1)),
+        Some(count) => say!("{}; the next start goes on with them", turns_interrupted(count)),
+    }
     if revived {
         let hint = "a supervisor looked after it and may start it again; to keep it stopped, stop its service \
                     (systemctl --user stop petasos)";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::Context;
+use super::{Context, reader};
 use crate::config::Home;
 use crate::failure::Failure;
 use crate::life::{Life, Sight, Watcher, instant};
@@ -126,6 +126,31 @@ pub(super) fn at_work(count: usize) -> String {
     format!("{} at work", print::count(count as u64, "session", "sessions"))
 }
 
+/// Everybody at work, and how many of them nobody waits for.
+pub(super) fn everybody(life: &Life) -> String {
+    let (all, awaited) = (life.holders.len(), life.awaited().count());
+    match (all, all - awaited) {
+        (0, _) => "nobody is at work".into(),
+        (all, 0) => at_work(all),
+        (1, _) => format!("{}, not waited for", at_work(1)),
+        (all, skipped) if skipped == all => format!("{}, none of them waited for", at_work(all)),
+        (all, skipped) => format!("{}, {skipped} of them not waited for", at_work(all)),
+    }
+}
+
+/// How many turns a gateway that is gone has left open. `None`: the database does not say.
+pub(super) fn left_open(home: &Home) -> Option<usize> {
+    match reader(home).ok()? {
+        Some(reader) => Some(reader.open_turns().ok()?.len()),
+        None => Some(0),
+    }
+}
+
+/// `1 turn was interrupted`.
+pub(super) fn turns_interrupted(count: usize) -> String {
+    format!("{} interrupted", print::count(count as u64, "turn was", "turns were"))
+}
+
 /// What a title says of those who are waited for.
 pub(super) fn busy(title: &str, life: &Life) -> String {
     match life.awaited().count() {
@@ -137,9 +162,32 @@ pub(super) fn busy(title: &str, life: &Life) -> String {
 /// As a shell says it of a program that was interrupted; `what` goes on without us.
 pub(super) fn unwatched(context: &Context, what: &str) -> Result<ExitCode, Failure> {
     if context.json {
-        print::json(&serde_json::json!({ "interrupted": true, "note": what }))?;
+        print::json(&serde_json::json!({ "unwatched": true, "note": what }))?;
     } else {
         say!("\n{what}");
     }
     Ok(ExitCode::from(130))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn everybody_at_work_is_counted_and_those_nobody_waits_for_are_named() {
+        for (skipped, want) in [
+            (&[][..], "nobody is at work"),
+            (&[false], "1 session at work"),
+            (&[true], "1 session at work, not waited for"),
+            (&[false, false], "2 sessions at work"),
+            (&[false, true], "2 sessions at work, 1 of them not waited for"),
+            (&[true, true], "2 sessions at work, none of them waited for"),
+        ] {
+            let holders = skipped.iter().map(|skipped| json!({"key": "a", "since": 1, "skipped": skipped}));
+            let holders: Vec<_> = holders.collect();
+            let life = serde_json::from_value(json!({"state": "draining", "holders": holders}));
+            assert_eq!(everybody(&life.unwrap()), want);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub(crate) use file::{Found, look, put};
-pub(crate) use supervisor::{revives, supervised};
+pub(crate) use supervisor::{first_in_a_container, revives, supervised};
 pub(crate) use systemctl::{State, Systemctl, Trouble};
 pub(crate) use unit::Unit;
 

@@ -4,6 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// In a container whoever is started first, or by the first, ends with it and is started again with it.
+pub(crate) fn first_in_a_container(pid: u32, parent: u32, exists: impl Fn(&str) -> bool) -> bool {
+    pid == 1 || (parent == 1 && (exists("/.dockerenv") || exists("/run/.containerenv")))
+}
+
 /// systemd, s6 and launchd leave a sign in the environment of the process `pid`; anybody else says so.
 pub(crate) fn supervised(pid: u32, env: impl Fn(&str) -> Option<OsString>) -> bool {
     let value = |name: &str| env(name).map(|text| text.to_string_lossy().trim().to_ascii_lowercase());
@@ -54,6 +59,24 @@ mod tests {
             assert_eq!(supervised(7, env), want, "{name}={value}");
         }
     }
+
+    #[test]
+    fn the_first_process_of_a_container_is_started_again_with_it() {
+        for (pid, parent, file, want) in [
+            (1, 0, "", true),
+            (7, 1, "/.dockerenv", true),
+            (7, 1, "/run/.containerenv", true),
+            (7, 1, "", false),
+            (7, 6, "/.dockerenv", false),
+        ] {
+            assert_eq!(
+                first_in_a_container(pid, parent, |asked| asked == file),
+                want,
+                "{pid} {parent} {file}"
+            );
+        }
+    }
+
     #[test]
     fn a_sign_of_systemd_that_was_meant_for_another_process_does_not_count() {
         for (meant_for, want) in [("7", true), ("", true), ("8", false), ("?", false)] {

@@ -1,6 +1,8 @@
 //! How a gateway starts, drains and ends, and who may ask for that over HTTP.
 
 use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
 
 use petasos_core::lifecycle::{boots, storm};
 use petasos_core::session::CrashRecovery;
@@ -10,12 +12,15 @@ use petasos_web::Doors;
 
 use super::seconds;
 use crate::config::{Problem, Settings};
-use crate::service::supervised;
+use crate::service::{first_in_a_container, supervised};
+
+/// Whoever waits longer than a day for turns does not want to stop.
+const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3600);
 
 /// `env`: where a supervisor left its sign.
 pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
     Lifetime {
-        drain_timeout: seconds(settings, "agent.restart_drain_timeout"),
+        drain_timeout: seconds(settings, "agent.restart_drain_timeout").min(LONGEST_DRAIN),
         crash_recovery: match settings.text("gateway.crash_recovery").as_deref() {
             Some("suspend") => CrashRecovery::Suspend,
             Some("resume") => CrashRecovery::Resume,
@@ -34,8 +39,13 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         session_cap: amount(settings, "max_concurrent_sessions").filter(|cap| *cap > 0),
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
         quiet_platforms: Platform::known().filter(|platform| !tells_restarts(settings, *platform)).collect(),
-        supervised: supervised(std::process::id(), env),
+        supervised: supervised(std::process::id(), env) || in_a_container(),
     }
+}
+
+fn in_a_container() -> bool {
+    let exists = |path: &str| Path::new(path).exists();
+    first_in_a_container(std::process::id(), std::os::unix::process::parent_id(), exists)
 }
 
 pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {

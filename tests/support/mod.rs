@@ -201,6 +201,11 @@ impl Gateway {
         assert!(sent.expect("kill runs").success());
     }
 
+    /// The same to a process that may have ended already.
+    pub fn signal_if_alive(&self, name: &str) {
+        let _ = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).output();
+    }
+
     pub fn kill(mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -269,17 +274,21 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Reads standard output of a child until a line holds `text`; what comes after stays readable.
-pub fn read_until(child: &mut Child, text: &str) {
+/// Reads standard output of a child until a line holds `text`, and gives it back; what comes after stays readable.
+pub fn read_until(child: &mut Child, text: &str) -> String {
     let out = child.stdout.as_mut().expect("standard output is piped");
-    let mut line = Vec::new();
+    let (mut before, mut line) = (String::new(), Vec::new());
     let mut byte = [0];
     while out.read(&mut byte).expect("readable") == 1 {
-        match byte[0] {
-            b'\n' if String::from_utf8_lossy(&line).contains(text) => return,
-            b'\n' => line.clear(),
-            other => line.push(other),
+        line.push(byte[0]);
+        if byte[0] != b'\n' {
+            continue;
         }
+        before.push_str(&String::from_utf8_lossy(&line));
+        if String::from_utf8_lossy(&line).contains(text) {
+            return before;
+        }
+        line.clear();
     }
     let mut said = String::new();
     if let Some(err) = child.stderr.as_mut() {

@@ -90,7 +90,7 @@ pub const QUEUE_CAP: usize = 32;
 
 /// `waiting`: messages already queued in this session, without this one.
 pub fn admit(mode: BusyMode, door: Door, activity: Activity, arrival: Arrival, waiting: usize) -> Admission {
-    if waiting >= QUEUE_CAP {
+    if waiting >= QUEUE_CAP && arrival != Arrival::Internal {
         return Admission::Refuse(Refusal::QueueFull);
     }
     let busy = activity != Activity::Idle || waiting > 0;
@@ -215,8 +215,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_whatever_comes() {
-        for arrival in [Arrival::Text, Arrival::Queued, Arrival::Internal] {
+    fn a_full_queue_refuses_people_and_nothing_of_the_gateways_own() {
+        check(
+            BusyMode::Queue,
+            Activity::Thinking,
+            Arrival::Internal,
+            QUEUE_CAP,
+            Admission::Wait(Ack::Silent),
+        );
+        for arrival in [Arrival::Text, Arrival::Queued] {
             check(
                 BusyMode::Queue,
                 Activity::Thinking,

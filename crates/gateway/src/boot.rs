@@ -10,7 +10,7 @@ use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
 use petasos_core::session::{
-    CrashRecovery, Entry, Fate, ResumeReason, Window, fate, last_activity, resumes_by_itself,
+    Circumstances, CrashRecovery, Entry, Fate, ResumeReason, Window, fate, last_activity, resumes_by_itself,
 };
 use petasos_core::turn::{self, Event, Limits, Turn};
 use petasos_core::{InboxId, Millis, SessionKey, Source, TurnId};
@@ -20,7 +20,7 @@ use crate::ingest::{Rules, welcome};
 use crate::resume::{Candidate, Candidates, Marked, platform_of};
 
 const IMPORTED: &str = "sessions_json_imported";
-/// Turns that a stop left open on purpose, as their numbers.
+/// Open turns that do not run, as their numbers: a stop left them so, or nobody has taken them up yet.
 const LEFT_OPEN: &str = "turns_left_open";
 /// Which restart was last answered with "back again".
 const TOLD: &str = "restart_told";
@@ -58,9 +58,9 @@ pub(crate) struct Booted {
     pub(crate) left_open: HashSet<TurnId>,
 }
 
-/// Notes which turns a stop leaves open on purpose.
-pub(crate) fn leave_open(tx: &Tx<'_>, turns: &[TurnId]) -> Result<(), StoreError> {
-    let numbers: Vec<_> = turns.iter().map(|turn| turn.0.to_string()).collect();
+/// Notes which turns are open and do not run: if the process dies, it is not because of them.
+pub(crate) fn leave_open(tx: &Tx<'_>, turns: impl IntoIterator<Item = TurnId>) -> Result<(), StoreError> {
+    let numbers: Vec<_> = turns.into_iter().map(|turn| turn.0.to_string()).collect();
     tx.put_meta(LEFT_OPEN, &numbers.join(","))
 }
 
@@ -91,6 +91,7 @@ pub(crate) fn take_over(
         tracing::warn!(sessions = stuck.len(), "interrupted too often in a row; they start afresh");
     }
     let candidates = candidates(tx, &fresh, &marked, terms, now)?;
+    leave_open(tx, tx.open_turns()?.into_iter().map(|turn| turn.id))?;
     tell(tx, found, now)?;
     let due = tx.heads()?.into_iter().map(|head| head.lane).collect();
     Ok(Booted { due, candidates, left_open })
@@ -106,9 +107,9 @@ fn import(tx: &Tx<'_>, found: &Found) -> Result<(), StoreError> {
             Some(None) => tracing::warn!("sessions.json is not readable and was left alone"),
             None => {}
         }
-    }
-    if let Some(counts) = &found.counts {
-        tx.import_failure_counts(counts)?;
+        if let Some(counts) = &found.counts {
+            tx.import_failure_counts(counts)?;
+        }
     }
     Ok(())
 }
@@ -131,20 +132,28 @@ fn give_up(tx: &Tx<'_>, inbox: Vec<InboxId>, what: &str, at: Millis) -> Result<(
     tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Dead, at }], at)
 }
 
-/// Read once: a turn that is open at the next start as well was cut off by something else.
 fn left_open(tx: &Tx<'_>) -> Result<HashSet<TurnId>, StoreError> {
     let noted = tx.meta(LEFT_OPEN)?.unwrap_or_default();
-    tx.put_meta(LEFT_OPEN, "")?;
     Ok(noted.split(',').filter_map(|number| number.parse().ok().map(TurnId)).collect())
+}
+
+/// An open turn runs again: from now on a crash is its own.
+pub(crate) fn taken_up(tx: &Tx<'_>, turn: TurnId) -> Result<(), StoreError> {
+    let mut open = left_open(tx)?;
+    if !open.remove(&turn) {
+        return Ok(());
+    }
+    leave_open(tx, open)
 }
 
 /// Open turns whose conversation moved, or was marked, within the window.
 fn fresh_turns(tx: &Tx<'_>, window: Window, now: Millis) -> Result<HashSet<TurnId>, StoreError> {
     let mut fresh = HashSet::new();
     for turn in tx.open_turns()? {
-        let marked = tx.entry(&turn.key)?.and_then(|entry| entry.last_resume_marked_at);
+        let marked = readable(tx.entry(&turn.key))?.and_then(|entry| entry.last_resume_marked_at);
         let mark_age = marked.map(|at| local_time(now).since(at));
-        let history: Vec<_> = tx.history(&turn.session, 1)?.into_iter().map(|said| said.message).collect();
+        let history = readable(tx.history(&turn.session, 1).map(Some))?.unwrap_or_default();
+        let history: Vec<_> = history.into_iter().map(|said| said.message).collect();
         let moved = last_activity(&history).unwrap_or(turn.started_at).max(turn.started_at);
         if window.holds(Some(now.since(moved))) || (marked.is_some() && window.holds(mark_age)) {
             fresh.insert(turn.id);
@@ -182,18 +191,25 @@ fn candidates(
     now: Millis,
 ) -> Result<Candidates, StoreError> {
     let mut found = Candidates::new();
-    let mut seen: HashSet<SessionKey> = HashSet::new();
+    // Whose turn goes on takes its waiting messages along.
+    let mut going_on: HashSet<SessionKey> = HashSet::new();
     for turn in tx.open_turns()? {
-        let entry = tx.entry(&turn.key)?;
-        let source = match entry.as_ref().and_then(|entry| entry.origin.clone()) {
-            Some(origin) => Some(origin),
-            None => tx.pending(InboxId::from(turn.id))?.map(|pending| pending.inbound.source),
+        let entry = readable(tx.entry(&turn.key))?;
+        // Who asked, and not who opened the conversation: it may be shared.
+        let author = readable(tx.pending(InboxId::from(turn.id)))?.map(|pending| pending.inbound.source);
+        let author = author.or_else(|| entry.as_ref().and_then(|entry| entry.origin.clone()));
+        let circumstances = Circumstances {
+            fresh: fresh.contains(&turn.id),
+            welcome: is_welcome(tx, terms.rules, author.as_ref())?,
         };
-        let welcome = is_welcome(tx, terms.rules, source.as_ref())?;
-        seen.insert(turn.key.clone());
-        match fate(entry.as_ref(), fresh.contains(&turn.id), welcome) {
+        match fate(entry.as_ref(), circumstances) {
             Fate::Resume => {
-                found.entry(turn.route.platform).or_default().push(Candidate::Turn(turn.key));
+                going_on.insert(turn.key.clone());
+                let written = !tx.queued(&turn.key)?.is_empty();
+                found
+                    .entry(turn.route.platform)
+                    .or_default()
+                    .push(Candidate::Turn { key: turn.key, written });
             }
             fate @ (Fate::Stuck | Fate::Stale | Fate::Unwelcome) => {
                 tracing::warn!(turn = %turn.id, ?fate, "an interrupted turn is given up");
@@ -205,26 +221,42 @@ fn candidates(
     }
     for key in tx.keys_with_work()? {
         if let Some(platform) = platform_of(&tx.queued(&key)?)
-            && seen.insert(key.clone())
+            && going_on.insert(key.clone())
         {
             found.entry(platform).or_default().push(Candidate::Waiting(key));
         }
     }
     for entry in marked {
-        // As it is now: it may have been suspended since.
-        let Some(entry) = tx.entry(&entry.session_key)? else { continue };
-        let fresh = terms.window.holds(entry.last_resume_marked_at.map(|at| local_time(now).since(at)));
+        // As it is now: it may have been suspended since. A session that ever had a turn here needs none of ours: the
+        // journal would show it open. What is left comes from another gateway.
+        let Some(entry) = readable(tx.entry(&entry.session_key))? else { continue };
         let Some(source) = entry.origin.clone() else { continue };
-        if seen.contains(&entry.session_key)
-            || !resumes_by_itself(&entry, fresh)
+        if going_on.contains(&entry.session_key)
+            || tx.has_turns(&entry.session_key)?
+            || !resumes_by_itself(&entry, terms.window, local_time(now))
             || !is_welcome(tx, terms.rules, Some(&source))?
         {
             continue;
         }
         let platform = source.platform;
-        found.entry(platform).or_default().push(Candidate::Marked(Box::new(Marked { entry, source })));
+        found.entry(platform).or_default().push(Candidate::Marked(Box::new(Marked {
+            entry,
+            source,
+            window: terms.window,
+        })));
     }
     Ok(found)
+}
+
+/// What cannot be read is as good as not there: one damaged row must not keep the gateway from starting.
+fn readable<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(StoreError::Unreadable(what)) => {
+            tracing::error!(what, "a stored row cannot be read and is passed over");
+            Ok(None)
+        }
+        read => read,
+    }
 }
 
 /// Somebody we do not know any more is not written to.

@@ -29,10 +29,17 @@ pub struct Config {
     pub lifetime: Lifetime,
     /// The service manager, if there is one.
     pub notifier: Notifier,
-    /// A page or an API is served: the gateway is of use without any platform.
-    pub page: bool,
+    pub page: Page,
     /// Keep `sessions/sessions.json` for older tools.
     pub mirror: bool,
+}
+
+/// Whether the gateway is of use without any platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// A page or an API is served.
+    Served,
+    None,
 }
 
 /// What sessions go by.

@@ -109,6 +109,12 @@ impl Gate {
         let before = book.life.clone();
         let (life, published) = std::mem::take(&mut book.life).step(clock::now(), event);
         let changed = life != before;
+        if before.drain().is_some() && life.drain().is_none() && life.leaving().is_none() {
+            // A drain that was taken back leaves no trace.
+            for holder in book.holders.values_mut() {
+                (holder.skipped, holder.until) = (false, None);
+            }
+        }
         book.life = life;
         drop(book);
         if changed {
@@ -195,6 +201,22 @@ impl Gate {
     /// Moves whenever anything here does.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.0.edition.subscribe()
+    }
+
+    /// Resolves when everything is in place; `false`: we leave instead.
+    pub(crate) async fn started(&self) -> bool {
+        let mut editions = self.watch();
+        loop {
+            let (leaves, started) = {
+                let book = self.book();
+                (book.life.leaving().is_some(), book.life.has_started())
+            };
+            if leaves || started {
+                return !leaves;
+            }
+            // The sender lives in `self`.
+            let _ = editions.changed().await;
+        }
     }
 
     /// Resolves when we begin to leave.
@@ -304,6 +326,10 @@ mod tests {
         assert_eq!(gate.situation().active(), 1);
         assert_eq!(gate.claim(&key("b"), Claim::User).unwrap_err(), Closed::Draining);
         assert!(gate.hears(&key("a")).is_ok() && gate.hears(&key("b")).is_err());
+        assert!(gate.skip(&key("a")));
+        gate.feed(Event::Marker(None));
+        assert!(!gate.situation().holders[0].skipped, "a trace of the drain");
+        drain(&gate);
         drop(slot);
         assert_eq!(gate.situation().active(), 0);
         gate.feed(Event::Marker(None));

@@ -2,7 +2,7 @@
 //!
 //! Cheap to clone, holds no state of its own. What it changes, it changes by asking the owner.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +18,11 @@ use petasos_store::{Said, SessionRow};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::db::Db;
-use crate::deliver::Deliver;
 use crate::gate::{Gate, Situation};
 use crate::home::drain;
 use crate::ingest::Ingest;
-use crate::router::Router;
+use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Status};
-use crate::stopper::Stopper;
 use crate::supervise::{DEAF_AFTER, LinkHandle};
 use crate::view::View;
 use crate::{Error, clock};
@@ -35,18 +32,9 @@ pub struct Handle(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) db: Db,
+    pub(crate) shell: Arc<Shell>,
     pub(crate) ingest: Arc<Ingest>,
-    pub(crate) router: Router,
-    pub(crate) deliver: Deliver,
-    pub(crate) stopper: Stopper,
-    pub(crate) gate: Gate,
     pub(crate) links: Vec<LinkHandle>,
-    pub(crate) model: petasos_agent::Description,
-    pub(crate) home: PathBuf,
-    pub(crate) supervised: bool,
-    pub(crate) drain_timeout: Duration,
-    pub(crate) started_at: Millis,
 }
 
 /// The way out, and nothing else.
@@ -60,6 +48,11 @@ impl Leaver {
 
     pub fn hurry(&self) {
         self.0.hurry();
+    }
+
+    /// Resolves when everything is in place; `false`: we leave instead.
+    pub async fn started(&self) -> bool {
+        self.0.started().await
     }
 }
 
@@ -80,53 +73,53 @@ impl Handle {
     /// Accepts a message from a channel that has checked its author. Returns after the commit. While no turn may
     /// start, only commands and what can wait behind a running turn are taken.
     pub async fn submit(&self, inbound: Inbound) -> Result<Submitted, Error> {
-        if self.0.stopper.stopping() {
+        if self.0.shell.stopper.stopping() {
             return Err(Error::Stopping);
         }
         if !inbound.internal && command::parse(&inbound.text) == Parsed::Text {
-            self.0.gate.hears(&self.key_of(&inbound.source)).map_err(Error::Closed)?;
+            self.0.shell.gate.hears(&self.key_of(&inbound.source)).map_err(Error::Closed)?;
         }
         self.0.ingest.submit(inbound).await
     }
 
     /// What the gateway does about its own life, and who is at work.
     pub fn situation(&self) -> Situation {
-        self.0.gate.situation()
+        self.0.shell.gate.situation()
     }
 
     /// Moves whenever the situation does.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.gate.watch()
+        self.0.shell.gate.watch()
     }
 
     pub fn home(&self) -> &Path {
-        &self.0.home
+        &self.0.shell.home
     }
 
     pub fn drain_timeout(&self) -> Duration {
-        self.0.drain_timeout
+        self.0.shell.lifetime.drain_timeout
     }
 
     /// Asks for a drain, by the marker that anybody could write; the gateway follows within moments.
     pub async fn drain(&self, ask: drain::Ask) -> Result<Marker, Error> {
-        let home = self.0.home.clone();
+        let home = self.0.shell.home.clone();
         on_disk(move || drain::write(&home, &ask, clock::now())).await
     }
 
     /// Takes a drain back. `false`: none was asked for.
     pub async fn cancel_drain(&self) -> Result<bool, Error> {
-        let home = self.0.home.clone();
+        let home = self.0.shell.home.clone();
         on_disk(move || drain::clear(&home)).await
     }
 
     /// Does not wait for this session any more. `false`: it is not at work.
     pub fn skip(&self, key: &SessionKey) -> bool {
-        self.0.gate.skip(key)
+        self.0.shell.gate.skip(key)
     }
 
     /// Waits longer for this session; gives until when. `None`: it is not at work.
     pub fn extend(&self, key: &SessionKey, by: Duration) -> Option<Millis> {
-        self.0.gate.extend(key, by)
+        self.0.shell.gate.extend(key, by)
     }
 
     pub fn key_of(&self, source: &Source) -> SessionKey {
@@ -135,34 +128,34 @@ impl Handle {
 
     /// What can be seen of a conversation, always current.
     pub async fn view(&self, key: &SessionKey) -> Result<watch::Receiver<View>, Error> {
-        let mut view = self.0.router.view(key.clone()).await.ok_or(Error::Stopping)?;
+        let mut view = self.0.shell.router.view(key.clone()).await.ok_or(Error::Stopping)?;
         view.wait_for(|view| view.ready).await.map_err(|_ended| Error::Stopping)?;
         Ok(view)
     }
 
     /// Ends the running turn. `false`: there was none.
     pub async fn stop_turn(&self, key: &SessionKey) -> Result<bool, Error> {
-        Ok(self.0.router.stop_turn(key.clone()).await)
+        Ok(self.0.shell.router.stop_turn(key.clone()).await)
     }
 
     /// Newest first.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionRow>, Error> {
-        self.0.db.read(move |reader| reader.sessions(None, limit)).await
+        self.0.shell.db.read(move |reader| reader.sessions(None, limit)).await
     }
 
     pub async fn session(&self, id: &SessionId) -> Result<Option<SessionRow>, Error> {
         let id = id.clone();
-        self.0.db.read(move |reader| reader.session(&id)).await
+        self.0.shell.db.read(move |reader| reader.session(&id)).await
     }
 
     /// Rows of a transcript, notices included.
     pub async fn rows(&self, session: &SessionId, after: RowId, limit: usize) -> Result<Vec<Said>, Error> {
         let session = session.clone();
-        self.0.db.read(move |reader| reader.rows_after(&session, after, limit)).await
+        self.0.shell.db.read(move |reader| reader.rows_after(&session, after, limit)).await
     }
 
     pub async fn outbox(&self, state: outbox::State, limit: usize) -> Result<Vec<Item>, Error> {
-        self.0.db.read(move |reader| reader.items_in(state, limit)).await
+        self.0.shell.db.read(move |reader| reader.items_in(state, limit)).await
     }
 
     /// Owes a given-up message again.
@@ -170,6 +163,7 @@ impl Handle {
         let now = clock::now();
         let lane = self
             .0
+            .shell
             .db
             .write(move |tx| {
                 let lane = tx.item(id)?.map(|item| item.draft.route.lane());
@@ -177,38 +171,38 @@ impl Handle {
             })
             .await?;
         let Some(lane) = lane else { return Ok(false) };
-        self.0.deliver.due(lane).await;
+        self.0.shell.deliver.due(lane).await;
         Ok(true)
     }
 
     pub async fn outbox_drop(&self, id: OutboxId) -> Result<bool, Error> {
-        self.0.db.write(move |tx| tx.drop_item(id)).await
+        self.0.shell.db.write(move |tx| tx.drop_item(id)).await
     }
 
     pub async fn pairing(&self) -> Result<Vec<(Platform, Book)>, Error> {
-        self.0.db.read(|reader| reader.pairing_books()).await
+        self.0.shell.db.read(|reader| reader.pairing_books()).await
     }
 
     /// `None`: what was typed cannot be a code.
     pub async fn pairing_approve(&self, platform: Platform, code: &str) -> Result<Option<Approval>, Error> {
         let (code, now) = (code.to_owned(), clock::now());
-        self.0.db.write(move |tx| tx.pairing_approve(platform, &code, now)).await
+        self.0.shell.db.write(move |tx| tx.pairing_approve(platform, &code, now)).await
     }
 
     pub async fn pairing_revoke(&self, platform: Platform, user: &str) -> Result<bool, Error> {
         let user = user.to_owned();
-        self.0.db.write(move |tx| tx.pairing_revoke(platform, &user)).await
+        self.0.shell.db.write(move |tx| tx.pairing_revoke(platform, &user)).await
     }
 
     /// Opens pairing again after too many wrong codes. `false`: it was not closed.
     pub async fn pairing_unlock(&self, platform: Platform) -> Result<bool, Error> {
-        self.0.db.write(move |tx| tx.pairing_unlock(platform)).await
+        self.0.shell.db.write(move |tx| tx.pairing_unlock(platform)).await
     }
 
     /// A token that lets one browser in, once.
     pub async fn login_link_token(&self) -> Result<String, Error> {
         let now = clock::now();
-        let token = self.0.db.write(move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
+        let token = self.0.shell.db.write(move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
         Ok(token.as_str().to_owned())
     }
 
@@ -216,6 +210,7 @@ impl Handle {
     pub async fn redeem(&self, token: &str) -> Result<Option<String>, Error> {
         let (token, now) = (token.to_owned(), clock::now());
         self.0
+            .shell
             .db
             .write(move |tx| {
                 if !tx.redeem_login_link(&token, now)? {
@@ -228,12 +223,12 @@ impl Handle {
 
     pub async fn cookie_ok(&self, cookie: &str) -> Result<bool, Error> {
         let (cookie, now) = (cookie.to_owned(), clock::now());
-        self.0.db.read(move |reader| Ok(reader.check_login(&cookie, now)?.is_some())).await
+        self.0.shell.db.read(move |reader| Ok(reader.check_login(&cookie, now)?.is_some())).await
     }
 
     pub async fn logout(&self, cookie: &str) -> Result<bool, Error> {
         let cookie = cookie.to_owned();
-        self.0.db.write(move |tx| tx.revoke_login(&cookie)).await
+        self.0.shell.db.write(move |tx| tx.revoke_login(&cookie)).await
     }
 
     /// Tries a link now, whatever it waits for.
@@ -245,33 +240,33 @@ impl Handle {
     /// Begins to leave. The process ends when `Running::wait` returns. Gives what we leave for: somebody may have
     /// asked for something stronger before.
     pub fn leave(&self, why: Leave, reason: Option<String>) -> Leave {
-        self.0.gate.leave(why, reason).unwrap_or(why)
+        self.0.shell.gate.leave(why, reason).unwrap_or(why)
     }
 
     /// Leaves in a way that brings us back.
     pub fn restart(&self, from: From) -> Leave {
-        let how = if self.0.supervised { How::Service } else { How::Detached };
+        let how = if self.0.shell.lifetime.supervised { How::Service } else { How::Detached };
         self.leave(Leave::Restart { how, from }, None)
     }
 
     /// Running turns are not waited for any longer.
     pub fn hurry(&self) {
-        self.0.gate.hurry();
+        self.0.shell.gate.hurry();
     }
 
     /// For whoever may only end the gateway: it keeps nothing of it open.
     pub fn leaver(&self) -> Leaver {
-        Leaver(self.0.gate.clone())
+        Leaver(self.0.shell.gate.clone())
     }
 
     /// Resolves when we begin to leave.
     pub async fn leaving(&self) {
-        self.0.gate.leaving().await;
+        self.0.shell.gate.leaving().await;
     }
 
     /// Resolves when the ways in are to be closed: we leave, and the turns have had their time.
     pub async fn stopped(&self) {
-        self.0.stopper.stopped().await;
+        self.0.shell.stopper.stopped().await;
     }
 
     pub async fn status(&self) -> Result<Status, Error> {
@@ -281,7 +276,7 @@ impl Handle {
             .iter()
             .map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() })
             .collect();
-        let trouble = self.0.db.trouble();
+        let trouble = self.0.shell.db.trouble();
         let deaf = links.iter().any(|it| !hears(&it.link.state));
         let situation = self.situation();
         let state = match situation.state {
@@ -289,22 +284,19 @@ impl Handle {
             state => state,
         };
         let (backlog, owed) =
-            self.0.db.read(|reader| Ok((reader.backlog()?, reader.outbox_counts()?))).await?;
+            self.0.shell.db.read(|reader| Ok((reader.backlog()?, reader.outbox_counts()?))).await?;
+        let model = self.0.shell.brain.describe();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
-            home: self.0.home.display().to_string(),
-            started_at: self.0.started_at,
+            home: self.0.shell.home.display().to_string(),
+            started_at: self.0.shell.started_at,
             state,
             lifecycle: situation,
-            drain_timeout: self.0.drain_timeout,
-            model: Model {
-                name: self.0.model.model.clone(),
-                provider: self.0.model.provider.as_str(),
-                demo: self.0.model.is_demo(),
-            },
+            drain_timeout: self.0.shell.lifetime.drain_timeout,
+            model: Model { provider: model.provider.as_str(), demo: model.is_demo(), name: model.model },
             links,
-            sessions: self.0.router.count().await,
+            sessions: self.0.shell.router.count().await,
             inbox: Counts { queued: backlog.queued, running: backlog.claimed },
             outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
             store_trouble: trouble.map(|error| error.to_string()),

@@ -18,6 +18,7 @@ use crate::db::Db;
 use crate::deliver::Deliver;
 use crate::handle::Submitted;
 use crate::router::Router;
+use crate::session::Shell;
 use crate::{Error, clock};
 
 #[derive(Debug)]
@@ -50,6 +51,16 @@ enum Placed {
 const LONGEST_TEXT: usize = 1 << 20;
 
 impl Ingest {
+    pub(crate) fn new(shell: &Shell, rules: Arc<Rules>) -> Self {
+        Self {
+            db: shell.db.clone(),
+            router: shell.router.clone(),
+            deliver: shell.deliver.clone(),
+            channels: shell.channels.clone(),
+            rules,
+        }
+    }
+
     pub(crate) fn key_of(&self, source: &Source) -> SessionKey {
         session_key(source, &self.rules.keys)
     }

@@ -38,7 +38,7 @@ mod tasks;
 mod view;
 mod watchdog;
 
-pub use config::{Config, Settings};
+pub use config::{Config, Page, Settings};
 pub use deliver::Streaming;
 pub use gate::{Leaving, Situation};
 pub use handle::{Handle, Leaver, Submitted};

@@ -1,19 +1,22 @@
 //! What all links together mean for the gateway: started, deaf, or without a future.
 
+use std::sync::Arc;
+
 use petasos_core::lifecycle::{Event, Leave};
 use petasos_core::link::State;
 
+use crate::config::Page;
 use crate::gate::Gate;
-use crate::stopper::Stopper;
+use crate::session::Shell;
 use crate::supervise::LinkHandle;
 
-/// Watches until the ways in are closed. `page`: the gateway is of use without any platform.
-pub(crate) async fn watch(mut links: Vec<LinkHandle>, gate: Gate, page: bool, stopper: Stopper) {
+/// Watches until the ways in are closed.
+pub(crate) async fn watch(mut links: Vec<LinkHandle>, shell: Arc<Shell>, page: Page) {
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
-        judge(&links, &gate, page);
+        judge(&links, &shell.gate, page);
         tokio::select! {
-            () = stopper.stopped() => return,
+            () = shell.stopper.stopped() => return,
             () = any_changed(&mut links) => {}
         }
     }
@@ -32,7 +35,7 @@ pub(crate) async fn any_changed(links: &mut [LinkHandle]) {
     }
 }
 
-fn judge(links: &[LinkHandle], gate: &Gate, page: bool) {
+fn judge(links: &[LinkHandle], gate: &Gate, page: Page) {
     let states: Vec<State> = links.iter().map(|link| link.link.borrow().state.clone()).collect();
     let up = states.iter().any(|state| matches!(state, State::Up { .. }));
     let undecided = links.iter().any(|link| {
@@ -42,8 +45,8 @@ fn judge(links: &[LinkHandle], gate: &Gate, page: bool) {
     if let Some(reason) = hopeless(links, &states) {
         match (gate.has_started(), page) {
             (false, _) => drop(gate.leave(Leave::Unstartable, Some(reason))),
-            (true, false) => drop(gate.leave(Leave::Deserted, Some(reason))),
-            (true, true) => {}
+            (true, Page::None) => drop(gate.leave(Leave::Deserted, Some(reason))),
+            (true, Page::Served) => {}
         }
     }
     if up || !undecided {

@@ -75,6 +75,7 @@ impl Lookout {
             if let Err(error) = peers::clear(&self.home, Peer::PlannedStop) {
                 tracing::warn!(%error, "the marker of the planned stop stays");
             }
+            tracing::info!("asked to stop");
             self.gate.leave(Leave::Stop, Some("a planned stop".into()));
         }
     }
@@ -108,5 +109,33 @@ async fn seen(eyes: &mut Option<Eyes>, names: &[OsString]) -> io::Result<()> {
     match eyes {
         Some(eyes) => eyes.seen(names).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_marker_is_seen_by_the_kernels_word_and_other_files_are_not() {
+        let home = tempfile::tempdir().unwrap();
+        let names = [OsString::from(".drain_request.json")];
+        let mut eyes = Eyes::open(home.path()).unwrap();
+        std::fs::write(home.path().join("gateway_state.json"), "{}").unwrap();
+        let marker = drain::path(home.path());
+        let touch: [&dyn Fn() -> io::Result<()>; 3] = [
+            &|| std::fs::write(&marker, "{}"),
+            &|| std::fs::rename(&marker, home.path().join("away")),
+            &|| std::fs::rename(home.path().join("away"), &marker),
+        ];
+        for touch in touch {
+            // Nothing of ours has happened yet.
+            let early = std::pin::pin!(eyes.seen(&names)).as_mut().now_or_never();
+            assert!(early.is_none(), "something else was taken for a marker");
+            touch().unwrap();
+            tokio::time::timeout(Duration::from_secs(20), eyes.seen(&names)).await.expect("seen").unwrap();
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::session::Routing;
@@ -12,7 +13,7 @@ use petasos_store::RoutingState;
 use serde_json::{Map, Value};
 
 use crate::db::Db;
-use crate::stopper::Stopper;
+use crate::session::Shell;
 
 /// How long a change may be missing from the copy.
 const DEBOUNCE: Duration = Duration::from_secs(5);
@@ -24,15 +25,15 @@ pub(crate) fn path(home: &Path) -> PathBuf {
 }
 
 /// Runs until stopping begins.
-pub(crate) async fn run(db: Db, home: PathBuf, stopper: Stopper) {
+pub(crate) async fn run(shell: Arc<Shell>) {
     // An empty table needs no copy.
     let mut written = RoutingState::default();
     loop {
         tokio::select! {
-            () = stopper.stopped() => return,
+            () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(DEBOUNCE) => {}
         }
-        let state = match db.read(|reader| reader.routing_state()).await {
+        let state = match shell.db.read(|reader| reader.routing_state()).await {
             Ok(state) if state == written => continue,
             Ok(state) => state,
             Err(error) => {
@@ -40,7 +41,7 @@ pub(crate) async fn run(db: Db, home: PathBuf, stopper: Stopper) {
                 continue;
             }
         };
-        match copy(&db, path(&home)).await {
+        match copy(&shell.db, path(&shell.home)).await {
             Ok(()) => written = state,
             Err(error) => {
                 tracing::warn!(%error, "sessions.json could not be written; older tools see an old copy")

@@ -19,6 +19,7 @@ use crate::home::Durable;
 use crate::home::process::Record;
 use crate::home::state::{self, PlatformState, Published};
 use crate::links::any_changed;
+use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::LinkHandle;
 
@@ -29,19 +30,37 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    pub(crate) home: PathBuf,
-    pub(crate) own: Record,
-    pub(crate) gate: Gate,
-    pub(crate) links: Vec<LinkHandle>,
-    pub(crate) drain_timeout: Duration,
-    /// What the file says now, without its time.
-    pub(crate) last: Option<Published>,
-    pub(crate) complained: bool,
+    home: PathBuf,
+    own: Record,
+    gate: Gate,
+    stopper: Stopper,
+    links: Vec<LinkHandle>,
+    drain_timeout: Duration,
+    /// What the file says now.
+    last: Option<Published>,
+    /// It is to be renewed though nothing has changed.
+    stale: bool,
+    complained: bool,
 }
 
 impl Publisher {
+    pub(crate) fn new(shell: &Shell, own: Record, links: Vec<LinkHandle>) -> Self {
+        Self {
+            home: shell.home.clone(),
+            own,
+            gate: shell.gate.clone(),
+            stopper: shell.stopper.clone(),
+            links,
+            drain_timeout: shell.lifetime.drain_timeout,
+            last: None,
+            stale: false,
+            complained: false,
+        }
+    }
+
     /// Until the ways in are closed; the last word is [`Publisher::write`] by whoever ends the process.
-    pub(crate) async fn run(mut self, stopper: Stopper) -> Self {
+    pub(crate) async fn run(mut self) -> Self {
+        let stopper = self.stopper.clone();
         let mut editions = self.gate.watch();
         loop {
             editions.mark_unchanged();
@@ -52,7 +71,7 @@ impl Publisher {
                 () = stopper.stopped() => return self,
                 _ = editions.changed() => {}
                 () = any_changed(&mut self.links) => {}
-                () = tokio::time::sleep(LEAVING), if leaving => self.last = None,
+                () = tokio::time::sleep(LEAVING), if leaving => self.stale = true,
             }
             self.gather(&mut editions).await;
         }
@@ -73,7 +92,7 @@ impl Publisher {
     /// Writes what has changed, if anything has.
     pub(crate) async fn write(mut self) -> Self {
         let now = self.now();
-        if self.last.as_ref().is_some_and(|last| same(last, &now)) {
+        if !std::mem::take(&mut self.stale) && self.last.as_ref().is_some_and(|last| same(last, &now)) {
             return self;
         }
         let state_changed = self.last.as_ref().is_none_or(|last| last.state != now.state);
@@ -143,12 +162,12 @@ pub(crate) fn drain(situation: &Situation) -> Option<Value> {
     if let Some(leaving) = &situation.leaving {
         return Some(json!({
             "kind": if leaving.why.is_restart() { "restart" } else { "shutdown" },
-            "since": leaving.since, "deadline": leaving.deadline,
+            "since": leaving.since, "deadline": leaving.deadline, "holders": situation.holders,
         }));
     }
     let drain = situation.drain.as_ref()?;
     Some(json!({
         "kind": "external", "principal": drain.principal, "reason": drain.reason, "since": drain.since,
-        "requested_at": drain.requested_at,
+        "requested_at": drain.requested_at, "holders": situation.holders,
     }))
 }

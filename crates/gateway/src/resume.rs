@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use petasos_core::session::Entry;
+use petasos_core::session::{Entry, Window, resumes_by_itself};
 use petasos_core::{Inbound, Platform, SessionKey, Source};
-use petasos_store::Pending;
+use petasos_store::{Pending, local_time};
 
 use crate::ingest::Ingest;
 
 /// A session with something left from before.
 #[derive(Debug, Clone)]
 pub(crate) enum Candidate {
-    /// Its turn was cut off.
-    Turn(SessionKey),
+    /// Its turn was cut off. `written`: messages wait behind it.
+    Turn { key: SessionKey, written: bool },
     /// It is marked as interrupted, and has no open turn.
     Marked(Box<Marked>),
     /// Messages wait that no turn has taken.
@@ -27,13 +27,16 @@ pub(crate) enum Candidate {
 pub(crate) struct Marked {
     pub(crate) entry: Entry,
     pub(crate) source: Source,
+    /// How long the mark counts.
+    pub(crate) window: Window,
 }
 
 impl Candidate {
     /// Whether taking it up is a decision of ours, and not the answer to a message.
     pub(crate) fn is_resumption(&self) -> bool {
         match self {
-            Self::Turn(_) | Self::Marked(_) => true,
+            Self::Turn { written, .. } => !written,
+            Self::Marked(_) => true,
             Self::Waiting(_) => false,
         }
     }
@@ -46,7 +49,7 @@ pub(crate) type Candidates = BTreeMap<Platform, Vec<Candidate>>;
 pub(crate) async fn take_up(ingest: &Arc<Ingest>, candidates: Vec<Candidate>) {
     for candidate in candidates {
         match candidate {
-            Candidate::Turn(key) => ingest.router.resume(key).await,
+            Candidate::Turn { key, .. } => ingest.router.resume(key).await,
             Candidate::Waiting(key) => ingest.router.wake(key).await,
             Candidate::Marked(marked) => continue_marked(ingest, *marked).await,
         }
@@ -54,12 +57,14 @@ pub(crate) async fn take_up(ingest: &Arc<Ingest>, candidates: Vec<Candidate>) {
 }
 
 /// A turn without a message: the model is told that the session is back.
-async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source }: Marked) {
+async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }: Marked) {
     let key = entry.session_key.clone();
     let still = ingest.db.read({
         let key = key.clone();
         move |reader| {
-            let pending = reader.entry(&key)?.is_some_and(|entry| entry.resume_pending && !entry.suspended);
+            // Its platform may have come hours after us.
+            let now = local_time(crate::clock::now());
+            let pending = reader.entry(&key)?.is_some_and(|entry| resumes_by_itself(&entry, window, now));
             Ok(pending && reader.open_turn_of(&key)?.is_none() && reader.queued(&key)?.is_empty())
         }
     });
@@ -74,7 +79,8 @@ async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source }: Marked)
     }
     let inbound = Inbound {
         dedup: format!("resume:{}:{}", key, crate::clock::now().0),
-        source,
+        // Nothing in particular is replied to.
+        source: Source { message_id: None, ..source },
         text: String::new(),
         attachments: vec![],
         quoted: None,

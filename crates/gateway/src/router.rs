@@ -228,9 +228,13 @@ impl Desk {
         if self.failures.get(&key).is_some_and(|failures| failures.resting) {
             return;
         }
-        if self.seat(key.clone()).words.try_send(Word::Resume).is_err() {
-            // So many words wait there that one of them takes the turn up.
-            tracing::debug!(%key, "a session with a full mailbox was not told to go on");
+        let words = self.seat(key).words.clone();
+        if words.try_send(Word::Resume).is_err() {
+            self.tasks.spawn(async move {
+                // A session that ends meanwhile is started again by whoever has work for it.
+                let _ = words.send(Word::Resume).await;
+                Ended::Done
+            });
         }
     }
 

@@ -64,10 +64,11 @@ impl Running {
             gate.clone(),
         );
         self.notifier.stopping();
-        let drained = tokio::select! {
-            drained = stop::drain(&shell, &self.notifier, &watchdog) => drained,
-            () = shell.stopper.stopped() => Drained::TimedOut,
+        let books = tokio::select! {
+            books = stop::drain(&shell, &self.notifier, &watchdog) => Some(books),
+            () = shell.stopper.stopped() => None,
         };
+        let drained = books.as_ref().map_or(Drained::TimedOut, |books| books.drained);
         let parting = tokio::time::Instant::now() + FAREWELL;
         if tokio::time::timeout_at(parting, stop::say_goodbye(&shell, &self.links)).await.is_err() {
             tracing::warn!("some messages could not be sent in time");
@@ -80,21 +81,26 @@ impl Running {
         if tokio::time::timeout(FAREWELL, ended).await.is_err() {
             tracing::warn!("something does not end; it is left behind");
         }
+        let interrupted = match books {
+            Some(books) => stop::close_books(&shell, books).await,
+            None => None,
+        };
         let parting = parting.max(tokio::time::Instant::now() + LAST_GLANCE);
         if tokio::time::timeout_at(parting, self.deliver).await.is_err() {
             tracing::warn!("a send has no answer yet; it will be repeated with a mark");
         }
-        if let Err(error) = shell.db.write(|tx| tx.drop_banners()).await {
-            tracing::warn!(%error, "banners that were not sent stay until the next start");
-        }
+        stop::drop_banners(&shell).await;
         let end = gate.situation();
         let why = end.leaving.map_or(Leave::Failure, |leaving| leaving.why);
-        leave_word(&shell, why, drained).await;
-        shell.db.fold().await;
+        in_time("leaving word for the next start", leave_word(&shell, why, drained)).await;
+        in_time("closing the database", shell.db.fold()).await;
         gate.feed(Event::Ended);
-        if let Ok(publisher) = self.publishing.await {
-            publisher.write().await;
-        }
+        in_time("the last status", async {
+            if let Ok(publisher) = self.publishing.await {
+                publisher.write().await;
+            }
+        })
+        .await;
         drop(self.handle);
         drop(shell);
         drop(self.shell);
@@ -103,7 +109,15 @@ impl Running {
         let closed = tokio::task::spawn_blocking(move || writer.join());
         let _ = tokio::time::timeout(Duration::from_secs(1), closed).await;
         drop(watchdog);
+        tracing::info!(why = why.as_str(), interrupted, "stopped");
         End { why, reason: end.exit_reason }
+    }
+}
+
+/// A disk that does not answer must not keep us here: what is done without it, the next start does again.
+async fn in_time(what: &'static str, work: impl Future<Output = ()>) {
+    if tokio::time::timeout(FAREWELL, work).await.is_err() {
+        tracing::error!(what, "the disk does not answer");
     }
 }
 

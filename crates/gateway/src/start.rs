@@ -6,21 +6,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
-use petasos_core::Platform;
 use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::{Draft, Kind};
+use petasos_core::{Millis, Platform};
 use petasos_store::{OpenError, Store};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use crate::boot::{self, Booted, Found, Terms};
 use crate::channels::Channels;
-use crate::config::Config;
-use crate::db;
+use crate::config::{Config, Settings};
+use crate::counts::{self, Counts};
+use crate::db::{self, Db};
 use crate::deliver::{Deliver, Outward};
 use crate::gate::Gate;
 use crate::handle::{Handle, Inner};
@@ -35,7 +36,8 @@ use crate::router::{self, Router};
 use crate::running::Running;
 use crate::session::Shell;
 use crate::stopper::Stopper;
-use crate::{Error, clock, counts, links, mirror, pulse, supervise, sweep, tasks};
+use crate::supervise::{self, LinkHandle};
+use crate::{Error, clock, links, mirror, pulse, sweep, tasks};
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
@@ -58,108 +60,54 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let store = open(&config.home).await?;
     let stopper = Stopper::new();
     let (db, writer) = db::start(store, stopper.clone())?;
-    let (lifetime, home) = (config.lifetime, config.home);
     let rules = Arc::new(Rules { access: config.access, keys: config.keys });
-    let found = found(&home, &lifetime);
-    let booted = {
-        let (rules, mode, settings) = (rules.clone(), lifetime.crash_recovery, config.settings.clone());
-        db.write(move |tx| {
-            let (window, limits) = (settings.resume_window, settings.limits);
-            let terms = Terms { rules: &rules, crash_recovery: mode, window, limits };
-            boot::take_over(tx, &found, &terms, started_at)
-        })
-        .await?
-    };
-    forget_notes(&home);
+    let booted = take_over(&db, &config.home, &config.lifetime, &config.settings, &rules, started_at).await?;
     let own = Record::of_this_process();
-    let gate = Gate::new(lifetime.session_cap);
-    let lookout = Lookout::new(&home, lifetime.drain_max_age, gate.clone(), own.clone());
+    let gate = Gate::new(config.lifetime.session_cap);
+    // A drain that was asked for before we came counts before anything starts.
+    let lookout = Lookout::new(&config.home, config.lifetime.drain_max_age, gate.clone(), own.clone());
     let channels = Arc::new(Channels::new(config.adapters));
     let streaming = config.settings.streaming.clone();
-    let outward = Outward::new(db.clone(), channels.clone(), streaming, stopper.clone());
-    let (deliver, delivering) = Deliver::new(outward);
+    let (deliver, delivering) =
+        Deliver::new(Outward::new(db.clone(), channels.clone(), streaming, stopper.clone()));
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
-    let parallel = config.settings.parallel_calls.max(1);
-    let Booted { due, candidates, left_open } = booted;
     let shell = Arc::new(Shell {
-        db: db.clone(),
+        db,
         brain,
         tools: Tools::default(),
-        channels: channels.clone(),
-        deliver: deliver.clone(),
-        router: router.clone(),
+        channels,
+        deliver,
+        router,
+        calls: Semaphore::new(config.settings.parallel_calls.max(1)),
         settings: config.settings,
-        lifetime,
-        home: home.clone(),
+        lifetime: config.lifetime,
+        home: config.home,
         stopper: stopper.clone(),
-        gate: gate.clone(),
+        gate,
         started_at,
-        counted: AtomicBool::new(false),
-        left_open,
-        calls: Semaphore::new(parallel),
+        counts: Counts::default(),
+        left_open: booted.left_open,
     });
-    counts::mirror(&shell).await;
     let mut running = vec![
         tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
         tasks::vital("router", &stopper, router::run(shell.clone(), asks)),
+        tasks::vital("counts", &stopper, counts::run(shell.clone())),
         tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
         tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
     ];
     if config.mirror {
-        let mirror = mirror::run(db.clone(), home.clone(), stopper.clone());
-        running.push(tasks::vital("mirror", &stopper, mirror));
+        running.push(tasks::vital("mirror", &stopper, mirror::run(shell.clone())));
     }
-    let ingest = Arc::new(Ingest {
-        db: db.clone(),
-        router: router.clone(),
-        deliver: deliver.clone(),
-        channels: channels.clone(),
-        rules,
-    });
-    for lane in due {
-        deliver.due(lane).await;
+    for lane in booted.due {
+        shell.deliver.due(lane).await;
     }
-    let mut candidates = not_in_a_loop(&shell, candidates);
-    let mut supervised = Vec::new();
-    for adapter in channels.adapters() {
-        let waiting = candidates.remove(&adapter.platform()).unwrap_or_default();
-        let (link, task) = supervise::supervisor(adapter.clone(), ingest.clone(), stopper.clone(), waiting);
-        supervised.push(link);
-        running.push(tasks::vital("link", &stopper, task));
-    }
-    for (platform, candidates) in candidates {
-        // A platform that is switched off may come back; until then nothing of it is taken up.
-        if channels.capabilities(platform).delivery == Delivery::Pull {
-            resume::take_up(&ingest, candidates).await;
-        }
-    }
-    let watching = links::watch(supervised.clone(), gate.clone(), config.page, stopper.clone());
+    let ingest = Arc::new(Ingest::new(&shell, rules));
+    let links = connect(&shell, &ingest, booted.candidates, &mut running).await;
+    let watching = links::watch(links.clone(), shell.clone(), config.page);
     running.push(tasks::vital("links", &stopper, watching));
-    let publisher = Publisher {
-        home: home.clone(),
-        own: own.clone(),
-        gate: gate.clone(),
-        links: supervised.clone(),
-        drain_timeout: shell.lifetime.drain_timeout,
-        last: None,
-        complained: false,
-    };
-    let publishing = tokio::spawn(publisher.run(stopper.clone()));
-    let handle = Handle(Arc::new(Inner {
-        db: db.clone(),
-        ingest,
-        router,
-        deliver,
-        stopper: stopper.clone(),
-        gate,
-        links: supervised.clone(),
-        model: shell.brain.describe(),
-        home,
-        supervised: shell.lifetime.supervised,
-        drain_timeout: shell.lifetime.drain_timeout,
-        started_at,
-    }));
+    let publishing = tokio::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
+    let handle = Handle(Arc::new(Inner { shell: shell.clone(), ingest, links: links.clone() }));
     let running = Running {
         shell,
         own,
@@ -167,11 +115,56 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks: running,
         deliver: delivering,
         publishing,
-        links: supervised,
+        links,
         notifier: config.notifier,
         handle: handle.clone(),
     };
     Ok((handle, running))
+}
+
+/// What the process before us left, settled in one commit.
+async fn take_over(
+    db: &Db,
+    home: &Path,
+    lifetime: &Lifetime,
+    settings: &Settings,
+    rules: &Arc<Rules>,
+    now: Millis,
+) -> Result<Booted, Error> {
+    let found = found(home, lifetime);
+    let (rules, crash_recovery) = (rules.clone(), lifetime.crash_recovery);
+    let (window, limits) = (settings.resume_window, settings.limits);
+    let settled = db.write(move |tx| {
+        boot::take_over(tx, &found, &Terms { rules: &rules, crash_recovery, window, limits }, now)
+    });
+    let booted = settled.await?;
+    forget_notes(home);
+    Ok(booted)
+}
+
+/// Starts the supervisors, each with what goes on when its platform is there. Page and terminal are always there.
+async fn connect(
+    shell: &Arc<Shell>,
+    ingest: &Arc<Ingest>,
+    candidates: Candidates,
+    running: &mut Vec<JoinHandle<()>>,
+) -> Vec<LinkHandle> {
+    let mut candidates = not_in_a_loop(shell, candidates);
+    let mut links = Vec::new();
+    for adapter in shell.channels.adapters() {
+        let waiting = candidates.remove(&adapter.platform()).unwrap_or_default();
+        let (link, task) =
+            supervise::supervisor(adapter.clone(), ingest.clone(), shell.stopper.clone(), waiting);
+        links.push(link);
+        running.push(tasks::vital("link", &shell.stopper, task));
+    }
+    for (platform, candidates) in candidates {
+        // A platform that is switched off may come back; until then nothing of it is taken up.
+        if shell.channels.capabilities(platform).delivery == Delivery::Pull {
+            resume::take_up(ingest, candidates).await;
+        }
+    }
+    links
 }
 
 async fn open(home: &Path) -> Result<Store, StartError> {

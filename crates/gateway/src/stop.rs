@@ -4,7 +4,7 @@
 //! A crash in the middle leaves sessions marked that may have finished; a turn that ends well clears its own mark,
 //! and the journal knows which turns are open, so a mark alone never starts one twice.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use petasos_core::lifecycle::{From, Holder, Leave, hung_after, stop_budget};
 use petasos_core::link;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
-use petasos_core::transcript::Message;
 use petasos_core::{Millis, Route, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, Tx};
 
@@ -40,48 +39,80 @@ pub(crate) enum Drained {
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
+/// What has to be put right when every session has ended.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub(crate) drained: Drained,
+    /// Marked by us, and not before.
+    marked: Vec<SessionKey>,
+    /// Whoever was at work since we began to leave.
+    worked: BTreeMap<TurnId, SessionKey>,
+}
+
 /// Lets the running turns finish, within limits. Nothing new starts from the moment we are called.
-pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Watchdog) -> Drained {
+pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Watchdog) -> Books {
     let lifetime = &shell.lifetime;
-    let Some(leaving) = shell.gate.situation().leaving else { return Drained::Yes };
     let deadline = clock::now().after(lifetime.drain_timeout);
     shell.gate.set_deadline(deadline);
-    let at_work = real(&shell.gate.situation());
+    let why = why(shell);
+    let mut worked = real(&shell.gate.situation());
     let marked = settle(shell, "the turns could not be marked", {
-        let at_work = at_work.clone();
-        move |tx| pre_mark(tx, &at_work, leaving.why, clock::now())
-    })
-    .await
-    .unwrap_or_default();
-    announce(shell, lifetime, &at_work, leaving.why).await;
-    if !at_work.is_empty() {
+        let worked = worked.clone();
+        move |tx| pre_mark(tx, &worked, why, clock::now())
+    });
+    let marked = marked.await.unwrap_or_default();
+    announce(shell, lifetime, &worked, why).await;
+    if !worked.is_empty() {
         tracing::info!(
-            turns = at_work.len(),
+            turns = worked.len(),
             seconds = lifetime.drain_timeout.as_secs_f64(),
             "waiting for turns"
         );
     }
-    let mut left = usize::MAX;
+    let (mut left, mut granted) = (usize::MAX, deadline);
     let quiet = shell.gate.quiet(deadline, |count, until| {
-        if let Some(until) = until {
-            watchdog.not_before(instant(until) + hung_after(Duration::ZERO));
+        let end = until.unwrap_or_else(clock::now);
+        watchdog.not_before(instant(end) + hung_after(Duration::ZERO));
+        // Somebody finished, or was given more time: whoever counts the seconds of our stop may start anew.
+        if (count < left && left != usize::MAX) || end > granted {
+            notifier.extend(stop_budget(end.since(clock::now())));
         }
-        if count < left && left != usize::MAX {
-            // Somebody finished: whoever counts the seconds of our stop may start anew.
-            notifier.extend(stop_budget(until.map(|until| until.since(clock::now())).unwrap_or_default()));
-        }
-        left = count;
+        (left, granted) = (count, granted.max(end));
     });
     quiet.await;
-    let still = real(&shell.gate.situation());
-    let timed_out = !shell.gate.situation().holders.is_empty();
+    let end = shell.gate.situation();
+    // Those that had only claimed their place before may have begun since.
+    worked.extend(real(&end));
+    let drained = if end.holders.is_empty() { Drained::Yes } else { Drained::TimedOut };
+    Books { drained, marked, worked }
+}
+
+/// When no session runs any more, the journal knows who was cut off: only those stay marked, and they alone count as
+/// interrupted. Gives how many, if the disk lets us.
+pub(crate) async fn close_books(shell: &Arc<Shell>, books: Books) -> Option<usize> {
+    let Books { marked, worked, .. } = books;
     // Another wish may have come meanwhile, and it is the last one that the marks have to name.
-    let why = shell.gate.situation().leaving.map_or(leaving.why, |leaving| leaving.why);
-    settle(shell, "the marks could not be put right", move |tx| {
-        close_books(tx, &marked, &still, why, clock::now())
-    })
-    .await;
-    if timed_out { Drained::TimedOut } else { Drained::Yes }
+    let why = why(shell);
+    let closed = settle(shell, "the marks could not be put right", move |tx| {
+        let mut cut_off = Vec::new();
+        for (turn, key) in &worked {
+            if tx.open_turn_of(key)?.is_some_and(|open| open.id == *turn) {
+                cut_off.push((key.clone(), *turn));
+            }
+        }
+        close(tx, &marked, &cut_off, why, clock::now())?;
+        Ok(cut_off.len())
+    });
+    closed.await
+}
+
+/// What was only true while we lived, and was not said in time.
+pub(crate) async fn drop_banners(shell: &Arc<Shell>) {
+    settle(shell, "banners that were not sent stay until the next start", |tx| tx.drop_banners()).await;
+}
+
+fn why(shell: &Shell) -> Leave {
+    shell.gate.situation().leaving.map_or(Leave::Failure, |leaving| leaving.why)
 }
 
 /// What has been said may still go out, where somebody listens. What does not is owed to the chat, and banners are
@@ -102,20 +133,20 @@ pub(crate) async fn say_goodbye(shell: &Arc<Shell>, links: &[LinkHandle]) {
 }
 
 /// Those whose turn is on disk. A mere claim leaves its messages waiting in the inbox, and needs no mark.
-fn real(situation: &Situation) -> Vec<(SessionKey, TurnId)> {
-    let real = |holder: &Holder| holder.turn.map(|turn| (holder.key.clone(), turn));
+fn real(situation: &Situation) -> BTreeMap<TurnId, SessionKey> {
+    let real = |holder: &Holder| holder.turn.map(|turn| (turn, holder.key.clone()));
     situation.holders.iter().filter_map(real).collect()
 }
 
 /// Before anything slow. Gives the sessions that were not marked before.
 fn pre_mark(
     tx: &Tx<'_>,
-    at_work: &[(SessionKey, TurnId)],
+    at_work: &BTreeMap<TurnId, SessionKey>,
     why: Leave,
     now: Millis,
 ) -> Result<Vec<SessionKey>, StoreError> {
     let mut marked = Vec::new();
-    for (key, _) in at_work {
+    for key in at_work.values() {
         let before = tx.entry(key)?.is_some_and(|entry| entry.resume_pending);
         if tx.mark_resume_pending(key, why.resume_reason(), now)? && !before {
             marked.push(key.clone());
@@ -124,53 +155,55 @@ fn pre_mark(
     Ok(marked)
 }
 
-/// Only those that still run stay marked, and they alone count as interrupted.
-fn close_books(
+fn close(
     tx: &Tx<'_>,
     marked: &[SessionKey],
-    still: &[(SessionKey, TurnId)],
+    cut_off: &[(SessionKey, TurnId)],
     why: Leave,
     now: Millis,
 ) -> Result<(), StoreError> {
-    let runs = |key: &SessionKey| still.iter().any(|(running, _)| running == key);
-    for key in marked.iter().filter(|key| !runs(key)) {
+    let ran = |key: &SessionKey| cut_off.iter().any(|(running, _)| running == key);
+    for key in marked.iter().filter(|key| !ran(key)) {
         tx.clear_resume_pending(key)?;
     }
-    for (key, _) in still {
+    for (key, _) in cut_off {
         tx.mark_resume_pending(key, why.resume_reason(), now)?;
     }
-    let (keys, turns): (Vec<_>, Vec<_>) = still.iter().cloned().unzip();
+    let keys: Vec<_> = cut_off.iter().map(|(key, _)| key.clone()).collect();
     tx.count_stop(&keys)?;
-    leave_open(tx, &turns)
+    leave_open(tx, tx.open_turns()?.into_iter().map(|turn| turn.id))
 }
 
 /// Chats with a running turn hear of it, and then each home channel that has not heard yet.
-async fn announce(shell: &Arc<Shell>, lifetime: &Lifetime, at_work: &[(SessionKey, TurnId)], why: Leave) {
+async fn announce(
+    shell: &Arc<Shell>,
+    lifetime: &Lifetime,
+    at_work: &BTreeMap<TurnId, SessionKey>,
+    why: Leave,
+) {
     let from_chat = matches!(why, Leave::Restart { from: From::Chat, .. });
     let suppressed = shell.gate.situation().drain.is_some_and(|drain| drain.suppress_notification);
     let homes = match from_chat || suppressed {
         true => vec![],
         false => lifetime.home_routes(),
     };
-    let (quiet, turns) = (lifetime.quiet_platforms.clone(), at_work.to_vec());
+    let (quiet, turns) = (lifetime.quiet_platforms.clone(), at_work.keys().copied().collect::<Vec<_>>());
     let told = settle(shell, "nobody could be told of the stop", move |tx| {
         let (mut told, mut due) = (BTreeSet::new(), Vec::new());
         let mut writes = Vec::new();
-        for (_, turn) in &turns {
+        for turn in &turns {
             let Some(turn) = tx.turn(*turn)?.map(|journaled| journaled.turn) else { continue };
             if quiet.contains(&turn.route.platform) || !told.insert(turn.route.lane()) {
                 continue;
             }
-            writes.push(match turn.route.delivery {
+            match turn.route.delivery {
                 Delivery::Push => {
                     due.push(turn.route.lane());
-                    Write::Owe(banner(turn.route, Some(turn.key), why))
+                    writes.push(Write::Owe(banner(turn.route, Some(turn.key), why)));
                 }
-                Delivery::Pull => Write::Append {
-                    session: turn.session,
-                    message: Message::notice(why.banner(), clock::now()),
-                },
-            });
+                // Page and terminal see the state of the gateway itself.
+                Delivery::Pull => {}
+            }
         }
         for home in homes.iter().filter(|home| !quiet.contains(&home.platform)) {
             if told.insert(home.lane()) {
@@ -227,6 +260,6 @@ mod tests {
         let _mere_claim = gate.claim(&key("b"), Claim::User).unwrap();
         begun.began(TurnId(7));
         assert_eq!(gate.situation().active(), 2, "both are waited for");
-        assert_eq!(real(&gate.situation()), [(key("a"), TurnId(7))]);
+        assert_eq!(real(&gate.situation()), BTreeMap::from([(TurnId(7), key("a"))]));
     }
 }

@@ -67,7 +67,8 @@ struct Connection {
     generation: u64,
     task: JoinHandle<petasos_platforms::Error>,
     batches: mpsc::Receiver<Batch>,
-    health: mpsc::Receiver<Health>,
+    /// What it said last: news that nobody has noticed yet gives way to newer.
+    health: watch::Receiver<Health>,
 }
 
 impl Drop for Connection {
@@ -130,11 +131,12 @@ impl Supervisor {
                 None
             });
         let (intake, batches) = Intake::new(BATCHES);
-        let (pulse, health) = mpsc::channel(1);
+        let (pulse, health) = watch::channel(Health::Connecting);
         let adapter = self.adapter.clone();
         let task = tokio::spawn(async move {
-            // One that still waits to be noticed is as good: the next one comes soon.
-            let mut tell = move |health| drop(pulse.try_send(health));
+            let mut tell = move |health| {
+                pulse.send_replace(health);
+            };
             adapter.receive(cursor, &intake, &mut tell).await
         });
         self.connection = Some(Connection { generation, task, batches, health });
@@ -232,7 +234,9 @@ async fn hear(connection: &mut Option<Connection>) -> Heard {
     tokio::select! {
         biased;
         Some(batch) = connection.batches.recv() => Heard::Batch(batch),
-        Some(health) = connection.health.recv() => Heard::Health(generation, health),
+        Ok(()) = connection.health.changed() => {
+            Heard::Health(generation, connection.health.borrow_and_update().clone())
+        }
         ended = &mut connection.task => match ended {
             Ok(error) => {
                 let (fault, code, reason) = (error.fault(), error.code().to_owned(), error.to_string());

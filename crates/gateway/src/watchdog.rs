@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::gate::Gate;
@@ -16,37 +16,66 @@ use crate::home::{pid, process::Record};
 
 /// Armed until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watchdog(Sender<Instant>);
+pub(crate) struct Watchdog(Arc<Leash>);
+
+#[derive(Debug)]
+struct Leash {
+    /// `None`: the stop has ended.
+    end: Mutex<Option<Instant>>,
+    moved: Condvar,
+}
 
 const LOG: &str = "logs/gateway-shutdown-watchdog.log";
 
 impl Watchdog {
     pub(crate) fn arm(after: Duration, home: PathBuf, own: Record, gate: Gate) -> Self {
-        let (move_end, moved) = mpsc::channel();
-        let mut end = Instant::now() + after;
-        let guard = move || loop {
-            match moved.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(later) => end = end.max(later),
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {
-                    tracing::error!("the stop hangs; leaving by force");
-                    dump(&home, &gate);
-                    // Whoever comes next does not believe a pid file anyway.
-                    let _ = pid::remove(&pid::path(&home), &own);
-                    std::process::exit(1);
-                }
+        let leash = Arc::new(Leash { end: Mutex::new(Some(Instant::now() + after)), moved: Condvar::new() });
+        let watched = leash.clone();
+        let guard = move || {
+            if watched.wait() {
+                tracing::error!("the stop hangs; leaving by force");
+                dump(&home, &gate);
+                // Whoever comes next does not believe a pid file anyway.
+                let _ = pid::remove(&pid::path(&home), &own);
+                std::process::exit(1);
             }
         };
         if let Err(error) = std::thread::Builder::new().name("petasos-watchdog".into()).spawn(guard) {
             tracing::error!(%error, "nobody watches over the stop");
         }
-        Self(move_end)
+        Self(leash)
     }
 
     /// The stop was granted more time.
     pub(crate) fn not_before(&self, end: Instant) {
-        // Without a thread there is nobody to tell.
-        let _ = self.0.send(end);
+        self.0.set(|now| now.map(|now| now.max(end)));
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.0.set(|_| None);
+    }
+}
+
+impl Leash {
+    fn set(&self, change: impl FnOnce(Option<Instant>) -> Option<Instant>) {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        *end = change(*end);
+        self.moved.notify_one();
+    }
+
+    /// Waits for the end. `false`: the stop was faster.
+    fn wait(&self) -> bool {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(at) = *end {
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            end = self.moved.wait_timeout(end, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
     }
 }
 

@@ -27,7 +27,9 @@ proptest! {
 
     #[test]
     fn two_chats_never_mix(steps in steps(), queue in any::<bool>(), streaming in any::<bool>()) {
-        let world = World::new(|settings| {
+        let world = World::with(|setup| {
+            setup.workers = 2;
+            let settings = &mut setup.settings;
             settings.busy = if queue { BusyMode::Queue } else { BusyMode::Interrupt };
             settings.streaming.enabled = streaming;
             settings.streaming.gap = Duration::from_millis(1);

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "lifecycle/boot.rs"]
 mod boot;
+#[path = "lifecycle/corners.rs"]
+mod corners;
 #[path = "lifecycle/drain.rs"]
 mod drain;
 #[path = "lifecycle/goodbye.rs"]

@@ -22,10 +22,12 @@ impl Reads {
 }
 
 impl Tx<'_> {
-    /// An orderly stop that interrupted these.
+    /// An orderly stop that interrupted these. Sessions with an open turn that did not run keep their count: nothing
+    /// was learnt about them.
     pub fn count_stop(&self, interrupted: &[SessionKey]) -> Result<()> {
         let mut counts = self.failure_counts()?;
-        counts.stopped(interrupted);
+        let open: Vec<_> = self.open_turns()?.into_iter().map(|turn| turn.key).collect();
+        counts.stopped(interrupted, &open);
         self.put_failure_counts(&counts)
     }
 

@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::clock::{local_time, unix_time};
 use crate::error::Result;
 use crate::group::{Reads, Tx};
-use crate::value::{at, json, parse};
+use crate::value::{at, json, legible, parse};
 
 /// What tells one state of the table from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ impl Reads {
         found.map(|text| parse(&text, "session entry")).transpose()
     }
 
-    /// Every entry, the latest used first.
+    /// Every entry that can be read, the latest used first.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         self.entries_where("SELECT entry FROM routing ORDER BY updated_at DESC")
     }
@@ -36,7 +36,8 @@ impl Reads {
     /// Entries whose interrupted turn waits to be continued.
     pub fn pending_resumes(&self) -> Result<Vec<Entry>> {
         self.entries_where(
-            "SELECT entry FROM routing WHERE entry ->> 'resume_pending' AND NOT entry ->> 'suspended'
+            "SELECT entry FROM routing
+             WHERE CASE WHEN json_valid(entry) THEN entry ->> 'resume_pending' AND NOT entry ->> 'suspended' END
              ORDER BY updated_at DESC",
         )
     }
@@ -59,6 +60,7 @@ impl Reads {
     fn entries_where(&self, select: &str) -> Result<Vec<Entry>> {
         let mut read = self.sql(select)?;
         read.query_and_then([], |row| parse(row.get_ref(0)?.as_str().unwrap_or_default(), "session entry"))?
+            .filter_map(legible)
             .collect()
     }
 }
@@ -141,7 +143,8 @@ impl Tx<'_> {
     /// Their transcripts stay.
     pub fn prune_entries(&self, before: Millis, keep: &[SessionKey]) -> Result<usize> {
         let mut prune = self.sql(
-            "DELETE FROM routing WHERE updated_at < ?1 AND NOT entry ->> 'suspended'
+            "DELETE FROM routing
+             WHERE updated_at < ?1 AND CASE WHEN json_valid(entry) THEN NOT entry ->> 'suspended' ELSE 1 END
                  AND session_key NOT IN (SELECT value FROM json_each(?2))
                  AND session_key NOT IN (SELECT session_key FROM turns WHERE ended_at IS NULL)
                  AND session_key NOT IN (SELECT session_key FROM inbox WHERE state <> 'settled')",

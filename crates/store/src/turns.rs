@@ -30,6 +30,11 @@ impl Reads {
         read.query_and_then([key.as_str()], state)?.next().transpose()
     }
 
+    /// Whether this conversation ever had a turn here, as far as we remember.
+    pub fn has_turns(&self, key: &SessionKey) -> Result<bool> {
+        Ok(self.sql("SELECT 1 FROM turns WHERE session_key = ?1 LIMIT 1")?.exists([key.as_str()])?)
+    }
+
     pub fn turn(&self, id: TurnId) -> Result<Option<Journaled>> {
         let mut read = self.sql("SELECT state, outcome, ended_at FROM turns WHERE id = ?1")?;
         read.query_and_then([id.0], journaled)?.next().transpose()

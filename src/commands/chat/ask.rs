@@ -10,6 +10,7 @@ use super::feed::{Feed, News};
 use super::screen::Screen;
 use crate::client::{Client, Error};
 use crate::failure::Failure;
+use crate::life::Life;
 use crate::print::{now, warn_of};
 
 /// A notice may be the whole answer, or come before one; this long nothing else may follow.
@@ -197,9 +198,23 @@ impl Asker {
                     () = tokio::time::sleep(AGAIN) => {}
                     _ = tokio::signal::ctrl_c() => return Err(Error::Gone.into()),
                 },
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(self.refused(error).await),
             }
         }
+    }
+
+    /// A door that is closed can perhaps be opened.
+    async fn refused(&self, error: Error) -> Failure {
+        let closed = error.fact("code").and_then(Value::as_str) == Some("gateway_draining");
+        let failure = Failure::from(error);
+        if !closed {
+            return failure;
+        }
+        let life: Result<Life, _> = self.client.get("/api/gateway/drain").await;
+        failure.next(match life.is_ok_and(|life| !life.is_leaving()) {
+            true => "petasos drain status shows who asked for the drain; petasos resume ends it",
+            false => "petasos status shows when it is back; a gateway that stopped is started by petasos run",
+        })
     }
 
     pub(super) async fn stop(&self) -> Result<(), Failure> {

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use petasos_core::lifecycle::marker::{Marker, Standing};
 use petasos_gateway::home::drain::{self, Ask};
 use serde_json::{Value, json};
 
 use super::super::Context;
-use super::super::wait::{Patience, Wait, Waited, at_work, busy, soon, unwatched};
-use super::max_age;
+use super::super::wait::{Patience, Wait, Waited, at_work, busy, everybody, soon, unwatched};
+use super::{marker, max_age};
 use crate::arguments::DrainAsk;
 use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
@@ -19,11 +20,8 @@ const ENDS_IT: &str = "petasos resume ends it";
 
 pub(super) async fn ask(context: &Context, wanted: DrainAsk) -> Result<ExitCode, Failure> {
     let home = &context.home;
-    let ask = Ask {
-        principal: principal(),
-        suppress_notification: wanted.suppress_notification,
-        reason: wanted.reason.filter(|reason| !reason.trim().is_empty()),
-    };
+    let before = marker(home).filter(|(_, standing)| *standing == Standing::Active);
+    let ask = asked(&wanted, before.map(|(marker, _)| marker).unwrap_or_default());
     let max_age = max_age(home);
     home.create().map_err(|error| unwritten(home, &error))?;
     let marker = drain::write(home.path(), &ask, now()).map_err(|error| unwritten(home, &error))?;
@@ -31,8 +29,9 @@ pub(super) async fn ask(context: &Context, wanted: DrainAsk) -> Result<ExitCode,
     if !context.json {
         tell(&sight, confirmed, max_age);
     }
+    let leaving = sight.life().is_some_and(Life::is_leaving);
     let mut told = json!({
-        "draining": true, "requested_at": marker.requested_at, "principal": ask.principal, "reason": ask.reason,
+        "draining": true, "leaving": leaving, "requested_at": marker.requested_at, "principal": ask.principal, "reason": ask.reason,
         "suppress_notification": ask.suppress_notification, "gateway_running": sight != Sight::Nobody,
         "confirmed": confirmed, "active_agents": sight.life().map_or(0, |life| life.holders.len()),
     });
@@ -49,6 +48,16 @@ pub(super) async fn ask(context: &Context, wanted: DrainAsk) -> Result<ExitCode,
         print::json(&told)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said now, and otherwise what was said before.
+fn asked(wanted: &DrainAsk, before: Marker) -> Ask {
+    let reason = wanted.reason.clone().or(before.reason);
+    Ask {
+        principal: principal(),
+        suppress_notification: wanted.suppress_notification || before.suppress_notification,
+        reason: reason.filter(|reason| !reason.trim().is_empty()),
+    }
 }
 
 /// How the waiting came out.
@@ -91,7 +100,7 @@ async fn quiet(
     timeout: Option<Duration>,
 ) -> Result<Option<End>, Failure> {
     let title = |sight: &Sight| match sight {
-        Sight::Life(_, life) => busy("draining", life),
+        Sight::Life(_, life) => busy(life.headline(), life),
         Sight::Silent(_) | Sight::Nobody => "draining: the gateway does not answer".into(),
     };
     let mut drained_before = confirmed;
@@ -118,8 +127,8 @@ async fn quiet(
         }
         Waited::Done(Ok(end)) => Ok(Some(end)),
         Waited::Late(sight) => {
-            let still = match sight.life().map(|life| life.awaited().count()) {
-                Some(count) => at_work(count),
+            let still = match sight.life() {
+                Some(life) => everybody(life),
                 None => "the gateway does not answer, so perhaps somebody at work".into(),
             };
             let what = format!("still {still} after {}; the drain stays", span(timeout.unwrap_or_default()));
@@ -169,9 +178,13 @@ fn tell(sight: &Sight, confirmed: bool, max_age: Duration) {
         Sight::Nobody => {
             say!("no gateway runs on this home; the next one drains from its start on ({ENDS_IT}{lasts})")
         }
+        Sight::Life(_, life) if life.is_leaving() => {
+            let leaving = life.headline();
+            let next = "the marker stays, and the next one starts drained; petasos resume removes it";
+            say!("the gateway is {leaving}; {next}");
+        }
         Sight::Life(_, life) if confirmed => {
-            let count = at_work(life.awaited().count());
-            say!("draining: no new turns start, {count} ({ENDS_IT}{lasts})");
+            say!("draining: no new turns start, {} ({ENDS_IT}{lasts})", everybody(life));
         }
         Sight::Life(..) | Sight::Silent(_) => {
             say!("asked for a drain ({ENDS_IT}{lasts})");
@@ -185,11 +198,61 @@ fn tell(sight: &Sight, confirmed: bool, max_age: Duration) {
 /// Who asks, as far as this process knows.
 fn principal() -> String {
     let named = |name: &str| std::env::var(name).ok().filter(|user| !user.trim().is_empty());
-    let user = named("USER").or_else(|| named("LOGNAME"));
-    format!("petasos:{}", user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string()))
+    let id = rustix::process::getuid().as_raw().to_string();
+    let listed = || name_of(&id, &std::fs::read_to_string("/etc/passwd").ok()?);
+    let user = named("USER").or_else(|| named("LOGNAME")).or_else(listed);
+    format!("petasos:{}", user.unwrap_or(id))
+}
+
+/// The name of a user in the list of those whom this machine knows itself.
+fn name_of(id: &str, passwd: &str) -> Option<String> {
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1) == Some(id)).then(|| name.to_owned())
+    };
+    passwd.lines().find_map(of)
 }
 
 fn unwritten(home: &Home, error: &std::io::Error) -> Failure {
     Failure::new(format!("the drain marker cannot be written to {}: {error}", home.path().display()))
         .next(WRITABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_stays_unless_it_is_said_anew() {
+        let before = |suppress: bool| Marker {
+            reason: Some("new disk".into()),
+            suppress_notification: suppress,
+            ..Marker::default()
+        };
+        for (reason, suppress, suppressed, want) in [
+            (None, false, false, (Some("new disk"), false)),
+            (None, false, true, (Some("new disk"), true)),
+            (Some("old disk"), true, false, (Some("old disk"), true)),
+            (Some(" "), false, false, (None, false)),
+        ] {
+            let wanted = DrainAsk {
+                wait: false,
+                timeout: None,
+                reason: reason.map(str::to_owned),
+                suppress_notification: suppress,
+            };
+            let ask = asked(&wanted, before(suppressed));
+            assert_eq!((ask.reason.as_deref(), ask.suppress_notification), want, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_user_is_known_by_name_where_the_machine_knows_it() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::/:\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        for (id, want) in [("0", Some("root")), ("1000", Some("ann")), ("7", None), ("100", None)] {
+            assert_eq!(name_of(id, passwd).as_deref(), want, "{id}");
+        }
+    }
 }

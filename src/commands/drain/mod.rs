@@ -96,6 +96,7 @@ fn unadjusted(error: crate::client::Error) -> Failure {
         Some("not_found") => {
             Failure::new("no session at work has this name").next("petasos drain status lists them")
         }
+        Some("bad_request") => Failure::from(error).next("petasos drain status lists the sessions at work"),
         Some("ambiguous") => {
             let (what, _) = Failure::from(error).parts();
             Failure::new(what).next("name more of it")

@@ -11,7 +11,7 @@ use super::{asked_for, marker};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::life::{Drain, Life, Sight, Watcher};
-use crate::print::{self, BOLD, DIM, ago, now, say, span, styled, table};
+use crate::print::{self, BOLD, DIM, now, say, span, styled, table};
 
 pub(super) async fn status(context: &Context) -> Result<ExitCode, Failure> {
     let sight = Watcher::new(&context.home).look().await;
@@ -79,13 +79,12 @@ fn show(life: &Life) {
 fn head(life: &Life, drain: &Drain) -> String {
     let kind = match drain.kind.as_str() {
         "external" => "no new turns start",
-        "restart" => "the gateway is about to start anew",
-        _ => "the gateway is stopping",
+        _ => "no new turns start, and that cannot be taken back",
     };
-    let since = drain.since.map(|since| format!(", since {}", ago(since, now()))).unwrap_or_default();
+    let since = drain.since.map(|since| format!(" for {}", span(now().since(since)))).unwrap_or_default();
     let deadline = drain.deadline.map(|at| format!(", turns have {} left", span(at.since(now()))));
-    let state = styled(BOLD, &life.state);
-    format!("{state}: {kind}{}{}", since.replace("since just now", "just now"), deadline.unwrap_or_default())
+    let state = styled(BOLD, life.headline());
+    format!("{state}{since}: {kind}{}", deadline.unwrap_or_default())
 }
 
 fn holders(life: &Life) {

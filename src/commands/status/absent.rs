@@ -11,6 +11,7 @@ use super::{line, stored};
 use crate::commands::drain::{asked_for, marker};
 use crate::commands::{Context, reader};
 use crate::failure::Failure;
+use crate::life::headline;
 use crate::lock;
 use crate::print::{self, BAD, BOLD, DIM, ODD, say, styled, warn_of};
 
@@ -21,8 +22,12 @@ enum End {
     Stopped { reason: Option<String> },
     /// It could not start.
     Unstartable { reason: String },
+    /// To be started again by whoever looks after it.
+    Restart,
     /// By a signal that nobody had announced.
     Signalled { reason: String },
+    /// It was about to stop, and did not come to an end of it. Who ended it is not known.
+    Amid,
     /// It did not even say goodbye.
     Killed,
 }
@@ -31,7 +36,12 @@ impl End {
     fn of(fields: &Map<String, Value>) -> Self {
         let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
         let reason = text("exit_reason");
-        match (text("gateway_state").as_deref(), reason) {
+        let state = text("gateway_state");
+        let restart = fields.get("restart_requested") == Some(&Value::Bool(true));
+        let kind = fields.get("drain").and_then(|drain| drain.get("kind")).and_then(Value::as_str);
+        match (state.as_deref(), reason) {
+            (Some("stopped"), _) if restart => Self::Restart,
+            (Some("draining"), _) if matches!(kind, Some("shutdown" | "restart")) => Self::Amid,
             (None | Some("stopped"), reason) => Self::Stopped { reason },
             (Some("startup_failed"), reason) => Self::Unstartable { reason: reason.unwrap_or_default() },
             (Some(_), Some(reason)) => Self::Signalled { reason },
@@ -42,7 +52,9 @@ impl End {
     const fn state(&self) -> &'static str {
         match self {
             Self::Unstartable { .. } => "startup_failed",
-            Self::Stopped { .. } | Self::Signalled { .. } | Self::Killed => "stopped",
+            Self::Stopped { .. } | Self::Restart | Self::Signalled { .. } | Self::Amid | Self::Killed => {
+                "stopped"
+            }
         }
     }
 
@@ -50,7 +62,9 @@ impl End {
         match self {
             Self::Stopped { .. } => "stopped",
             Self::Unstartable { .. } => "unstartable",
+            Self::Restart => "restart",
             Self::Signalled { .. } => "signalled",
+            Self::Amid => "amid_stop",
             Self::Killed => "killed",
         }
     }
@@ -59,7 +73,7 @@ impl End {
         match self {
             Self::Stopped { reason } => reason.as_deref(),
             Self::Unstartable { reason } | Self::Signalled { reason } => Some(reason),
-            Self::Killed => None,
+            Self::Restart | Self::Amid | Self::Killed => None,
         }
     }
 }
@@ -87,7 +101,9 @@ fn silent(context: &Context, record: &Record, fields: &Map<String, Value>) -> Re
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    say!("{} is {}, and does not answer", styled(BOLD, "Petasos"), styled(ODD, state));
+    let kind = fields.get("drain").and_then(|drain| drain.get("kind")).and_then(Value::as_str);
+    let does = headline(state, kind.filter(|_| theirs));
+    say!("{} is {}, and does not answer", styled(BOLD, "Petasos"), styled(ODD, does));
     line("process", &format!("pid {}", record.pid));
     line("home", &context.home.path().display().to_string());
     if state != "starting" {
@@ -132,21 +148,24 @@ fn stopped(context: &Context, end: &End) -> Result<ExitCode, Failure> {
 }
 
 fn tell(end: &End) {
-    let starts = styled(DIM, "(petasos run starts it)");
+    let (name, starts) = (styled(BOLD, "Petasos"), styled(DIM, "(petasos run starts it)"));
     match end {
-        End::Stopped { .. } | End::Signalled { .. } | End::Killed => {
-            say!("{} is stopped {starts}", styled(BOLD, "Petasos"));
+        End::Stopped { .. } | End::Signalled { .. } | End::Amid | End::Killed => {
+            say!("{name} is stopped {starts}")
         }
-        End::Unstartable { .. } => {
-            say!("{} {}", styled(BOLD, "Petasos"), styled(BAD, "could not start"));
-        }
+        End::Restart => say!("{name} is stopped, and {} {starts}", styled(ODD, "waits to be started again")),
+        End::Unstartable { .. } => say!("{name} {}", styled(BAD, "could not start")),
     }
     match end {
         End::Stopped { reason: None } => {}
         End::Stopped { reason: Some(reason) } => line("because", reason),
-        End::Unstartable { reason } => line("because", &reason.replace('\n', "\n            ")),
+        End::Restart => line("because", "somebody asked for a restart; if nobody looks after it, start it"),
+        End::Unstartable { reason } => reason.lines().for_each(|text| say!("    {text}")),
         End::Signalled { reason } => {
             line("because", &format!("{reason}, which nobody had announced; what was at work is resumed"));
+        }
+        End::Amid => {
+            line("because", &styled(ODD, "it ended in the middle of a stop; what was at work is resumed"));
         }
         End::Killed => {
             let what =
@@ -168,6 +187,19 @@ mod tests {
             (json!({"gateway_state": "stopped", "exit_reason": "a planned stop"}), "stopped", "stopped"),
             (json!({"gateway_state": "running", "exit_reason": null}), "killed", "stopped"),
             (json!({"gateway_state": "draining"}), "killed", "stopped"),
+            (json!({"gateway_state": "draining", "drain": {"kind": "external"}}), "killed", "stopped"),
+            (
+                json!({"gateway_state": "draining", "exit_reason": "SIGINT", "drain": {"kind": "shutdown"}}),
+                "amid_stop",
+                "stopped",
+            ),
+            (json!({"gateway_state": "draining", "drain": {"kind": "restart"}}), "amid_stop", "stopped"),
+            (
+                json!({"gateway_state": "stopped", "exit_reason": "SIGUSR1", "restart_requested": true}),
+                "restart",
+                "stopped",
+            ),
+            (json!({"gateway_state": "stopped", "restart_requested": false}), "stopped", "stopped"),
             (json!({"gateway_state": "starting"}), "killed", "stopped"),
             (json!({"gateway_state": "new word"}), "killed", "stopped"),
             (json!({"gateway_state": "running", "exit_reason": "SIGTERM"}), "signalled", "stopped"),

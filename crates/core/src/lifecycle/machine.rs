@@ -85,7 +85,7 @@ pub enum Event {
 pub enum Claim {
     /// Somebody wrote.
     User,
-    /// The gateway itself: work that has ended, a schedule.
+    /// The gateway itself: work of an earlier turn that has ended.
     Internal,
     /// A turn that had begun before.
     Resumed,
@@ -219,7 +219,8 @@ impl Lifecycle {
             Stage::Starting | Stage::Up => Stage::Ended { why: Leave::Failure },
             Stage::Ended { .. } => self.stage,
         };
-        Self { stage, ..self }
+        // Whoever asked for quiet has it now.
+        Self { stage, drain: None, ..self }
     }
 }
 

@@ -22,7 +22,7 @@ pub use local::{Civil, LocalTime};
 pub use policy::{Mode, Policies, ResetPolicy};
 pub use resolve::{Ask, Background, EndReason, Lookup, Resolution, Row, resolve};
 pub use resume::{
-    CrashRecovery, Fate, clear_resume_pending, fate, mark_resume_pending, reset, resumes_by_itself, suspend,
-    suspend_recently_active, switch,
+    Circumstances, CrashRecovery, Fate, clear_resume_pending, fate, mark_resume_pending, reset,
+    resumes_by_itself, suspend, suspend_recently_active, switch,
 };
 pub use stuck::FailureCounts;

@@ -6,6 +6,7 @@
 use core::time::Duration;
 
 use super::entry::{Entry, ResumeReason};
+use super::freshness::Window;
 use super::local::LocalTime;
 use super::resolve::EndReason;
 use crate::ids::SessionId;
@@ -35,8 +36,17 @@ pub enum Fate {
     Unwelcome,
 }
 
-/// Decides about an open turn. `fresh`: it is recent enough; `welcome`: its author may still talk to us.
-pub fn fate(entry: Option<&Entry>, fresh: bool, welcome: bool) -> Fate {
+/// What goes into that decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Circumstances {
+    /// It is recent enough.
+    pub fresh: bool,
+    /// Its author may still talk to us.
+    pub welcome: bool,
+}
+
+pub fn fate(entry: Option<&Entry>, circumstances: Circumstances) -> Fate {
+    let Circumstances { fresh, welcome } = circumstances;
     match (welcome, entry.is_some_and(|entry| entry.suspended), fresh) {
         (false, _, _) => Fate::Unwelcome,
         (true, true, _) => Fate::Stuck,
@@ -50,8 +60,8 @@ impl Fate {
     pub const fn notice(self) -> Option<&'static str> {
         match self {
             Self::Stuck => Some(
-                "⚠️ I could not finish this: I was interrupted several times in a row while working on it, so I have \
-                 stopped trying. Your next message starts a new session; send it again if you still want it.",
+                "⚠️ I could not finish this: this conversation was interrupted several times in a row, so I have stopped \
+                 trying. Your next message starts a new session; send it again if you still want it.",
             ),
             Self::Stale => Some(
                 "⚠️ I was interrupted before I could answer this, too long ago to go on by myself. Send it again if \
@@ -62,8 +72,9 @@ impl Fate {
     }
 }
 
-/// Whether a mark lets the gateway take a session up without being asked: the reason must be one of ours.
-pub fn resumes_by_itself(entry: &Entry, fresh: bool) -> bool {
+/// Whether a mark lets the gateway take a session up without being asked: it is recent, and the reason one of ours.
+pub fn resumes_by_itself(entry: &Entry, window: Window, now: LocalTime) -> bool {
+    let fresh = window.holds(entry.last_resume_marked_at.map(|at| now.since(at)));
     let ours = match &entry.resume_reason {
         Some(
             ResumeReason::RestartTimeout | ResumeReason::ShutdownTimeout | ResumeReason::RestartInterrupted,
@@ -247,7 +258,7 @@ mod tests {
             (Some(&suspended), true, true, Fate::Stuck),
             (Some(&suspended), true, false, Fate::Unwelcome),
         ] {
-            assert_eq!(fate(entry, fresh, welcome), want);
+            assert_eq!(fate(entry, Circumstances { fresh, welcome }), want);
             assert_eq!(want.notice().is_some(), matches!(want, Fate::Stale | Fate::Stuck));
         }
     }
@@ -258,14 +269,15 @@ mod tests {
         odd.resume_reason = Some(ResumeReason::Other("odd".into()));
         let mut suspended = marked();
         suspended.suspended = true;
-        for (entry, fresh, want) in [
-            (&marked(), true, true),
-            (&marked(), false, false),
-            (&entry(), true, false),
-            (&odd, true, false),
-            (&suspended, true, false),
+        let late = at("2026-11-15T13:00:01");
+        for (entry, now, want) in [
+            (&marked(), now(), true),
+            (&marked(), late, false),
+            (&entry(), now(), false),
+            (&odd, now(), false),
+            (&suspended, now(), false),
         ] {
-            assert_eq!(resumes_by_itself(entry, fresh), want);
+            assert_eq!(resumes_by_itself(entry, Window::default(), now), want);
         }
     }
 

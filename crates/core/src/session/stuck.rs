@@ -22,10 +22,15 @@ const STUCK: u32 = 3;
 pub struct FailureCounts(BTreeMap<SessionKey, u32>);
 
 impl FailureCounts {
-    /// An orderly stop: those it interrupted count one more, everyone else starts again at zero.
-    pub fn stopped<'a>(&mut self, interrupted: impl IntoIterator<Item = &'a SessionKey>) {
+    /// An orderly stop: those it interrupted count one more, those whose open turn only waited stay as they are,
+    /// everyone else starts again at zero.
+    pub fn stopped<'a>(
+        &mut self,
+        interrupted: impl IntoIterator<Item = &'a SessionKey>,
+        waiting: &[SessionKey],
+    ) {
         let interrupted: BTreeSet<&SessionKey> = interrupted.into_iter().collect();
-        self.0.retain(|key, _| interrupted.contains(key));
+        self.0.retain(|key, _| interrupted.contains(key) || waiting.contains(key));
         self.crashed(interrupted);
     }
 
@@ -92,7 +97,7 @@ mod tests {
         let mut counts = FailureCounts::default();
         for _ in 0..3 {
             assert_eq!(counts.take_stuck(), []);
-            counts.stopped([&key("a")]);
+            counts.stopped([&key("a")], &[]);
         }
         counts.crashed([&key("b")]);
         assert_eq!(counts.take_stuck(), [key("a")]);
@@ -102,19 +107,27 @@ mod tests {
     #[test]
     fn a_success_or_a_stop_that_spares_it_clears_the_count() {
         let mut counts = FailureCounts::default();
-        counts.stopped([&key("a"), &key("b")]);
-        counts.stopped([&key("a"), &key("b")]);
+        counts.stopped([&key("a"), &key("b")], &[]);
+        counts.stopped([&key("a"), &key("b")], &[]);
         assert!(counts.succeeded(&key("a")) && !counts.succeeded(&key("a")));
-        counts.stopped([&key("a")]);
+        counts.stopped([&key("a")], &[]);
         assert_eq!(counts.take_stuck(), []);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 0));
         assert!(counts.succeeded(&key("a")) && counts.is_empty());
     }
 
     #[test]
+    fn a_turn_that_only_waited_learns_nothing_from_a_stop() {
+        let mut counts = FailureCounts::default();
+        counts.crashed([&key("a"), &key("b")]);
+        counts.stopped([], &[key("a")]);
+        assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 0));
+    }
+
+    #[test]
     fn a_crash_leaves_the_counts_of_others_alone() {
         let mut counts = FailureCounts::default();
-        counts.stopped([&key("a")]);
+        counts.stopped([&key("a")], &[]);
         counts.crashed([&key("b")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 1));
     }

@@ -39,7 +39,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let key = SessionKey("agent:main:telegram:dm:B".into());
         let mut counts = FailureCounts::default();
-        counts.stopped([&key]);
+        counts.stopped([&key], &[]);
         write(home.path(), &counts).unwrap();
         assert_eq!(read(home.path()).as_deref(), Some(r#"{"agent:main:telegram:dm:B":1}"#));
         counts.succeeded(&key);

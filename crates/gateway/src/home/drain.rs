@@ -89,6 +89,8 @@ pub struct Lookout {
     epoch: Option<String>,
     /// What was complained about last. Forgotten as soon as something else is seen.
     told: Option<Sight>,
+    /// The marker that counted when the file could last be read.
+    last: Option<Marker>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,15 +109,16 @@ impl Lookout {
     }
 
     pub fn with_epoch(home: impl Into<PathBuf>, max_age: Duration, epoch: Option<String>) -> Self {
-        Self { home: home.into(), max_age, epoch, told: None }
+        Self { home: home.into(), max_age, epoch, told: None, last: None }
     }
 
-    /// The marker, if there is one that counts.
+    /// The marker, if there is one that counts. One that cannot be read for the moment counts as before.
     pub fn look(&mut self, now: Millis) -> Option<Marker> {
         let sight = self.see(now);
         let news = self.is_news(&sight);
+        let before = self.last.take();
         match sight {
-            Sight::Active(marker) => return Some(marker),
+            Sight::Active(marker) => self.last = Some(marker),
             Sight::OtherBoot(marker) if news => {
                 tracing::warn!(principal = ?marker.principal, "drain marker of another boot is ignored");
             }
@@ -123,18 +126,23 @@ impl Lookout {
                 let Marker { principal, requested_at, .. } = marker;
                 tracing::warn!(?principal, ?requested_at, "drain marker that nobody renews is ignored");
             }
-            Sight::Unreadable(error) if news => {
-                tracing::warn!(%error, "drain marker cannot be read and is ignored");
+            Sight::Unreadable(error) => {
+                if news {
+                    tracing::warn!(%error, drains = before.is_some(), "drain marker cannot be read");
+                }
+                self.last = before;
             }
-            Sight::Nothing | Sight::OtherBoot(_) | Sight::Expired(_) | Sight::Unreadable(_) => {}
+            Sight::Nothing | Sight::OtherBoot(_) | Sight::Expired(_) => {}
         }
-        None
+        self.last.clone()
     }
 
     fn see(&self, now: Millis) -> Sight {
         let marker = match read::bytes(&path(&self.home)) {
             Ok(Some(bytes)) => Marker::parse(&bytes),
             Ok(None) => return Sight::Nothing,
+            // It is there, and makes no sense: that is all it takes.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Marker::default(),
             Err(error) => return Sight::Unreadable(error.kind()),
         };
         match marker::standing(&marker, self.epoch.as_deref(), self.max_age, now) {

@@ -69,6 +69,15 @@ impl Session {
 
     /// No turn may start. Who was promised one waits for it; the others are told to come again.
     async fn turned_away(&mut self, closed: Closed) -> Result<(), Ended> {
+        let own = self.queue.iter().position(|waiting| waiting.pending.inbound.internal);
+        if let (Closed::Draining, Some(own @ 1..)) = (closed, own) {
+            // What the gateway itself has to do passes those who are held.
+            let waiting = self.queue.remove(own);
+            self.queue.extend(waiting);
+            self.queue.rotate_right(1);
+            self.barred = None;
+            return Ok(());
+        }
         let gate = self.shell.gate.clone();
         let turned_away = |first: &mut Waiting| !first.promised && !gate.keeps(first.pending.received_at);
         while let Some(first) = self.queue.pop_front_if(turned_away) {
@@ -108,12 +117,12 @@ impl Session {
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(move |tx| {
-            if silent && !tx.entry(&key)?.is_some_and(|entry| entry.resume_pending) {
-                // Somebody else has taken the session up meanwhile: there is nothing left to say.
+            let Opened { entry, told } = settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
+            if silent && !entry.resume_pending {
+                // Somebody else has taken the session up meanwhile, or its time is over: there is nothing to say.
                 tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
                 return Ok(None);
             }
-            let Opened { entry, told } = settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
             let Some(turn) = Turn::new(key, entry.session_id, route, inbox, now) else { return Ok(None) };
             if let Some(reason) = told {
                 tx.apply(&reset_notice(&turn, reason, now), now)?;

@@ -87,13 +87,15 @@ impl Session {
     /// What waits and was said before this command is cancelled with the session it was meant for.
     async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
         self.interrupt().await?;
-        let cancelled = self.take_before(pending.id);
+        let (cancelled, key) = (self.take_before(pending.id), self.key.clone());
         self.reply(pending, move |tx, address| {
             if !cancelled.is_empty() {
                 let (inbox, at) = (cancelled.clone(), clock::now());
                 tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Cancelled, at }], at)?;
             }
             let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
+            // What happened to the old one says nothing about the new one.
+            tx.forget_failures(&key)?;
             let reply = Reply::answered("✨ New session. The earlier one is kept: /sessions lists it.");
             Ok(Reply { entered: Some(entered), ..reply })
         })
@@ -112,6 +114,7 @@ impl Session {
 
     /// A message of its own turn, behind everything that waits.
     async fn queue_up(&mut self, mut pending: Pending, args: String) -> Result<(), Ended> {
+        Box::pin(self.take_up()).await?;
         let text = match slash::parse(&args) {
             Parsed::Text if args.is_empty() => "Say what to queue: /queue <message>",
             Parsed::Known(..) | Parsed::Unknown(_) => "Only messages can be queued, not commands.",
@@ -231,6 +234,7 @@ impl Session {
     async fn status(&mut self, pending: &Pending) -> Result<(), Ended> {
         let now = clock::now();
         let doing = match &self.turn {
+            Some(_) if self.parked.is_some() => "interrupted, goes on with your next message".into(),
             Some(turn) => {
                 format!("working for {} s (step {})", now.since(turn.started_at).as_secs(), turn.step + 1)
             }
@@ -311,25 +315,28 @@ impl Session {
     /// command if the platform delivers it again.
     async fn restart(&mut self, pending: &Pending) -> Result<(), Ended> {
         let situation = self.shell.gate.situation();
-        let others = situation.active();
-        let restarts = situation.leaving.map(|leaving| leaving.why.is_restart());
-        let text = match (restarts, others) {
-            (Some(false), _) => "⏹ The gateway is shutting down, and was asked to stay down.".to_owned(),
-            (Some(true), 0) => "🔄 A restart is already in progress.".to_owned(),
-            (Some(true), _) => {
-                format!("🔄 A restart is already in progress. Draining {others} active agent(s).")
+        let how = if self.shell.lifetime.supervised { How::Service } else { How::Detached };
+        let restart = Leave::Restart { how, from: From::Chat };
+        let current = situation.leaving.map(|leaving| leaving.why);
+        let (counts, others) = (current.is_none_or(|current| restart.outranks(current)), situation.active());
+        let text = match (counts, others) {
+            (true, 0) => "🔄 Restarting gateway. I should be back within 60 seconds.".to_owned(),
+            (true, _) => format!("🔄 Restarting gateway. Draining {others} active agent(s) first."),
+            (false, _) if !situation.restart_requested => {
+                "⏹ The gateway is shutting down, and was asked to stay down.".to_owned()
             }
-            (None, 0) => "🔄 Restarting gateway. I should be back within 60 seconds.".to_owned(),
-            (None, _) => format!("🔄 Restarting gateway. Draining {others} active agent(s) first."),
+            (false, 0) => "🔄 A restart is already in progress.".to_owned(),
+            (false, _) => format!("🔄 A restart is already in progress. Draining {others} active agent(s)."),
         };
-        if restarts.is_none()
-            && let Err(error) = note_restart(&self.shell.home, &pending.inbound)
-        {
-            tracing::warn!(%error, "the chat that asked will not hear that we are back");
+        if counts {
+            let (home, inbound) = (self.shell.home.clone(), pending.inbound.clone());
+            let noted = tokio::task::spawn_blocking(move || note_restart(&home, &inbound)).await;
+            if !matches!(noted, Ok(Ok(()))) {
+                tracing::warn!(?noted, "the chat that asked will not hear that we are back");
+            }
         }
         self.answer(pending, text, Outcome::Answered).await?;
-        let how = if self.shell.lifetime.supervised { How::Service } else { How::Detached };
-        self.shell.gate.leave(Leave::Restart { how, from: From::Chat }, None);
+        self.shell.gate.leave(restart, None);
         Ok(())
     }
 

@@ -4,12 +4,15 @@
 //! well: a session that starts, after a crash or after a quiet hour, reads its open turn and its waiting
 //! messages and goes on (`recover.rs`). There is no other way to start.
 //!
-//! `begin.rs` starts turns, `work.rs` runs what they ask for, `command.rs` obeys, `say.rs` answers without a turn.
+//! `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask for, `command.rs` obeys, `say.rs`
+//! answers without a turn, `show.rs` lets others watch.
 
+mod admit;
 mod begin;
 mod command;
 mod recover;
 mod say;
+mod show;
 mod words;
 mod work;
 
@@ -20,12 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
-use petasos_core::admission::{Activity, Admission, Arrival, BusyMode, admit};
+use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
-use petasos_core::message::Delivery;
 use petasos_core::transcript::EffectState;
-use petasos_core::turn::{self, Decision, Effect, Event, Phase, Turn};
+use petasos_core::turn::{self, Decision, Effect, Event, Turn};
 use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -33,15 +35,16 @@ use tokio::time::Instant;
 
 use crate::channels::Channels;
 use crate::config::Settings;
-use crate::counts;
+use crate::counts::Counts;
 use crate::db::Db;
-use crate::deliver::{Deliver, Following};
+use crate::deliver::Deliver;
 use crate::gate::{Gate, Slot};
 use crate::lifetime::Lifetime;
 use crate::router::{Router, Word};
 use crate::stopper::Stopper;
-use crate::view::{Live, View};
+use crate::view::View;
 use crate::{Error, clock};
+use admit::Promise;
 use work::{Report, Work};
 
 /// What every session needs of the world.
@@ -60,22 +63,25 @@ pub(crate) struct Shell {
     pub(crate) gate: Gate,
     /// Messages accepted before this were promised an answer by the process before us.
     pub(crate) started_at: Millis,
-    /// `.restart_failure_counts` names sessions; a turn that ends well may take one of them out.
-    pub(crate) counted: AtomicBool,
+    /// What `.restart_failure_counts` has to follow.
+    pub(crate) counts: Counts,
     /// Turns that the process before us left open on purpose: they did not take it down.
     pub(crate) left_open: HashSet<TurnId>,
     /// Model calls that may be under way at the same time.
     pub(crate) calls: Semaphore,
 }
 
+impl Shell {
+    /// How long this process has been at it.
+    pub(crate) fn age(&self) -> Duration {
+        clock::now().since(self.started_at)
+    }
+}
+
 /// An idle session ends after this long.
 const LINGER: Duration = Duration::from_secs(60);
 /// How long to wait when the store refuses.
 const STORE_RETRY: Duration = Duration::from_secs(1);
-/// How long the second half of a split message may take.
-const SPLIT_WAIT: Duration = Duration::from_secs(1);
-/// How long a turn may be silent before its chat sees that somebody is at it.
-const FOLLOW_AFTER: Duration = Duration::from_millis(300);
 /// At most one acknowledgement per session in this time.
 const ACK_EVERY: Duration = Duration::from_secs(30);
 
@@ -176,13 +182,6 @@ struct Waiting {
     ready: Instant,
 }
 
-/// Whether the author of a message has been told, or must think, that it will be answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Promise {
-    Given,
-    NotYet,
-}
-
 /// Why a session ends early.
 enum Ended {
     Stopping,
@@ -261,61 +260,6 @@ impl Session {
         self.admit(pending, arrival).await
     }
 
-    async fn admit(&mut self, pending: Pending, arrival: Arrival) -> Result<(), Ended> {
-        if self.shell.gate.keeps(pending.received_at) {
-            self.enqueue(pending, arrival, Promise::Given);
-            return Ok(());
-        }
-        let ack = match self.admission(arrival) {
-            Admission::Refuse(why) => {
-                return self.answer(&pending, why.text().into_owned(), Outcome::Refused).await;
-            }
-            Admission::Start => {
-                self.enqueue(pending, arrival, Promise::NotYet);
-                return Ok(());
-            }
-            Admission::Wait(ack) => {
-                self.enqueue(pending.clone(), arrival, Promise::Given);
-                ack
-            }
-            Admission::Interrupt(ack) => {
-                self.enqueue(pending.clone(), arrival, Promise::Given);
-                self.interrupt().await?;
-                ack
-            }
-            Admission::Steer(ack) => {
-                self.steering.push(pending.clone());
-                ack
-            }
-        };
-        self.acknowledge(&pending, ack, arrival).await
-    }
-
-    /// What would become of a message now.
-    fn admission(&self, arrival: Arrival) -> Admission {
-        let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
-            None => Activity::Idle,
-            Some(Phase::Acting { .. }) => Activity::Acting,
-            Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
-        };
-        let waiting = self.queue.len() + self.steering.len();
-        // What was written while we were away must not end the turn that is being taken up again.
-        let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
-        admit(mode, self.shell.gate.door(), activity, arrival, waiting)
-    }
-
-    fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
-        let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
-        let halved = hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
-        let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
-        let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
-        let alone = arrival != Arrival::Text;
-        // Nobody would send our own words again.
-        let promised = promise == Promise::Given || arrival == Arrival::Internal;
-        self.queue.insert(at, Waiting { pending, alone, promised, ready });
-        self.publish_queue();
-    }
-
     /// Ends the running turn. `false`: there was none.
     async fn interrupt(&mut self) -> Result<bool, Ended> {
         if self.turn.is_none() {
@@ -325,15 +269,6 @@ impl Session {
         let shown = self.shown();
         self.feed(Event::Interrupted { shown }).await?;
         Ok(true)
-    }
-
-    /// What the author has seen of the answer so far.
-    fn shown(&self) -> String {
-        let pushed = self.turn.as_ref().is_some_and(|turn| turn.route.delivery == Delivery::Push);
-        if pushed && !self.shell.settings.streaming.enabled {
-            return String::new();
-        }
-        self.show.borrow().live.as_ref().map(|live| live.text.clone()).unwrap_or_default()
     }
 
     async fn report(&mut self, report: Report) -> Result<(), Ended> {
@@ -420,9 +355,8 @@ impl Session {
             let took = clock::now().since(turn.started_at).as_millis();
             tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         }
-        if outcome == Outcome::Answered && self.shell.counted.load(Ordering::Relaxed) {
-            let shell = self.shell.clone();
-            tokio::spawn(async move { counts::mirror(&shell).await });
+        if outcome == Outcome::Answered {
+            self.shell.counts.may_have_changed();
         }
         self.work = None;
         self.slot = None;
@@ -434,43 +368,6 @@ impl Session {
             self.enqueue(pending, Arrival::Text, Promise::Given);
         }
         self.show.send_modify(|view| view.live = None);
-    }
-
-    /// A turn has begun: let it be seen.
-    fn go_live(&mut self) {
-        let Some(turn) = &self.turn else { return };
-        let live = Live {
-            turn: turn.id,
-            step: turn.step,
-            attempt: turn.attempt,
-            text: String::new(),
-            tools: vec![],
-        };
-        let session = turn.session.clone();
-        self.show.send_modify(|view| {
-            view.ready = true;
-            view.session = Some(session);
-            view.live = Some(live);
-        });
-        self.follow_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + FOLLOW_AFTER);
-    }
-
-    /// The chat sees from now on what becomes of the turn.
-    async fn follow(&mut self) {
-        self.follow_at = None;
-        let Some(turn) = &self.turn else { return };
-        let (gap, view) = (self.shell.settings.streaming.gap, self.show.subscribe());
-        let following =
-            Following::new(turn.id, turn.key.clone(), turn.route.clone(), view, gap, clock::now());
-        self.shell.deliver.follow(turn.route.lane(), following).await;
-    }
-
-    fn publish_queue(&self) {
-        self.show.send_if_modified(|view| {
-            let changed = view.queued != self.queue.len();
-            view.queued = self.queue.len();
-            changed
-        });
     }
 
     /// The store refused. Waits if time may help; otherwise the session ends and says so.

@@ -6,11 +6,12 @@ use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::ids::{RowId, SessionId};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::lifecycle::Claim;
+use petasos_core::session::Fate;
 use petasos_core::turn::{Event, Phase, Turn};
 use petasos_store::Pending;
 
 use super::{Ended, Past, Promise, Session, words};
-use crate::clock;
+use crate::{boot, clock};
 
 /// What the store knows of a conversation.
 struct Known {
@@ -40,6 +41,12 @@ impl Session {
     /// Goes on with the turn that was found open, if there is one and turns may run.
     pub(super) async fn take_up(&mut self) -> Result<(), Ended> {
         let (Some(past), Some(turn)) = (self.parked, &self.turn) else { return Ok(()) };
+        let turn = turn.clone();
+        if past == Past::Fresh && !self.shell.settings.resume_window.holds(Some(self.shell.age())) {
+            // It was fresh when we started, and nobody came for it since.
+            let notice = Fate::Stale.notice().map(str::to_owned);
+            return self.feed(Event::GivenUp { notice }).await;
+        }
         // Refused only by a gateway that leaves; the next start finds the turn as it is.
         let Ok(slot) = self.shell.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
         slot.began(turn.id);
@@ -52,6 +59,8 @@ impl Session {
             }
             Phase::Thinking | Phase::Over => vec![],
         };
+        let id = turn.id;
+        self.change(move |tx| boot::taken_up(tx, id)).await?;
         self.slot = Some(slot);
         self.parked = None;
         self.resumed = true;
@@ -78,9 +87,15 @@ impl Session {
     pub(super) async fn reload(&mut self) -> Result<(), Ended> {
         let queued = loop {
             let key = self.key.clone();
-            match self.shell.db.read(move |reader| Ok((reader.queued(&key)?, reader.newest()?))).await {
-                Ok((queued, newest)) => {
+            let read = self.shell.db.read(move |reader| {
+                let session = reader.entry(&key)?.map(|entry| entry.session_id);
+                let row = session.map_or(Ok(None), |session| reader.last_row(&session))?;
+                Ok((reader.queued(&key)?, reader.newest()?, row))
+            });
+            match read.await {
+                Ok((queued, newest, row)) => {
                     self.known_up_to = newest;
+                    self.show.send_if_modified(|view| std::mem::replace(&mut view.rows, row) != row);
                     break queued;
                 }
                 Err(error) => self.refused(&error).await?,

@@ -226,7 +226,11 @@ async fn request(shell: &Shell, turn: &Turn, asked: Asked) -> Result<Request, Er
             Some(Role::Assistant | Role::Tool | Role::Notice) | None => Moment::Silence,
         };
         let (window, now) = (shell.settings.resume_window, clock::now());
-        let what = Interruption::of(entry, &messages[..before], window, now, petasos_store::local_time(now));
+        let mut what =
+            Interruption::of(entry, &messages[..before], window, now, petasos_store::local_time(now));
+        // A mark made while this turn runs is for the next process, not for us.
+        let begun = petasos_store::local_time(turn.started_at);
+        what.pending &= asked.resumed || entry.last_resume_marked_at.is_none_or(|marked| marked < begun);
         let reader = shell.channels.reader(turn.route.platform);
         note = reset_note(entry, &messages).or_else(|| resume_note(&what, reader, moment));
         if moment == Moment::Silence

@@ -126,8 +126,8 @@ fn a_good_turn_in_between_begins_the_count_anew() {
 }
 
 #[test]
-fn a_stop_that_interrupts_nobody_begins_every_count_anew() {
-    let mut world = World::new(|_| {});
+fn neither_a_stop_nor_a_crash_is_blamed_on_a_turn_that_only_waited() {
+    let mut world = World::with(without_guard);
     let gate = world.thinks_long_about("stuck");
     world.telegram.push_text(7, 7, "stuck");
     assert!(gate.wait(SOON));
@@ -136,7 +136,17 @@ fn a_stop_that_interrupts_nobody_begins_every_count_anew() {
     world.telegram.down();
     world.start();
     world.stop();
-    assert_eq!(world.failures(7), 0, "its platform was down, so it was not even running");
+    assert_eq!(world.failures(7), 1, "its platform was down, so it was not even running");
+    for _ in 0..3 {
+        world.start();
+        world.crash();
+    }
+    assert_eq!(world.failures(7), 1, "neither was it when the process died");
+    world.telegram.up().expect("telegram comes back");
+    gate.open();
+    world.start();
+    world.ends_with(7, "stuck");
+    eventually("cleared", || (world.failures(7) == 0).then_some(()));
 }
 
 /// A crash a moment after a turn of chat 8 has ended; chat 7 is marked already.

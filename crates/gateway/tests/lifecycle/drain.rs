@@ -9,6 +9,7 @@ use petasos_gateway::home::peers::Peer;
 use petasos_gateway::home::state::{self, Load, Process};
 use petasos_gateway::home::{drain, state::path};
 use petasos_gateway::{Error, clock};
+use serde_json::json;
 
 use crate::support::{SOON, World, eventually, key, web};
 
@@ -78,6 +79,11 @@ fn nothing_is_published_while_nothing_changes() {
     looks_around(&world, 1);
     let before = edition(&world);
     looks_around(&world, 5);
+    // A poll that came back is a sign of life, and no news.
+    let chat = json!({"id": 7, "type": "private"});
+    world.telegram.push_update(json!({"message": {"message_id": 1, "date": 0, "chat": chat}}));
+    eventually("polled again", || (world.telegram.pending_updates() == 0).then_some(()));
+    looks_around(&world, 1);
     assert_eq!(edition(&world), before, "without a marker");
     engage(&world);
     publishes(&world, State::Draining);

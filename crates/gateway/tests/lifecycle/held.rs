@@ -92,7 +92,7 @@ fn follow_ups_to_a_restart_are_answered_after_it_if_they_can_wait() {
         assert!(gate.wait(SOON));
         world.handle().restart(petasos_core::lifecycle::From::Outside);
         world.telegram.push_text(7, 7, "follow up");
-        world.ends_with(7, "Gateway restarting — queued for the next turn after it comes back");
+        world.sees(7, "Gateway restarting — queued for the next turn after it comes back");
         assert!(world.handle().skip(&key(7)));
         world.end();
         gate.open();
@@ -120,9 +120,9 @@ fn follow_ups_that_cannot_wait_are_turned_away_by_whoever_leaves() {
         assert!(gate.wait(SOON));
         leave(&world);
         world.telegram.push_text(7, 7, "follow up");
-        world.ends_with(7, "is not accepting another turn right now");
+        world.sees(7, "is not accepting another turn right now");
         gate.open();
-        world.ends_with(7, "echo: slow");
+        world.sees(7, "echo: slow");
         world.end();
         assert_eq!(world.read(|reader| reader.settled(Outcome::Refused, 10)).len(), 1);
     }

@@ -20,7 +20,10 @@ const LATE: i64 = 100;
 
 #[test]
 fn of_five_hundred_messages_that_race_a_drain_each_is_answered_or_turned_away() {
-    let world = World::new(|settings| settings.parallel_calls = 1000);
+    let world = World::with(|setup| {
+        setup.settings.parallel_calls = 1000;
+        setup.workers = 4;
+    });
     let gate = world.model.gate(Point::Before);
     let say = |chat| Incoming::text(chat, chat, "hello");
     world.telegram.push_many((1..=CHATS - LATE).map(say));
@@ -118,7 +121,7 @@ struct Said {
 
 /// The same conversations, with something done between the messages.
 fn talk(mut disturb: impl FnMut(&World, Half)) -> Said {
-    let world = World::new(|_| {});
+    let world = World::with(|setup| setup.workers = 4);
     let (tell, news) = mpsc::channel();
     let heard = tell.clone();
     world.telegram.observe(move |change| {

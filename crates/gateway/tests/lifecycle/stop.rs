@@ -68,7 +68,7 @@ fn a_turn_that_ends_in_time_leaves_no_mark_and_a_clean_stop() {
     eventually("marked", || world.mark(7));
     gate.open();
     world.end();
-    world.ends_with(7, "echo: slow");
+    world.sees(7, "echo: slow");
     assert_eq!(world.mark(7), None);
     assert_eq!(world.failures(7), 0);
     assert_eq!(world.model.requests().len(), 1);
@@ -92,7 +92,7 @@ fn of_two_turns_only_the_one_that_was_cut_off_is_marked() {
         eventually("marked", || world.mark(chat));
     }
     slow.open();
-    world.ends_with(7, "done");
+    world.sees(7, "done");
     world.until("alone", |it| (it.active() == 1).then_some(()));
     assert!(world.handle().skip(&key(8)));
     world.end();
@@ -113,7 +113,7 @@ fn a_turn_that_fails_in_the_drain_is_not_marked_either() {
     eventually("marked", || world.mark(7));
     slow.open();
     world.end();
-    world.ends_with(7, "refused our API key");
+    world.sees(7, "refused our API key");
     assert_eq!(world.mark(7), None, "its author was told how it ended");
 }
 
@@ -143,7 +143,7 @@ fn a_session_that_is_waited_for_longer_gets_to_its_answer() {
     assert_eq!(gate.waiting(), 1);
     gate.open();
     world.end();
-    world.ends_with(7, "echo: slow");
+    world.sees(7, "echo: slow");
     assert_eq!(world.mark(7), None);
     assert!(clean::path(world.home()).exists());
 }

@@ -23,7 +23,7 @@ use petasos_fakes::model::{Answer, Model, Point};
 use petasos_fakes::telegram::Telegram;
 use petasos_gateway::home::state;
 use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Settings, Situation, Streaming};
+use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Streaming};
 use petasos_platforms::{Adapter, telegram};
 use petasos_store::{Reader, Result, Store, Tx};
 use serde_json::{Map, Value};
@@ -53,6 +53,8 @@ pub struct Setup {
     pub settings: Settings,
     pub lifetime: Lifetime,
     pub access: Access,
+    /// With more than one a crash is none: while one thread lets tasks go, another may still run those that miss them.
+    pub workers: usize,
 }
 
 impl World {
@@ -83,13 +85,13 @@ impl World {
         };
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };
-        let mut setup = Setup { settings, lifetime, access };
+        let mut setup = Setup { settings, lifetime, access, workers: 1 };
         change(&mut setup);
         Self {
             telegram: Telegram::start().expect("fake telegram"),
             model: Model::start().expect("fake model"),
             home,
-            runtime: runtime(),
+            runtime: runtime(setup.workers),
             setup,
             running: None,
         }
@@ -105,7 +107,7 @@ impl World {
         config.base_url = format!("{}/bot", self.telegram.url());
         config.poll_backoff_base = Duration::from_millis(50);
         let adapter = Adapter::Telegram(telegram::Telegram::new(config).expect("an adapter"));
-        let Setup { settings, lifetime, access } = self.setup.clone();
+        let Setup { settings, lifetime, access, workers: _ } = self.setup.clone();
         let config = Config {
             home: self.home.path().to_owned(),
             model,
@@ -115,7 +117,7 @@ impl World {
             settings,
             lifetime,
             notifier: Notifier::default(),
-            page: true,
+            page: Page::Served,
             mirror: false,
         };
         let (handle, running) =
@@ -212,7 +214,8 @@ impl World {
     pub fn end(&mut self) -> End {
         let Running { handle, ended } = self.running.take().expect("running");
         drop(handle);
-        self.runtime.block_on(ended).expect("no panic")
+        let ended = self.runtime.block_on(async { tokio::time::timeout(SOON, ended).await });
+        ended.expect("it never ends").expect("no panic")
     }
 
     pub fn leave(&mut self, why: Leave) -> End {
@@ -233,8 +236,9 @@ impl World {
 
     /// The gateway is gone from one moment to the next; what it had on disk is all that is left.
     pub fn crash(&mut self) {
+        assert_eq!(self.setup.workers, 1, "see there");
+        drop(std::mem::replace(&mut self.runtime, runtime(1)));
         drop(self.running.take());
-        drop(std::mem::replace(&mut self.runtime, runtime()));
         let database = self.home.path().join(DATABASE);
         eventually("closed", || (!is_open(&database)).then_some(()));
     }
@@ -338,8 +342,9 @@ pub fn web(chat: &str, text: &str) -> Inbound {
     }
 }
 
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+fn runtime(workers: usize) -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(workers).enable_all().build().expect("a runtime")
 }
 
 /// Whether this process holds the file open.

@@ -173,7 +173,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
         },
         lifetime: Lifetime::default(),
         notifier: Notifier::default(),
-        page: true,
+        page: petasos_gateway::Page::Served,
         mirror: false,
     }
 }

@@ -1,0 +1,78 @@
+//! What becomes of a message that has arrived: it starts a turn, waits, interrupts, steers, or is turned away.
+
+use std::time::Duration;
+
+use petasos_core::admission::{Activity, Admission, Arrival, BusyMode, admit};
+use petasos_core::journal::Outcome;
+use petasos_core::turn::Phase;
+use petasos_store::Pending;
+use tokio::time::Instant;
+
+use super::{Ended, Session, Waiting};
+
+/// How long the second half of a split message may take.
+const SPLIT_WAIT: Duration = Duration::from_secs(1);
+
+/// Whether the author of a message has been told, or must think, that it will be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Promise {
+    Given,
+    NotYet,
+}
+
+impl Session {
+    pub(super) async fn admit(&mut self, pending: Pending, arrival: Arrival) -> Result<(), Ended> {
+        if self.shell.gate.keeps(pending.received_at) {
+            self.enqueue(pending, arrival, Promise::Given);
+            return Ok(());
+        }
+        let ack = match self.admission(arrival) {
+            Admission::Refuse(why) => {
+                return self.answer(&pending, why.text().into_owned(), Outcome::Refused).await;
+            }
+            Admission::Start => {
+                self.enqueue(pending, arrival, Promise::NotYet);
+                return Ok(());
+            }
+            Admission::Wait(ack) => {
+                self.enqueue(pending.clone(), arrival, Promise::Given);
+                ack
+            }
+            Admission::Interrupt(ack) => {
+                self.enqueue(pending.clone(), arrival, Promise::Given);
+                self.interrupt().await?;
+                ack
+            }
+            Admission::Steer(ack) => {
+                self.steering.push(pending.clone());
+                ack
+            }
+        };
+        self.acknowledge(&pending, ack, arrival).await
+    }
+
+    /// What would become of a message now.
+    pub(super) fn admission(&self, arrival: Arrival) -> Admission {
+        let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
+            None => Activity::Idle,
+            Some(Phase::Acting { .. }) => Activity::Acting,
+            Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
+        };
+        let waiting = self.queue.len() + self.steering.len();
+        // What was written while we were away must not end the turn that is being taken up again.
+        let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
+        admit(mode, self.shell.gate.door(), activity, arrival, waiting)
+    }
+
+    pub(super) fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
+        let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
+        let halved = hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
+        let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
+        let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
+        let alone = arrival != Arrival::Text;
+        // Nobody would send our own words again.
+        let promised = promise == Promise::Given || arrival == Arrival::Internal;
+        self.queue.insert(at, Waiting { pending, alone, promised, ready });
+        self.publish_queue();
+    }
+}
