@@ -64,7 +64,7 @@ fn take_sole(home: &Home, sole: &[Sole]) -> Result<Vec<Scoped>, Failure> {
             Ok(scoped) => taken.push(scoped),
             Err(error @ scoped::NotTaken::Held { .. }) => {
                 release(taken);
-                let next = "stop that one, or give this gateway a bot of its own (@BotFather makes them)";
+                let next = "stop that one, or give this gateway a bot of its own";
                 return Err(Failure::new(error.to_string()).next(next));
             }
             // A guard against mistakes; without it we are as safe as most programs.

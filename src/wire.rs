@@ -1,8 +1,11 @@
 //! From settings to the plain structs that the parts take. After this nobody checks again.
 
 mod access;
+mod credential;
+mod discord;
 pub(crate) mod lifecycle;
 mod model;
+mod slack;
 mod telegram;
 
 use std::net::IpAddr;
@@ -33,6 +36,13 @@ pub(crate) struct Wired {
     pub(crate) sole: Vec<Sole>,
 }
 
+/// A platform that is to be spoken, and what nobody else may use meanwhile.
+#[derive(Debug)]
+struct Spoken {
+    adapter: Adapter,
+    sole: Sole,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listen {
     pub(crate) host: String,
@@ -43,8 +53,7 @@ pub(crate) struct Listen {
 pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Problem>> {
     let settings = &resolved.settings;
     let mut problems = Vec::new();
-    let adapters: Vec<Adapter> = telegram::adapter(settings, &mut problems).into_iter().collect();
-    let sole = telegram::sole(settings).into_iter().filter(|_| !adapters.is_empty()).collect();
+    let (adapters, sole) = platforms(settings, &mut problems);
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
     let gateway = petasos_gateway::Config {
@@ -77,6 +86,15 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         return Err(resolved.problems.clone());
     }
     Ok(Wired { gateway, listen, doors, sole })
+}
+
+fn platforms(settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Adapter>, Vec<Sole>) {
+    let spoken = [
+        telegram::spoken(settings, problems),
+        discord::spoken(settings, problems),
+        slack::spoken(settings, problems),
+    ];
+    spoken.into_iter().flatten().map(|Spoken { adapter, sole }| (adapter, sole)).unzip()
 }
 
 fn listen(settings: &Settings) -> Listen {

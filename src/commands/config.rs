@@ -134,10 +134,7 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
 
 /// The same table that checks the file, for people.
 fn reference(context: &Context) -> Result<ExitCode, Failure> {
-    let nothing = Settings::default();
-    let rows: Vec<Explanation> = catalogue::all()
-        .filter_map(|key| config::explain(&key.path.replace('*', "discord"), &nothing))
-        .collect();
+    let rows = config::reference();
     if context.json {
         print::json(&rows)?;
         return Ok(ExitCode::SUCCESS);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalogue::{self, Found, Kind};
+use super::catalogue::{self, Found, Key, Kind};
 use super::settings::Settings;
 use super::value::expected;
 
@@ -23,16 +23,25 @@ pub(crate) struct Explanation {
     pub(crate) used: bool,
 }
 
+/// Every key of the table in its order, as nobody has set it.
+pub(crate) fn reference() -> Vec<Explanation> {
+    let found = |key: &'static Key| Found { key, path: key.path.replace('*', "<platform>") };
+    catalogue::all().map(|key| explained(found(key), &Settings::default())).collect()
+}
+
 /// `None` for a key that nobody knows.
 pub(crate) fn explain(path: &str, settings: &Settings) -> Option<Explanation> {
-    let found = catalogue::find(path)?;
+    catalogue::find(path).map(|found| explained(found, settings))
+}
+
+fn explained(found: Found, settings: &Settings) -> Explanation {
     let platform = platform(&found);
     let variables = found.key.env.iter().map(|name| name.replace("{P}", &platform.to_ascii_uppercase()));
     let mut environment: Vec<String> = variables.collect();
     if found.path == "model.api_key" {
         environment.extend(["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"].map(str::to_owned));
     }
-    Some(Explanation {
+    Explanation {
         value: shown(&found.path, settings),
         origin: settings.origin(&found.path).to_string(),
         help: found.key.help,
@@ -42,7 +51,7 @@ pub(crate) fn explain(path: &str, settings: &Settings) -> Option<Explanation> {
         also: found.key.also.iter().map(|other| other.replace('*', &platform)).collect(),
         used: found.key.used,
         key: found.path,
-    })
+    }
 }
 
 /// The keys of a section, or those that a variable sets. Empty if it is neither.

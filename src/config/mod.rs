@@ -22,7 +22,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub(crate) use environment::{Environment, Place};
-pub(crate) use explain::{Explanation, explain, explain_all, explain_group};
+pub(crate) use explain::{Explanation, explain, explain_all, explain_group, reference};
 pub(crate) use home::{Home, Nowhere};
 pub(crate) use problem::{Problem, Severity};
 pub(crate) use resolve::Resolved;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::settings::Origin;
-use super::{Resolved, Severity, explain, explain_all, explain_group, from_texts};
+use super::{Resolved, Severity, explain, explain_all, explain_group, from_texts, reference};
 
 /// The file that the design promises to accept as it stands.
 const PROMISED: &str = r#"
@@ -138,7 +138,7 @@ fn a_setting_is_found_wherever_it_may_be_written() {
         "",
         "",
         &[("DISCORD_ALLOWED_USERS", "9")],
-        "platforms.discord.allow_from",
+        "platforms.discord.allowed_users",
         json!(["9"]),
         "environment DISCORD_ALLOWED_USERS",
     );
@@ -283,6 +283,18 @@ fn keys_of_existing_files_are_accepted_and_said_to_have_no_effect() {
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     assert!(!explain("compression", &loaded.settings).unwrap().used);
     assert!(explain("no.such.key", &loaded.settings).is_none());
+}
+
+#[test]
+fn the_reference_shows_every_key_once_and_as_it_is_in_the_table() {
+    let rows = reference();
+    let key = |path: &str| rows.iter().find(|row| row.key == path).unwrap();
+    assert!(!key("platforms.<platform>.token").used && key("platforms.discord.token").used);
+    assert_eq!(key("platforms.discord.require_mention").default, Some("true"));
+    let mut paths: Vec<_> = rows.iter().map(|row| &row.key).collect();
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), rows.len());
 }
 
 #[test]

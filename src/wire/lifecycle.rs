@@ -39,6 +39,7 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         session_cap: amount(settings, "max_concurrent_sessions").filter(|cap| *cap > 0),
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
         quiet_platforms: Platform::known().filter(|platform| !tells_restarts(settings, *platform)).collect(),
+        outage_notice: seconds(settings, "gateway.outage_notice_seconds"),
         supervised: supervised(std::process::id(), env) || in_a_container(),
     }
 }

@@ -4,52 +4,42 @@ use petasos_core::command;
 use petasos_platforms::telegram::{Config, MenuCommand, Notifications, Telegram};
 use petasos_platforms::{Adapter, Secret};
 
-use super::seconds;
+use super::credential::{self, Credential, Wanted};
+use super::{Spoken, seconds};
 use crate::config::{Problem, Settings};
 use crate::scoped::Sole;
 
-/// What people leave in a copied example.
-const PLACEHOLDERS: [&str; 7] = ["your", "token", "changeme", "change_me", "placeholder", "xxx", "<"];
+const TOKEN: Credential = Credential {
+    path: "platforms.telegram.token",
+    name: "token",
+    missing: "set TELEGRAM_BOT_TOKEN in .env; @BotFather gives you one",
+    replace: "put the token from @BotFather there",
+};
 
-pub(super) fn adapter(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Adapter> {
-    let path = "platforms.telegram.token";
-    let wanted = settings.value("platforms.telegram.enabled").and_then(|it| it.as_bool());
-    if wanted == Some(false) {
+pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
+    if credential::wanted(settings, "telegram") == Wanted::No {
         return None;
     }
-    let Some(token) = settings.text(path) else {
-        if wanted == Some(true) {
-            let place = settings.origin("platforms.telegram.enabled").to_string();
-            let problem = Problem::error(place, "platforms.telegram is enabled, but there is no token");
-            problems.push(problem.next("set TELEGRAM_BOT_TOKEN in .env; @BotFather gives you one"));
-        }
-        return None;
-    };
-    let place = settings.origin(path).to_string();
-    let lower = token.to_ascii_lowercase();
-    if PLACEHOLDERS.iter().any(|word| lower.starts_with(word)) {
-        let problem = Problem::warning(place, format!("{path} is a placeholder, so Telegram stays off"));
-        problems.push(problem.next("put the token from @BotFather there"));
-        return None;
-    }
+    let token = credential::filled(settings, ("telegram", "Telegram"), TOKEN, problems)?;
+    let place = settings.origin(TOKEN.path).to_string();
     if !is_token(&token) {
-        let what =
-            format!("{path} does not look like a token of Telegram (123456789:AAE… with 35 characters)");
+        let what = format!(
+            "{} does not look like a token of Telegram (123456789:AAE… with 35 characters)",
+            TOKEN.path
+        );
         problems.push(Problem::warning(place.clone(), what).next("compare it with what @BotFather wrote"));
     }
     match Telegram::new(config(settings, &token)) {
-        Ok(telegram) => Some(Adapter::Telegram(telegram)),
+        Ok(telegram) => Some(Spoken {
+            adapter: Adapter::Telegram(telegram),
+            // Two gateways with one bot would take each other's messages away.
+            sole: Sole { scope: "telegram-bot-token", platform: "telegram", identity: Secret::new(token) },
+        }),
         Err(invalid) => {
             problems.push(Problem::error(place, invalid.to_string()));
             None
         }
     }
-}
-
-/// Two gateways with one bot would take each other's messages away.
-pub(super) fn sole(settings: &Settings) -> Option<Sole> {
-    let token = settings.text("platforms.telegram.token")?;
-    Some(Sole { scope: "telegram-bot-token", platform: "telegram", identity: Secret::new(token) })
 }
 
 /// A number, a colon, and a secret of at least 30 characters.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use petasos_agent::Provider;
-use petasos_core::access::Strangers;
+use petasos_core::access::{Bots, Strangers};
 
 use super::*;
 use crate::config::from_texts;
@@ -42,6 +42,52 @@ fn a_token_turns_telegram_on_and_an_explicit_no_keeps_it_off() {
 }
 
 #[test]
+fn tokens_turn_discord_and_slack_on() {
+    let platforms = |yaml: &str, env: &[(&str, &str)]| -> Vec<&'static str> {
+        let wired = wired(yaml, env).unwrap();
+        let scopes: Vec<_> = wired.sole.iter().map(|sole| sole.scope).collect();
+        assert_eq!(scopes.len(), wired.gateway.adapters.len());
+        scopes
+    };
+    let discord = ("DISCORD_BOT_TOKEN", "OTAw.x.secret");
+    let (bot, app) = (("SLACK_BOT_TOKEN", "xoxb-1-2,xoxb-3-4"), ("SLACK_APP_TOKEN", "xapp-1-A1-2"));
+    assert_eq!(platforms("", &[discord]), ["discord-bot-token"]);
+    assert_eq!(platforms("", &[bot, app]), ["slack-app-token"]);
+    assert_eq!(platforms("", &[discord, bot, app]), ["discord-bot-token", "slack-app-token"]);
+    assert!(platforms("discord: {enabled: false}\nslack: {enabled: no}", &[discord, bot, app]).is_empty());
+    assert!(platforms("", &[bot]).is_empty());
+    assert!(platforms("", &[app, ("SLACK_BOT_TOKEN", "xoxb-your-token")]).is_empty());
+    refuses("discord: {enabled: true}", &[], "set DISCORD_BOT_TOKEN in .env");
+    refuses("slack: {enabled: true}", &[bot], "set SLACK_APP_TOKEN in .env");
+    refuses("slack: {enabled: true}", &[app], "set SLACK_BOT_TOKEN in .env");
+    refuses("discord: {token: a.b.c, extra: {api_base: nonsense}}", &[], "api_base");
+    refuses("discord: {token: a.b.c, gateway_url: 'http://e.org'}", &[], "gateway_url");
+    refuses("slack: {token: xoxb-1, app_token: xapp-1, api_base: nonsense}", &[], "api_base");
+}
+
+#[track_caller]
+fn warns(yaml: &str, env: &[(&str, &str)], want: &str) {
+    let process = env.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    let home = Home::resolve(Some(Path::new("/nowhere")), |_| None).unwrap();
+    let mut resolved = from_texts(yaml.as_bytes(), b"", process);
+    wire(&home, &mut resolved).unwrap();
+    let told: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|it| it.contains(want)), "{told:?}");
+}
+
+#[test]
+fn what_looks_wrong_is_said_before_the_platform_says_it() {
+    let token = ("DISCORD_BOT_TOKEN", "OTAw.x.secret");
+    warns("", &[("DISCORD_BOT_TOKEN", "f00ba4")], "does not look like a token of Discord");
+    warns("", &[token, ("DISCORD_ALLOWED_USERS", "123,alice")], "\"alice\" is not an id");
+    warns("", &[("DISCORD_BOT_TOKEN", "your-token")], "Discord stays off");
+    warns("", &[("SLACK_BOT_TOKEN", "xoxb-1")], "no app token, so it stays off; set SLACK_APP_TOKEN");
+    warns("", &[("SLACK_APP_TOKEN", "xapp-1")], "no bot token, so it stays off; set SLACK_BOT_TOKEN");
+    let swapped = [("SLACK_BOT_TOKEN", "xapp-1"), ("SLACK_APP_TOKEN", "xoxb-1")];
+    warns("", &swapped, "platforms.slack.app_token does not begin with xapp-");
+}
+
+#[test]
 fn fallbacks_are_checked_like_the_first_model() {
     let yaml =
         "fallback_providers:\n  - {provider: ollama, model: small}\n  - {provider: openai, model: big}\n";
@@ -68,6 +114,27 @@ fn access_comes_from_lists_and_environment() {
     assert_eq!(access.users, ["9"]);
     assert_eq!(access.strangers, Strangers::Ignore);
     assert_eq!(access.platforms.values().next().unwrap().users, ["1", "2"]);
+}
+
+#[test]
+fn access_is_set_for_every_platform_in_the_same_way() {
+    for name in ["telegram", "discord", "slack"] {
+        let platform = Platform::parse(name).unwrap();
+        let upper = name.to_uppercase();
+        let (users, bots) = (format!("{upper}_ALLOWED_USERS"), format!("{upper}_ALLOW_BOTS"));
+        let yaml = format!(
+            "{name}: {{allow_admin_from: [1], user_allowed_commands: new, unauthorized_dm_behavior: pair}}"
+        );
+        let gateway = wired(&yaml, &[(&users, "1,2"), (&bots, "mentions")]).unwrap().gateway;
+        let access = &gateway.access.platforms[&platform];
+        assert_eq!(
+            (access.users.as_slice(), access.bots),
+            (&["1".to_owned(), "2".to_owned()][..], Bots::Mentions)
+        );
+        assert_eq!(access.strangers, Some(Strangers::Pair));
+        assert_eq!(gateway.settings.tiers[&platform].dm.admins, ["1"]);
+        assert_eq!(gateway.access.platforms.len(), 1);
+    }
 }
 
 #[test]

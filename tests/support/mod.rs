@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use petasos_fakes::model::{Answer, Model};
 use petasos_fakes::telegram::Telegram;
+use petasos_fakes::{Discord, Slack};
 use tempfile::TempDir;
 
 /// How long a test waits for something that should happen at once.
@@ -17,9 +18,22 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// A home, its fakes, and the gateway when it runs.
 pub struct Bench {
     pub telegram: Telegram,
+    discord: Option<Discord>,
+    slack: Option<Slack>,
     pub model: Model,
     pub home: TempDir,
     pub gateway: Option<Gateway>,
+    /// Whether the gateway is on Telegram at all.
+    polls: bool,
+}
+
+/// Which platforms a gateway is put on.
+#[derive(Default)]
+pub struct Setup {
+    telegram: bool,
+    discord: Option<Discord>,
+    slack: Option<Slack>,
+    more: String,
 }
 
 pub struct Gateway {
@@ -34,31 +48,46 @@ impl Bench {
 
     /// `more` is appended to the configuration.
     pub fn with(more: &str) -> Self {
-        let telegram = Telegram::start().expect("fake telegram");
-        let model = Model::start().expect("fake model");
-        model.respond(|request| Answer::text(format!("echo: {}", said(&request.last_user))));
-        let home = TempDir::new().expect("a home");
-        let config = format!(
-            "model:\n  default: fake-model\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-test\n\
-             platforms:\n  telegram:\n    enabled: true\n    token: \"123:abc\"\n    extra:\n      base_url: {}/bot\n\
-             web:\n  enabled: false\n{more}",
-            model.url(),
-            telegram.url(),
-        );
-        std::fs::write(home.path().join("config.yaml"), config).expect("config");
-        Self { telegram, model, home, gateway: None }
+        Self::setup().telegram().with(more).build()
     }
 
-    /// Starts the gateway and waits until it listens.
+    /// A gateway on no platform yet.
+    pub fn setup() -> Setup {
+        Setup::default()
+    }
+
+    #[track_caller]
+    pub fn discord(&self) -> &Discord {
+        self.discord.as_ref().expect("set up with Discord")
+    }
+
+    #[track_caller]
+    pub fn slack(&self) -> &Slack {
+        self.slack.as_ref().expect("set up with Slack")
+    }
+
+    /// Starts the gateway and waits until it listens, on every platform it is on.
     pub fn start(&mut self) {
         let polls = self.telegram.calls_of("getUpdates").len();
+        let sessions = self.discord.as_ref().map(|it| it.look(sessions_of)).unwrap_or_default();
+        let sockets = self.slack.as_ref().map(|it| it.look(|world| world.opened())).unwrap_or_default();
         self.launch();
-        let polling = self
-            .telegram
-            .wait_until(SOON, |world| (world.calls_of("getUpdates").count() > polls).then_some(()));
-        if polling.is_none() {
+        let polling = !self.polls
+            || self
+                .telegram
+                .wait_until(SOON, |world| (world.calls_of("getUpdates").count() > polls).then_some(()))
+                .is_some();
+        let on_discord = self.discord.as_ref().is_none_or(|it| {
+            let listens = |world: &petasos_fakes::discord::World| sessions_of(world) > sessions;
+            it.wait_until(SOON, |world| listens(world).then_some(())).is_some()
+        });
+        let on_slack = self.slack.as_ref().is_none_or(|it| {
+            let listens = |world: &petasos_fakes::slack::World| world.opened() > sockets;
+            it.wait_until(SOON, |world| listens(world).then_some(())).is_some()
+        });
+        if !(polling && on_discord && on_slack) {
             let said = self.gateway.take().map(Gateway::kill).unwrap_or_default();
-            panic!("the gateway does not poll: {said}");
+            panic!("the gateway does not listen: {said}");
         }
     }
 
@@ -174,6 +203,78 @@ impl Bench {
             panic!("chat {chat} shows {:?}, wanted {count} messages", self.telegram.texts(chat))
         })
     }
+}
+
+impl Setup {
+    pub fn telegram(mut self) -> Self {
+        self.telegram = true;
+        self
+    }
+
+    /// A server (1) with a channel (70), and a private chat (50).
+    pub fn discord(mut self) -> Self {
+        let discord = Discord::start().expect("fake discord");
+        discord.add_guild(1);
+        discord.add_channel(1, 70, "general");
+        discord.add_direct(50);
+        self.discord = Some(discord);
+        self
+    }
+
+    pub fn slack(mut self) -> Self {
+        self.slack = Some(Slack::start().expect("fake slack"));
+        self
+    }
+
+    /// Appended to the configuration.
+    pub fn with(mut self, more: &str) -> Self {
+        self.more.push_str(more);
+        self
+    }
+
+    pub fn build(self) -> Bench {
+        let telegram = Telegram::start().expect("fake telegram");
+        let model = Model::start().expect("fake model");
+        model.respond(|request| Answer::text(format!("echo: {}", said(&request.last_user))));
+        let home = TempDir::new().expect("a home");
+        let mut platforms = String::new();
+        if self.telegram {
+            platforms += &format!(
+                "  telegram:\n    enabled: true\n    token: \"123:abc\"\n    extra:\n      base_url: {}/bot\n",
+                telegram.url()
+            );
+        }
+        if let Some(discord) = &self.discord {
+            platforms += &format!(
+                "  discord:\n    enabled: true\n    token: OTAw.x.secret\n    extra:\n      api_base: {}\n",
+                discord.api_base()
+            );
+        }
+        if let Some(slack) = &self.slack {
+            platforms += &format!(
+                "  slack:\n    enabled: true\n    token: {}\n    app_token: xapp-1-A1-2-secret\n    extra:\n      \
+                 api_base: {}\n",
+                petasos_fakes::slack::TOKEN,
+                slack.api_base()
+            );
+        }
+        let config = format!(
+            "model:\n  default: fake-model\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-test\n\
+             platforms:\n{platforms}web:\n  enabled: false\n{}",
+            model.url(),
+            self.more,
+        );
+        std::fs::write(home.path().join("config.yaml"), config).expect("config");
+        let Self { telegram: polls, discord, slack, .. } = self;
+        Bench { telegram, discord, slack, model, home, gateway: None, polls }
+    }
+}
+
+/// Sessions that were begun or taken up again, by the sockets' own account.
+fn sessions_of(world: &petasos_fakes::discord::World) -> usize {
+    const IDENTIFY: u64 = 2;
+    const RESUME: u64 = 6;
+    world.heard(IDENTIFY).count() + world.heard(RESUME).count()
 }
 
 impl Drop for Bench {

@@ -4,18 +4,24 @@
 //! repeated here. Each fake runs on a runtime of its own and is driven by a handle whose methods block:
 //! a test needs no async. Everything received is recorded, and everything can be made to go wrong.
 //!
+//! * [`Discord`]: the gateway and the REST API, with sessions that can be resumed.
 //! * [`Telegram`]: the Bot API, with a user's view of each chat.
+//! * [`Slack`]: the Web API and Socket Mode, with several workspaces.
 //! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
 
+pub mod discord;
 mod gate;
 mod keep;
 mod line;
 pub mod model;
 mod server;
+pub mod slack;
 pub mod telegram;
 mod watched;
 
+pub use discord::Discord;
 pub use gate::Gate;
 pub use keep::Keep;
 pub use model::Model;
+pub use slack::Slack;
 pub use telegram::Telegram;

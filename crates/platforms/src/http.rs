@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use petasos_core::{Fault, Reached};
-use reqwest::{Client, RequestBuilder, Url};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url};
 
 /// Longest answer that is read into memory.
 const BODY_LIMIT: usize = 64 * 1024 * 1024;
@@ -18,10 +19,12 @@ const IDLE: Duration = Duration::from_secs(30);
 const IDLE_CONNECTIONS: usize = 16;
 
 /// A status and a body; whether it is good news is for the protocol to say.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
+    /// The wait that the header of this name asks for, if it is in seconds.
+    pub retry_after: Option<Duration>,
 }
 
 /// There is no answer. The texts name no address: tokens are part of some.
@@ -60,6 +63,15 @@ impl Failure {
 /// A client with its own connection pool for one base address. Redirects are not followed: they would
 /// carry a token in the path elsewhere.
 pub fn client(base: &Url, proxy: Option<&str>) -> Result<Client, reqwest::Error> {
+    builder(base, proxy)?.build()
+}
+
+/// One whose connections can become something else, such as a WebSocket: HTTP/2 knows no upgrade.
+pub fn upgradable(base: &Url, proxy: Option<&str>) -> Result<Client, reqwest::Error> {
+    builder(base, proxy)?.http1_only().build()
+}
+
+fn builder(base: &Url, proxy: Option<&str>) -> Result<ClientBuilder, reqwest::Error> {
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
@@ -75,7 +87,7 @@ pub fn client(base: &Url, proxy: Option<&str>) -> Result<Client, reqwest::Error>
         // Reading the system's certificates costs more than everything else at start.
         builder = builder.tls_certs_only([]);
     }
-    builder.build()
+    Ok(builder)
 }
 
 /// Sends once and reads the whole answer.
@@ -89,6 +101,7 @@ pub async fn once(request: RequestBuilder, within: Duration) -> Result<Answer, F
 async fn exchange(request: RequestBuilder) -> Result<Answer, Failure> {
     let mut response = request.send().await.map_err(failure)?;
     let status = response.status().as_u16();
+    let retry_after = retry_after(&response);
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(failure)? {
         if body.len() + chunk.len() > BODY_LIMIT {
@@ -96,10 +109,15 @@ async fn exchange(request: RequestBuilder) -> Result<Answer, Failure> {
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Answer { status, body })
+    Ok(Answer { status, body, retry_after })
 }
 
-fn failure(error: reqwest::Error) -> Failure {
+fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    Duration::try_from_secs_f64(value.trim().parse().ok()?).ok()
+}
+
+pub(crate) fn failure(error: reqwest::Error) -> Failure {
     let error = error.without_url();
     let unreached = error.is_connect() || error.is_builder();
     let text = chain(&error);

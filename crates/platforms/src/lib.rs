@@ -3,17 +3,22 @@
 //! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
 //! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
 //! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `intake`, `markdown`, `outgoing`.
+//! `websocket`, `intake`, `markdown`, `outgoing`.
 //!
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
 
+pub mod discord;
 pub mod http;
 pub mod intake;
 pub mod kind;
 pub mod markdown;
 pub mod outgoing;
+pub mod slack;
 pub mod telegram;
+mod websocket;
+
+use std::time::Duration;
 
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
 
@@ -25,26 +30,34 @@ pub use petasos_core::Secret;
 /// Every platform we speak ourselves; others join over the relay wire.
 #[derive(Debug)]
 pub enum Adapter {
+    Discord(discord::Discord),
     Telegram(telegram::Telegram),
+    Slack(slack::Slack),
 }
 
 impl Adapter {
     pub fn platform(&self) -> Platform {
         match self {
+            Self::Discord(it) => it.platform(),
             Self::Telegram(it) => it.platform(),
+            Self::Slack(it) => it.platform(),
         }
     }
 
     /// Which account of the platform we are: one of many that the owner may have had. Not a secret.
     pub fn account(&self) -> &str {
         match self {
+            Self::Discord(it) => it.account(),
             Self::Telegram(it) => it.account(),
+            Self::Slack(it) => it.account(),
         }
     }
 
     pub fn capabilities(&self) -> &Capabilities {
         match self {
+            Self::Discord(it) => it.capabilities(),
             Self::Telegram(it) => it.capabilities(),
+            Self::Slack(it) => it.capabilities(),
         }
     }
 
@@ -57,47 +70,85 @@ impl Adapter {
         health: &mut (dyn FnMut(Health) + Send),
     ) -> Error {
         match self {
+            Self::Discord(it) => it.receive(cursor, intake, health).await.into(),
             Self::Telegram(it) => it.receive(cursor, intake, health).await.into(),
+            Self::Slack(it) => it.receive(cursor, intake, health).await.into(),
         }
     }
 
     /// The text in parts of the platform's size, marked up its way and numbered.
     pub fn render(&self, text: &str) -> Vec<Part> {
         match self {
+            Self::Discord(it) => it.render(text),
             Self::Telegram(it) => it.render(text),
+            Self::Slack(it) => it.render(text),
         }
     }
 
     /// What to show of an answer that is still growing: plain, cut to one message, `cursor` at its end.
     pub fn preview(&self, text: &str, cursor: &str) -> String {
         match self {
+            Self::Discord(it) => it.preview(text, cursor),
             Self::Telegram(it) => it.preview(text, cursor),
+            Self::Slack(it) => it.preview(text, cursor),
         }
     }
 
     pub async fn send(&self, to: &Route, part: &Part, options: &SendOptions<'_>) -> Result<Receipt, Error> {
         match self {
+            Self::Discord(it) => Ok(it.send(to, part, options, None).await?),
             Self::Telegram(it) => Ok(it.send(to, part, options).await?),
+            Self::Slack(it) => Ok(it.send(to, part, options).await?),
+        }
+    }
+
+    /// The same, under a key of the message's own: where the platform knows keys, sending twice with one key
+    /// makes one message. `key_memory` says for how long.
+    pub async fn send_once(
+        &self,
+        to: &Route,
+        part: &Part,
+        options: &SendOptions<'_>,
+        key: &str,
+    ) -> Result<Receipt, Error> {
+        match self {
+            Self::Discord(it) => Ok(it.send(to, part, options, Some(key)).await?),
+            Self::Telegram(it) => Ok(it.send(to, part, options).await?),
+            Self::Slack(it) => Ok(it.send(to, part, options).await?),
+        }
+    }
+
+    /// How long the platform remembers the keys of `send_once`; `None`: it knows none.
+    pub fn key_memory(&self) -> Option<Duration> {
+        match self {
+            Self::Discord(_) => Some(discord::KEY_MEMORY),
+            Self::Telegram(_) | Self::Slack(_) => None,
         }
     }
 
     /// Replaces a message of ours. One that already reads so is a success.
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
         match self {
+            Self::Discord(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
+            Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
         }
     }
 
     /// Removes a message of ours. One that is gone already is a success.
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
         match self {
+            Self::Discord(it) => Ok(it.delete(to, message_id).await?),
             Self::Telegram(it) => Ok(it.delete(to, message_id).await?),
+            Self::Slack(it) => Ok(it.delete(to, message_id).await?),
         }
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
         match self {
+            Self::Discord(it) => Ok(it.typing(to).await?),
             Self::Telegram(it) => Ok(it.typing(to).await?),
+            Self::Slack(it) => Ok(it.typing(to).await?),
         }
     }
 
@@ -105,7 +156,9 @@ impl Adapter {
     /// anything but a pressed button is left alone.
     pub async fn answer_callback(&self, dedup: &str, notice: Option<&str>) -> Result<(), Error> {
         match self {
+            Self::Discord(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Telegram(it) => Ok(it.answer_callback(dedup, notice).await?),
+            Self::Slack(it) => Ok(it.answer_callback(dedup, notice).await?),
         }
     }
 }
@@ -114,32 +167,42 @@ impl Adapter {
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub enum Error {
+    Discord(#[from] discord::Error),
     Telegram(#[from] telegram::Error),
+    Slack(#[from] slack::Error),
 }
 
 impl Error {
     pub fn fault(&self) -> Fault {
         match self {
+            Self::Discord(it) => it.fault(),
             Self::Telegram(it) => it.fault(),
+            Self::Slack(it) => it.fault(),
         }
     }
 
     pub fn reached(&self) -> Reached {
         match self {
+            Self::Discord(it) => it.reached(),
             Self::Telegram(it) => it.reached(),
+            Self::Slack(it) => it.reached(),
         }
     }
 
     /// A stable name for status files and alerts: `telegram_invalid_token`.
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Discord(it) => it.code(),
             Self::Telegram(it) => it.code(),
+            Self::Slack(it) => it.code(),
         }
     }
 
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Discord(it) => it.kind(),
             Self::Telegram(it) => it.kind(),
+            Self::Slack(it) => it.kind(),
         }
     }
 }

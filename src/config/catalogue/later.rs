@@ -56,21 +56,6 @@ pub(super) const KEYS: &[Key] = &[
         "who may write in groups",
     )
     .env(&["{P}_GROUP_POLICY"]),
-    key("platforms.*.allow_from", List, "", "people who may talk to the agent there")
-        .env(&["{P}_ALLOWED_USERS"]),
-    key("platforms.*.group_allow_from", List, "", "people who may, in groups only"),
-    key("platforms.*.allow_all_users", Flag, "false", "anybody may, there").env(&["{P}_ALLOW_ALL_USERS"]),
-    key("platforms.*.allow_bots", Text, "none", "answer other bots").env(&["{P}_ALLOW_BOTS"]),
-    key("platforms.*.allow_admin_from", List, "", "people who may use every command"),
-    key("platforms.*.user_allowed_commands", List, "", "commands for everybody else"),
-    key("platforms.*.group_allow_admin_from", List, "", "people who may use every command in groups"),
-    key("platforms.*.group_user_allowed_commands", List, "", "commands for everybody else in groups"),
-    key(
-        "platforms.*.unauthorized_dm_behavior",
-        Choice(&["pair", "ignore"]),
-        "pair",
-        "what a stranger gets who writes directly",
-    ),
     key(
         "platforms.*.notice_delivery",
         Choice(&["public", "private"]),
@@ -97,6 +82,30 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["TELEGRAM_WEBHOOK_SECRET"]),
     key("platforms.telegram.cron_thread_id", Text, "", "topic for scheduled messages")
         .env(&["TELEGRAM_CRON_THREAD_ID"]),
+    // Discord and Slack.
+    key("platforms.discord.allowed_roles", List, "", "roles whose members may talk to the agent")
+        .env(&["DISCORD_ALLOWED_ROLES"]),
+    key("platforms.discord.dm_role_auth_guild", Text, "", "server whose roles count in direct messages")
+        .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),
+    key("platforms.discord.reactions", Flag, "false", "react to messages").env(&["DISCORD_REACTIONS"]),
+    key(
+        "platforms.discord.reply_to_mode",
+        Choice(&["off", "first", "all"]),
+        "first",
+        "which parts of an answer quote the question",
+    )
+    .env(&["DISCORD_REPLY_TO_MODE"]),
+    key("platforms.discord.history_backfill", Flag, "", "read what was said before a mention")
+        .env(&["DISCORD_HISTORY_BACKFILL"]),
+    key("platforms.discord.history_backfill_limit", MANY, "50", "how much of it")
+        .env(&["DISCORD_HISTORY_BACKFILL_LIMIT"]),
+    key("platforms.discord.extra.missed_message_backfill.channels", List, "", "channels to fetch from")
+        .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_CHANNELS"]),
+    key("platforms.discord.extra.missed_message_backfill.max_dispatches", MANY, "10", "most to answer")
+        .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES"]),
+    key("platforms.discord.extra.max_attachment_bytes", MANY, "", "largest attachment"),
+    key("platforms.discord.extra.voice_fx", Table, "", "voice channels"),
+    key("platforms.slack.reactions", Flag, "false", "react to messages").env(&["SLACK_REACTIONS"]),
     key("platforms.relay.extra.relay_url", Text, "", "address of the connector"),
     // The API server.
     key("platforms.api_server.extra.key", Secret, "", "bearer key of the API server")

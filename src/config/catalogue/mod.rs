@@ -4,6 +4,7 @@
 //! (`telegram.token`, `platforms.telegram.token`, `gateway.platforms.telegram.token`): `find` knows them.
 
 mod later;
+mod platforms;
 mod used;
 
 use petasos_core::Platform;
@@ -97,7 +98,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    used::KEYS.iter().chain(later::KEYS)
+    used::KEYS.iter().chain(platforms::KEYS).chain(later::KEYS)
 }
 
 /// The key that `path` means.
@@ -277,7 +278,7 @@ mod tests {
     fn sections_are_known_by_what_lies_below() {
         assert!(is_section("platforms.telegram.extra", true));
         assert!(is_section("gateway", true));
-        assert!(is_section("platforms.discord", false) && !is_section("platforms.discord", true));
+        assert!(is_section("platforms.matrix", false) && !is_section("platforms.matrix", true));
         assert!(!is_section("modle", false));
         assert!(children("platforms").contains(&"telegram"));
         assert!(children("model").contains(&"base_url"));

@@ -1,4 +1,4 @@
-//! The keys that have an effect today.
+//! The keys that have an effect today, but for those of platforms.
 
 use super::Key;
 use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text, Wait};
@@ -154,97 +154,6 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["GATEWAY_ALLOWED_USERS"]),
     key("gateway.allow_all_users", Flag, "false", "anybody may, on every platform")
         .env(&["GATEWAY_ALLOW_ALL_USERS"]),
-    // Telegram.
-    key("platforms.telegram.enabled", Flag, "", "speak there; default: when there is a token"),
-    key("platforms.telegram.token", Secret, "", "the bot's token from @BotFather")
-        .env(&["TELEGRAM_BOT_TOKEN"]),
-    key(
-        "platforms.telegram.extra.base_url",
-        Text,
-        "https://api.telegram.org/bot",
-        "requests go to <base_url><token>/<method>",
-    ),
-    key(
-        "platforms.telegram.extra.poll_timeout",
-        Number,
-        "50",
-        "seconds the server may hold a poll that has nothing to say",
-    ),
-    key(
-        "platforms.telegram.extra.poll_backoff_base",
-        Number,
-        "5",
-        "first wait after a failed poll; the others are multiples of it",
-    ),
-    key("platforms.telegram.extra.request_timeout", Number, "20", "seconds any other request may take"),
-    key(
-        "platforms.telegram.notifications",
-        Choice(&["important", "all"]),
-        "important",
-        "which messages make a sound",
-    )
-    .env(&["HERMES_TELEGRAM_NOTIFICATIONS"]),
-    key("platforms.telegram.proxy", Secret, "", "proxy for this platform").env(&["TELEGRAM_PROXY"]),
-    key("platforms.telegram.require_mention", Flag, "false", "in groups, answer only when addressed")
-        .env(&["TELEGRAM_REQUIRE_MENTION"]),
-    key(
-        "platforms.telegram.mention_patterns",
-        List,
-        "",
-        "further regular expressions that count as addressing the bot",
-    )
-    .env(&["TELEGRAM_MENTION_PATTERNS"]),
-    key(
-        "platforms.telegram.exclusive_bot_mentions",
-        Flag,
-        "true",
-        "ignore messages that name only other bots",
-    )
-    .env(&["TELEGRAM_EXCLUSIVE_BOT_MENTIONS"]),
-    key(
-        "platforms.telegram.guest_mode",
-        Flag,
-        "false",
-        "an explicit mention is answered in chats outside allowed_chats too",
-    )
-    .env(&["TELEGRAM_GUEST_MODE"]),
-    key("platforms.telegram.free_response_chats", List, "", "groups where no mention is needed")
-        .env(&["TELEGRAM_FREE_RESPONSE_CHATS"]),
-    key(
-        "platforms.telegram.free_response_topics",
-        List,
-        "",
-        "topics (chat:thread) where no mention is needed",
-    )
-    .env(&["TELEGRAM_FREE_RESPONSE_TOPICS"]),
-    key("platforms.telegram.allowed_chats", List, "", "groups the bot answers in; empty: all")
-        .env(&["TELEGRAM_ALLOWED_CHATS"]),
-    key("platforms.telegram.allowed_topics", List, "", "topics the bot answers in; empty: all")
-        .env(&["TELEGRAM_ALLOWED_TOPICS"]),
-    key("platforms.telegram.ignored_threads", List, "", "topics the bot never reads")
-        .env(&["TELEGRAM_IGNORED_THREADS"]),
-    key("platforms.telegram.allowed_users", List, "", "people who may talk to the agent there")
-        .env(&["TELEGRAM_ALLOWED_USERS"])
-        .also(&["platforms.telegram.allow_from"]),
-    key("platforms.telegram.allow_all_users", Flag, "false", "anybody may, there")
-        .env(&["TELEGRAM_ALLOW_ALL_USERS"]),
-    key("platforms.telegram.allow_admin_from", List, "", "people who may use every command"),
-    key("platforms.telegram.user_allowed_commands", List, "", "commands for everybody else"),
-    key("platforms.telegram.group_allow_admin_from", List, "", "people who may use every command in groups"),
-    key("platforms.telegram.group_user_allowed_commands", List, "", "commands for everybody else in groups"),
-    key("platforms.telegram.group_allowed_users", List, "", "people who may, in groups only")
-        .env(&["TELEGRAM_GROUP_ALLOWED_USERS"])
-        .also(&["platforms.telegram.group_allow_from"]),
-    key("platforms.telegram.group_allowed_chats", List, "", "groups in which everyone may")
-        .env(&["TELEGRAM_GROUP_ALLOWED_CHATS"]),
-    key("platforms.telegram.allow_bots", Choice(&["none", "mentions", "all"]), "none", "answer other bots")
-        .env(&["TELEGRAM_ALLOW_BOTS"]),
-    key(
-        "platforms.telegram.unauthorized_dm_behavior",
-        Choice(&["pair", "ignore"]),
-        "",
-        "as unauthorized_dm_behavior, for this platform",
-    ),
     // Start, drain and stop.
     key("agent.restart_drain_timeout", Wait, "60", "seconds a stop waits for running turns")
         .env(&["HERMES_RESTART_DRAIN_TIMEOUT"])
@@ -255,6 +164,12 @@ pub(super) const KEYS: &[Key] = &[
         Choice(&["journal", "suspend", "resume"]),
         "journal",
         "what becomes of conversations that a crash interrupted",
+    ),
+    key(
+        "gateway.outage_notice_seconds",
+        Number,
+        "180",
+        "seconds a platform is down before home channels hear of it",
     ),
     key(
         "gateway.drain_max_age_seconds",
@@ -294,14 +209,6 @@ pub(super) const KEYS: &[Key] = &[
         "",
         "conversations that may think at once; 0 or nothing for any number",
     ),
-    key("platforms.*.home_channel.chat_id", Text, "", "chat for messages that nobody asked for")
-        .env(&["{P}_HOME_CHANNEL"])
-        .also(&["platforms.*.home_channel"]),
-    key("platforms.*.home_channel.thread_id", Text, "", "topic in that chat")
-        .env(&["{P}_HOME_CHANNEL_THREAD_ID"]),
-    key("platforms.*.home_channel.name", Text, "Home", "what that chat is called")
-        .env(&["{P}_HOME_CHANNEL_NAME"]),
-    key("platforms.*.gateway_restart_notification", Flag, "true", "tell chats about restarts"),
     key(
         "dashboard.drain_auth.secret",
         Secret,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers outside #[test] functions fail by panicking too")]
 
 mod client;
+mod discord;
 mod faults;
 mod load;
 mod model;

@@ -123,7 +123,8 @@ mod tests {
     use super::*;
 
     fn read(status: u16, body: &str) -> Result<String, Error> {
-        result(&Answer { status, body: body.as_bytes().to_vec() }).map(|raw| raw.get().to_owned())
+        result(&Answer { status, body: body.as_bytes().to_vec(), retry_after: None })
+            .map(|raw| raw.get().to_owned())
     }
 
     fn refused(code: u16, description: &str) -> Result<String, Error> {
@@ -169,7 +170,7 @@ mod tests {
         let mut body = br#"{"ok":true,"result":[{"update_id":1,"x":""#.to_vec();
         body.push(0xff);
         body.extend_from_slice(br#""},{"update_id":2}]}"#);
-        let raw = result(&Answer { status: 200, body }).expect("an envelope");
+        let raw = result(&Answer { status: 200, body, retry_after: None }).expect("an envelope");
         let updates: Vec<Box<RawValue>> = serde_json::from_str(raw.get()).expect("a list");
         assert_eq!(updates.len(), 2);
     }

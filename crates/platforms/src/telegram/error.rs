@@ -14,7 +14,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Telegram said no. `code` is its `error_code`, or the HTTP status where there is none.
-    #[error("Telegram answered {code}: {description}")]
+    #[error("{}", sentence(*code, description))]
     Answered { code: u16, description: String, retry_after: Option<Duration>, migrated_to: Option<i64> },
     /// Something between us and Telegram, or in front of it, said no. It may have passed the request on.
     #[error("something on the way to Telegram answered {status}")]
@@ -123,6 +123,16 @@ impl Error {
     }
 }
 
+fn sentence(code: u16, description: &str) -> String {
+    match code {
+        401 | 404 => format!(
+            "Telegram answered {code}: the bot token is not valid; ask @BotFather for /token and set \
+             TELEGRAM_BOT_TOKEN"
+        ),
+        _other => format!("Telegram answered {code}: {description}"),
+    }
+}
+
 fn lower(description: &str, words: &str) -> bool {
     description.to_ascii_lowercase().contains(words)
 }
@@ -147,6 +157,7 @@ mod tests {
     fn an_answer_is_a_certain_no() {
         let check = |code, text, fault, name| check(answered(code, text), fault, Reached::No, name);
         let wait = Fault::Later { after: Some(Duration::from_secs(7)) };
+        assert!(answered(401, "Unauthorized").to_string().contains("TELEGRAM_BOT_TOKEN"));
         check(401, "Unauthorized", Fault::Fatal, "telegram_invalid_token");
         check(404, "Not Found", Fault::Fatal, "telegram_invalid_token");
         check(403, "Forbidden: bot was blocked by the user", Fault::Refused, "telegram_forbidden");

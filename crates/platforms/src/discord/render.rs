@@ -1,0 +1,81 @@
+//! Text into messages of at most 2000 characters.
+//!
+//! Discord shows Markdown as models write it, except tables; those become headings and bullets. It refuses
+//! no markup, so a part needs no plain copy.
+
+use petasos_core::text::{Limits, Unit, split};
+
+use super::{Discord, MAX_MESSAGE};
+use crate::{MARK_ROOM, Part, markdown};
+
+const LIMITS: Limits = Limits::new(MAX_MESSAGE - MARK_ROOM, Unit::Chars);
+
+impl Discord {
+    pub fn render(&self, text: &str) -> Vec<Part> {
+        parts(text, &LIMITS)
+    }
+
+    pub fn preview(&self, text: &str, cursor: &str) -> String {
+        let room = MAX_MESSAGE.saturating_sub(Unit::Chars.len(cursor));
+        format!("{}{cursor}", Unit::Chars.prefix(text, room))
+    }
+}
+
+fn parts(text: &str, limits: &Limits) -> Vec<Part> {
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    // A table of empty cells leaves nothing; then its source is what there is to say.
+    let source = Some(markdown::without_tables(text)).filter(|it| !it.trim().is_empty());
+    split(source.as_deref().unwrap_or(text), limits).into_iter().map(Part::plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        #[serde(rename = "in")]
+        source: String,
+        out: String,
+    }
+
+    #[test]
+    fn vectors_come_out_as_given() {
+        let cases: Vec<Case> =
+            serde_json::from_str(include_str!("../../tests/vectors/discord_format.json")).expect("vectors");
+        for case in cases {
+            assert_eq!(parts(&case.source, &LIMITS), [Part::plain(case.out)], "{:?}", case.source);
+        }
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_into_numbered_messages_with_whole_fences() {
+        let code = "    let x = \"🙂\";\n".repeat(300);
+        let source = format!("Intro.\n\n```rust\n{code}```\n\n{}", "Tail! ".repeat(400));
+        let parts = parts(&source, &LIMITS);
+        assert!(parts.len() > 2);
+        for (at, part) in parts.iter().enumerate() {
+            assert!(part.text.contains(&format!("({}/{})", at + 1, parts.len())), "{}", part.text);
+            assert_eq!(part.text.matches("```").count() % 2, 0, "{}", part.text);
+        }
+    }
+
+    #[test]
+    fn nothing_to_say_is_no_message() {
+        assert!(parts(" \n", &LIMITS).is_empty());
+        assert_eq!(parts("| | |\n|-|-|\n| | |", &LIMITS).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn every_part_fits_with_a_mark_in_front(source in "(\\PC|[\n `*|]){0,6000}") {
+            for part in parts(&source, &LIMITS) {
+                prop_assert!(Unit::Chars.len(&part.text) + MARK_ROOM <= MAX_MESSAGE);
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The way out. One call is one try; what is tried again here was answered with a refusal that names the
+//! cause, so it cannot appear twice: the replied message gone, the thread gone, a channel that holds posts.
+//!
+//! A message with a key is sent under a nonce that Discord enforces: while it remembers the key
+//! (`KEY_MEMORY`), the same key again gives the first message back and makes no second one.
+
+use petasos_core::Route;
+use petasos_core::outbox::Button;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::parse::interaction_id;
+use super::tokens::Wants;
+use super::{Discord, Error};
+use crate::{Part, Receipt, SendOptions};
+
+/// Buttons side by side, rows, and the longest name of a button.
+const ROW: usize = 5;
+const ROWS: usize = 5;
+const LABEL: usize = 80;
+const LONGEST_NONCE: usize = 25;
+const POST_NAME: usize = 90;
+/// Shown to nobody but whoever asked.
+const EPHEMERAL: u64 = 64;
+const EXCUSE: &str = "I could not open a thread for this message, so I did not work on it. \
+                      Please check that I may create threads here, and ask again.";
+
+#[derive(Deserialize)]
+struct Sent {
+    id: String,
+}
+
+/// What is asked for, and what has been given up on the way.
+struct Attempt<'a> {
+    channel: &'a str,
+    reply: Option<&'a str>,
+    /// As a post of its own: the channel holds nothing else.
+    post: bool,
+}
+
+impl Discord {
+    pub async fn send(
+        &self,
+        to: &Route,
+        part: &Part,
+        options: &SendOptions<'_>,
+        key: Option<&str>,
+    ) -> Result<Receipt, Error> {
+        if part.text.trim().is_empty() {
+            return Ok(Receipt::default());
+        }
+        let mut attempt = Attempt::new(to, options);
+        loop {
+            let mut body = message(part, options.buttons, key);
+            if let Some(reply) = attempt.reply {
+                body["message_reference"] = json!({ "message_id": reply, "fail_if_not_exists": false });
+            }
+            let sent = if attempt.post {
+                self.post(attempt.channel, part, body).await.map(|()| None)
+            } else {
+                let path = format!("/channels/{}/messages", attempt.channel);
+                self.api.post::<Sent>(&path, &body).await.map(|sent| Some(sent.id))
+            };
+            match sent {
+                Ok(message_id) => {
+                    let thread_fallback = attempt.channel != target(to);
+                    return Ok(Receipt { message_id, thread_fallback });
+                }
+                Err(error) => attempt = attempt.without_cause_of(error, to)?,
+            }
+        }
+    }
+
+    pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
+        let path = format!("/channels/{}/messages/{message_id}", target(to));
+        let body = json!({ "content": part.text, "allowed_mentions": allowed_mentions() });
+        self.api.call::<Value>(Method::PATCH, &path, Some(&body)).await?;
+        Ok(Receipt { message_id: Some(message_id.to_owned()), thread_fallback: false })
+    }
+
+    pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
+        let path = format!("/channels/{}/messages/{message_id}", target(to));
+        done(self.api.call(Method::DELETE, &path, None).await, Error::is_message_gone)
+    }
+
+    pub async fn typing(&self, to: &Route) -> Result<(), Error> {
+        let path = format!("/channels/{}/typing", target(to));
+        // Without a body some proxies ask for its length.
+        done(self.api.post(&path, &json!({})).await, |_| false)
+    }
+
+    pub async fn answer_callback(&self, dedup: &str, notice: Option<&str>) -> Result<(), Error> {
+        let Some(id) = interaction_id(dedup) else { return Ok(()) };
+        let Some((token, wants)) = self.tokens.take(id) else { return Ok(()) };
+        let answer = match (notice, wants) {
+            (Some(notice), _) => told(notice),
+            (None, Wants::Words) => told("Received."),
+            (None, Wants::Nod) => json!({ "type": 6 }),
+        };
+        let path = format!("/interactions/{id}/{}/callback", token.expose());
+        done(self.api.post(&path, &answer).await, Error::is_interaction_over)
+    }
+
+    /// Tells somebody that their message is not worked on.
+    pub(super) async fn excuse(&self, channel: u64, message: u64) -> Result<(), Error> {
+        let mut body = message_body(EXCUSE, Some(&format!("nt{message}")));
+        body["message_reference"] = json!({ "message_id": message.to_string(), "fail_if_not_exists": false });
+        self.api.post::<Value>(&format!("/channels/{channel}/messages"), &body).await.map(drop)
+    }
+
+    /// A forum holds posts: a message there opens one, named after its first line.
+    async fn post(&self, channel: &str, part: &Part, mut message: Value) -> Result<(), Error> {
+        for field in ["nonce", "enforce_nonce", "message_reference"] {
+            message.as_object_mut().map(|fields| fields.remove(field));
+        }
+        let line = part.text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let name: String = line.trim_start_matches(['#', '*', '>', ' ']).chars().take(POST_NAME).collect();
+        let name = if name.is_empty() { "Post".to_owned() } else { name };
+        let body = json!({ "name": name, "message": message });
+        self.api.post::<Value>(&format!("/channels/{channel}/threads"), &body).await.map(drop)
+    }
+}
+
+impl<'a> Attempt<'a> {
+    fn new(to: &'a Route, options: &SendOptions<'_>) -> Self {
+        let reply = to.reply_to.as_deref().filter(|_| options.reply);
+        Self { channel: target(to), reply, post: false }
+    }
+
+    /// The next try after a refusal, or the refusal if there is nothing to leave out. Each kind of refusal
+    /// takes something away for good, so this ends.
+    fn without_cause_of(self, error: Error, to: &'a Route) -> Result<Self, Error> {
+        if self.reply.is_some() && error.is_reply_refused() {
+            return Ok(Self { reply: None, ..self });
+        }
+        if self.channel != to.chat_id && error.is_thread_gone() {
+            return Ok(Self { channel: &to.chat_id, ..self });
+        }
+        if !self.post && error.is_forum() {
+            return Ok(Self { post: true, ..self });
+        }
+        Err(error)
+    }
+}
+
+/// Threads are channels: the finer address wins.
+fn target(to: &Route) -> &str {
+    to.thread_id.as_deref().unwrap_or(&to.chat_id)
+}
+
+/// `done_already` names the refusals that mean there is nothing left to do.
+fn done(outcome: Result<Value, Error>, done_already: fn(&Error) -> bool) -> Result<(), Error> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(error) if done_already(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn message(part: &Part, buttons: &[Button], key: Option<&str>) -> Value {
+    let mut body = message_body(&part.text, key);
+    if !buttons.is_empty() {
+        body["components"] = rows(buttons).into();
+    }
+    body
+}
+
+fn message_body(text: &str, key: Option<&str>) -> Value {
+    let mut body = json!({ "content": text, "allowed_mentions": allowed_mentions() });
+    if let Some(key) = key {
+        body["nonce"] = nonce(key).into();
+        body["enforce_nonce"] = true.into();
+    }
+    body
+}
+
+/// A model may name a person; never everybody.
+fn allowed_mentions() -> Value {
+    json!({ "parse": ["users"], "replied_user": true })
+}
+
+fn told(words: &str) -> Value {
+    let data = json!({ "content": words, "flags": EPHEMERAL, "allowed_mentions": { "parse": [] } });
+    json!({ "type": 4, "data": data })
+}
+
+fn rows(buttons: &[Button]) -> Vec<Value> {
+    let label = |button: &Button| button.label.chars().take(LABEL).collect::<String>();
+    let key =
+        |button: &Button| json!({ "type": 2, "style": 2, "label": label(button), "custom_id": button.data });
+    let row = |row: &[Button]| json!({ "type": 1, "components": row.iter().map(key).collect::<Vec<_>>() });
+    buttons.chunks(ROW).take(ROWS).map(row).collect()
+}
+
+/// The key itself if it is short enough, else its FNV-1a hash: the same one every time, for ever.
+fn nonce(key: &str) -> String {
+    if key.chars().count() <= LONGEST_NONCE {
+        return key.to_owned();
+    }
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", key.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_becomes_the_same_nonce_every_time() {
+        assert_eq!(nonce("out:17:2"), "out:17:2");
+        assert_eq!(nonce("a"), "a");
+        let long = "a key that is longer than a nonce may be";
+        assert_eq!(nonce(long), nonce(long));
+        assert_eq!(nonce(long).len(), 16);
+        assert_ne!(nonce(long), nonce("a key that is longer than a nonce may bf"));
+    }
+
+    #[test]
+    fn buttons_stand_in_rows_of_five() {
+        let button = |n: usize| Button { label: "x".repeat(n), data: n.to_string() };
+        let buttons: Vec<Button> = (1..=90).map(button).collect();
+        let rows = rows(&buttons);
+        assert_eq!(rows.len(), 5);
+        assert_eq!(rows[0]["components"].as_array().map(Vec::len), Some(5));
+    }
+}

@@ -1,0 +1,174 @@
+//! What the adapter remembers between an envelope and a message: who we are, which channel belongs to which
+//! workspace, which threads we take part in, what people are called.
+//!
+//! Owned by the adapter behind one short lock. All of it is bounded, and all of it can be found out again,
+//! but for the threads: they are the link's cursor, and are committed with the batch that made us join one.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::team::Teams;
+
+/// Threads in which we are heard without being called.
+const THREADS: usize = 500;
+const PLACES: usize = 2000;
+const NAMES: usize = 2000;
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) teams: Teams,
+    /// Where to write to a chat: its workspace and its channel.
+    pub(super) places: Recent<Place>,
+    /// Asked for already; `None`: nobody would say.
+    pub(super) names: Recent<Option<String>>,
+    /// Workspaces in which we may not show that we are thinking.
+    pub(super) without_status: HashSet<String>,
+    threads: Recent<()>,
+    /// Of these, the ones in which something was said before us that we have not read.
+    entered: Recent<()>,
+    /// There are threads that the last kept cursor does not list.
+    unsaved: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) team: String,
+    pub(super) channel: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Cursor {
+    threads: Vec<String>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            teams: Teams::default(),
+            places: Recent::new(PLACES),
+            names: Recent::new(NAMES),
+            without_status: HashSet::new(),
+            threads: Recent::new(THREADS),
+            entered: Recent::new(THREADS),
+            unsaved: false,
+        }
+    }
+}
+
+impl Memory {
+    /// Goes on from a kept cursor; one that cannot be read is as good as none.
+    pub(super) fn restore(&mut self, cursor: Option<&str>) {
+        let kept = cursor.and_then(|text| serde_json::from_str::<Cursor>(text).ok());
+        for thread in kept.into_iter().flat_map(|cursor| cursor.threads) {
+            self.threads.put(thread, ());
+        }
+    }
+
+    pub(super) fn takes_part(&self, channel: &str, thread: &str) -> bool {
+        self.threads.get(&key(channel, thread)).is_some()
+    }
+
+    /// From now on we are heard there without being called.
+    pub(super) fn join(&mut self, channel: &str, thread: &str) {
+        if !self.takes_part(channel, thread) {
+            self.threads.put(key(channel, thread), ());
+            self.unsaved = true;
+        }
+    }
+
+    /// The same, in a thread that others have begun.
+    pub(super) fn enter(&mut self, channel: &str, thread: &str) {
+        if !self.takes_part(channel, thread) {
+            self.entered.put(key(channel, thread), ());
+        }
+        self.join(channel, thread);
+    }
+
+    /// Whether what was said there before us is still to be read; asked once.
+    pub(super) fn enters(&mut self, channel: &str, thread: &str) -> bool {
+        self.entered.take(&key(channel, thread)).is_some()
+    }
+
+    /// What to keep with the next batch, if there is anything new.
+    pub(super) fn cursor(&mut self) -> Option<String> {
+        let unsaved = std::mem::take(&mut self.unsaved);
+        let cursor = || Cursor { threads: self.threads.order.iter().cloned().collect() };
+        unsaved.then(|| serde_json::to_string(&cursor()).ok()).flatten()
+    }
+
+    /// The batch was not kept.
+    pub(super) fn cursor_lost(&mut self) {
+        self.unsaved = true;
+    }
+}
+
+fn key(channel: &str, thread: &str) -> String {
+    format!("{channel}/{thread}")
+}
+
+/// A map that forgets the oldest entry when it is full.
+#[derive(Debug)]
+pub(super) struct Recent<V> {
+    most: usize,
+    entries: HashMap<String, V>,
+    order: VecDeque<String>,
+}
+
+impl<V> Recent<V> {
+    fn new(most: usize) -> Self {
+        Self { most, entries: HashMap::new(), order: VecDeque::new() }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&V> {
+        self.entries.get(key)
+    }
+
+    fn take(&mut self, key: &str) -> Option<V> {
+        let value = self.entries.remove(key)?;
+        self.order.retain(|other| other != key);
+        Some(value)
+    }
+
+    pub(super) fn put(&mut self, key: String, value: V) {
+        if self.entries.insert(key.clone(), value).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > self.most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_outlive_the_process_and_the_oldest_are_forgotten() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.cursor(), None);
+        memory.join("C1", "1.1");
+        memory.join("C1", "1.1");
+        let cursor = memory.cursor().expect("something new");
+        assert_eq!(memory.cursor(), None, "kept already");
+        memory.cursor_lost();
+        assert_eq!(memory.cursor(), Some(cursor.clone()));
+
+        let mut next = Memory::default();
+        next.restore(Some(&cursor));
+        assert!(next.takes_part("C1", "1.1") && !next.takes_part("C2", "1.1"));
+        for number in 0..THREADS {
+            next.join("C2", &number.to_string());
+        }
+        assert!(!next.takes_part("C1", "1.1") && next.takes_part("C2", "0"));
+        assert!(!next.enters("C2", "0"), "begun with us");
+        next.enter("C3", "1.1");
+        next.enter("C3", "1.1");
+        assert!(next.takes_part("C3", "1.1") && next.enters("C3", "1.1") && !next.enters("C3", "1.1"));
+        next.restore(Some("not a cursor"));
+        next.restore(None);
+    }
+}

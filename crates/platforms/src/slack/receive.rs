@@ -1,0 +1,399 @@
+//! The link: Socket Mode. An envelope is acknowledged only after the gateway has committed it.
+//!
+//! Owns the sockets (one; two while Slack moves us from one to the next), what waits to be committed, and the
+//! one commit under way. Whatever arrives meanwhile goes into the next commit, so a slow store makes batches
+//! larger and never blocks the socket. An envelope whose commit is refused or late is not acknowledged: Slack
+//! says it again, and the inbox knows it by `dedup`. A crash at any point leaves it unacknowledged, too.
+
+use std::future;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use petasos_core::Inbound;
+use petasos_core::message::ChatType;
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::api::{Sort, Token};
+use super::ladder::Ladder;
+use super::memory::Place;
+use super::parse::{self, Knowledge, Read, Unreadable};
+use super::socket::{Heard, Socket};
+use super::team::Teams;
+use super::wire::{Frame, Opened};
+use super::{Error, Slack};
+use crate::intake::{Health, Intake, NotTaken};
+
+/// Envelopes that may wait for the commit under way; more are left to Slack, which says them again.
+const MOST_WAITING: usize = 256;
+/// A socket that Slack wants to close is read for at most this long after its successor stands.
+const FAREWELL: Duration = Duration::from_secs(30);
+/// A connection that has lived this long has proved itself.
+const PROOF: Duration = Duration::from_secs(30);
+/// Signs of life are passed on no more often than this.
+const PULSE: Duration = Duration::from_secs(1);
+
+impl Slack {
+    pub async fn receive(
+        &self,
+        cursor: Option<String>,
+        intake: &Intake,
+        health: &mut (dyn FnMut(Health) + Send),
+    ) -> Error {
+        if let Err(error) = parse::check_tokens(&self.config) {
+            return error;
+        }
+        {
+            let mut memory = self.memory();
+            memory.restore(cursor.as_deref());
+            // Tokens may have been changed or revoked since.
+            memory.teams = Teams::default();
+        }
+        health(Health::Connecting);
+        let link = Link {
+            slack: self,
+            intake,
+            health,
+            pulse: None,
+            sockets: Vec::new(),
+            opened: 0,
+            opening: None,
+            waiting: Vec::new(),
+            committing: None,
+            ladder: Ladder::new(self.config.reconnect_base),
+        };
+        link.run().await
+    }
+
+    /// A socket that has said hello.
+    async fn open(&self, number: u64) -> Result<Socket, Error> {
+        if self.memory().teams.0.is_empty() {
+            self.sign_in().await?;
+        }
+        let token = Token { secret: self.config.app_token.clone(), sort: Sort::App };
+        let Opened { url } = self.api.post(&token, "apps.connections.open", &json!({})).await?;
+        let within = self.config.hello_timeout;
+        match timeout(within, self.greeted(number, &url)).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) => Err(Error::NoHello(within)),
+        }
+    }
+
+    async fn greeted(&self, number: u64, url: &str) -> Result<Socket, Error> {
+        let proxy = self.config.proxy.as_ref().map(|proxy| proxy.expose());
+        let mut socket = Socket::dial(number, url, proxy).await?;
+        loop {
+            match socket.hear().await {
+                Heard::Text(text) => match serde_json::from_str::<Frame>(&text) {
+                    Ok(frame) if frame.kind == "hello" => return Ok(socket),
+                    Ok(frame) if frame.kind == "disconnect" => return Err(ended(frame.reason.as_deref())),
+                    // Unacknowledged, so it is said again.
+                    Ok(_) | Err(_) => {}
+                },
+                Heard::Beat => {}
+                Heard::Ended(reason) => return Err(Error::Dropped(reason)),
+            }
+        }
+    }
+
+    /// What an envelope says to us; what it teaches is remembered.
+    fn read(&self, frame: &Frame) -> Result<Option<Read>, Unreadable> {
+        let mut memory = self.memory();
+        let known = Knowledge {
+            platform: self.platform,
+            config: &self.config,
+            gate: &self.gate,
+            teams: &memory.teams,
+            takes_part: &|channel, thread| memory.takes_part(channel, thread),
+        };
+        let read = parse::envelope(frame, &known)?;
+        if let Some(Read { event: Inbound { source, .. }, .. }) = &read
+            && let (Some(channel), Some(team)) = (&source.chat_id, &source.scope_id)
+        {
+            let place = Place { team: team.clone(), channel: channel.clone() };
+            memory.places.put(channel.clone(), place);
+            if let (ChatType::Group, Some(thread)) = (source.chat_type, &source.thread_id) {
+                if source.message_id.as_ref() == Some(thread) {
+                    memory.join(channel, thread);
+                } else {
+                    memory.enter(channel, thread);
+                }
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// An envelope that is acknowledged when its event is committed.
+#[derive(Debug)]
+struct Due {
+    socket: u64,
+    envelope: String,
+    arrived: Instant,
+    reply: Option<Value>,
+}
+
+/// Whether a batch was kept, and what to acknowledge then.
+type Committed = (Result<(), NotTaken>, Vec<Due>);
+type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+struct Link<'a> {
+    slack: &'a Slack,
+    intake: &'a Intake,
+    health: &'a mut (dyn FnMut(Health) + Send),
+    /// When the last sign of life was passed on.
+    pulse: Option<Instant>,
+    sockets: Vec<Socket>,
+    /// Sockets ever asked for; also the number of the last one.
+    opened: u64,
+    opening: Option<Task<'a, Result<Socket, Error>>>,
+    waiting: Vec<(Inbound, Due)>,
+    committing: Option<Task<'a, Committed>>,
+    ladder: Ladder,
+}
+
+impl Link<'_> {
+    async fn run(mut self) -> Error {
+        let every = self.slack.config.ping_interval;
+        let mut beat = interval_at(Instant::now() + every, every);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.open_after(Duration::ZERO);
+        loop {
+            self.commit_waiting();
+            let done = tokio::select! {
+                (at, heard) = hear(&mut self.sockets) => self.heard(at, heard).await,
+                opened = done(&mut self.opening) => self.came(opened),
+                outcome = done(&mut self.committing) => self.committed(outcome).await,
+                _ = beat.tick() => self.beat().await,
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    fn open_after(&mut self, wait: Duration) {
+        self.opened += 1;
+        let (slack, number) = (self.slack, self.opened);
+        self.opening = Some(Box::pin(async move {
+            sleep(wait).await;
+            slack.open(number).await
+        }));
+    }
+
+    fn came(&mut self, opened: Result<Socket, Error>) -> Result<(), Error> {
+        match opened {
+            Ok(socket) => {
+                info!(platform = "slack", socket = socket.number, "connected");
+                self.sockets.push(socket);
+                self.alive();
+                Ok(())
+            }
+            Err(error) => self.try_again(error),
+        }
+    }
+
+    fn try_again(&mut self, error: Error) -> Result<(), Error> {
+        let reason = error.code();
+        let wait = self.ladder.after(error)?;
+        warn!(platform = "slack", reason, ?wait, "connecting again");
+        self.troubled(reason);
+        self.open_after(wait);
+        Ok(())
+    }
+
+    async fn heard(&mut self, at: usize, heard: Heard) -> Result<(), Error> {
+        match heard {
+            Heard::Text(text) => {
+                self.alive();
+                self.frame(at, &text).await
+            }
+            Heard::Beat => {
+                self.alive();
+                Ok(())
+            }
+            Heard::Ended(reason) => self.lost(at, Error::Dropped(reason)),
+        }
+    }
+
+    fn alive(&mut self) {
+        if self.pulse.is_none_or(|last| last.elapsed() >= PULSE) {
+            self.pulse = Some(Instant::now());
+            (self.health)(Health::Polling);
+        }
+    }
+
+    /// The next sign of life ends it, and is told at once.
+    fn troubled(&mut self, reason: &'static str) {
+        self.pulse = None;
+        (self.health)(Health::Degraded { reason });
+    }
+
+    async fn frame(&mut self, at: usize, text: &str) -> Result<(), Error> {
+        let frame: Frame = match serde_json::from_str(text) {
+            Ok(frame) => frame,
+            Err(error) => return self.skip(at, parse::envelope_id(text), &error.into()).await,
+        };
+        match (frame.kind.as_str(), &frame.envelope_id) {
+            ("disconnect", _) => self.told_to_go(at, frame.reason.as_deref()),
+            (_, Some(envelope)) => self.envelope(at, envelope, &frame).await,
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Slack moves us: the next socket is opened first, and this one is read to its end.
+    fn told_to_go(&mut self, at: usize, reason: Option<&str>) -> Result<(), Error> {
+        let error = ended(reason);
+        if error == Error::Disabled {
+            return Err(error);
+        }
+        info!(platform = "slack", reason, "the socket will be closed; opening another");
+        self.sockets[at].leaving.get_or_insert(Instant::now());
+        if self.opening.is_none() && self.sockets.iter().all(|socket| socket.leaving.is_some()) {
+            self.open_after(Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    async fn envelope(&mut self, at: usize, envelope: &str, frame: &Frame) -> Result<(), Error> {
+        if self.waiting.len() >= MOST_WAITING {
+            warn!(platform = "slack", "too much waits for the store; an envelope is left to Slack");
+            return Ok(());
+        }
+        match self.slack.read(frame) {
+            Ok(Some(Read { event, reply })) => {
+                let (socket, arrived) = (self.sockets[at].number, Instant::now());
+                self.waiting.push((event, Due { socket, envelope: envelope.to_owned(), arrived, reply }));
+                Ok(())
+            }
+            Ok(None) => self.acknowledge(at, envelope, None).await,
+            Err(unreadable) => self.skip(at, Some(envelope.to_owned()), &unreadable).await,
+        }
+    }
+
+    /// It must not stand in the way of the others, and saying it again would not help.
+    async fn skip(&mut self, at: usize, envelope: Option<String>, why: &Unreadable) -> Result<(), Error> {
+        warn!(platform = "slack", envelope, %why, "unreadable envelope skipped");
+        self.troubled("slack_unreadable_envelope");
+        match envelope {
+            Some(envelope) => self.acknowledge(at, &envelope, None).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn acknowledge(&mut self, at: usize, envelope: &str, reply: Option<Value>) -> Result<(), Error> {
+        let mut ack = json!({ "envelope_id": envelope });
+        if let Some(reply) = reply {
+            ack["payload"] = reply;
+        }
+        match self.sockets[at].say(ack.to_string()).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.lost(at, error),
+        }
+    }
+
+    fn commit_waiting(&mut self) {
+        if self.committing.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let (mut events, dues): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        let (slack, intake) = (self.slack, self.intake);
+        self.committing = Some(Box::pin(async move {
+            slack.complete(&mut events).await;
+            let cursor = slack.memory().cursor();
+            (intake.commit(events, cursor).await, dues)
+        }));
+    }
+
+    async fn committed(&mut self, (taken, dues): Committed) -> Result<(), Error> {
+        match taken {
+            Ok(()) => self.ladder.proved(),
+            Err(NotTaken::Refused) => {
+                self.slack.memory().cursor_lost();
+                let reason = "slack_not_taken";
+                warn!(
+                    platform = "slack",
+                    reason,
+                    envelopes = dues.len(),
+                    "left to Slack, which says it again"
+                );
+                self.troubled(reason);
+                return Ok(());
+            }
+            Err(NotTaken::Closed) => return Err(Error::Closed),
+        }
+        for due in dues {
+            let waited = due.arrived.elapsed();
+            if waited > self.slack.config.ack_within {
+                debug!(platform = "slack", envelope = due.envelope, ?waited, "too late to acknowledge");
+                continue;
+            }
+            if let Some(at) = self.position(due.socket) {
+                self.acknowledge(at, &due.envelope, due.reply).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        self.sockets.iter().position(|socket| socket.number == number)
+    }
+
+    /// Asks for a sign of life, and lets go what gave none for too long.
+    async fn beat(&mut self) -> Result<(), Error> {
+        let silence = self.slack.config.silence;
+        let stands = self.sockets.iter().any(|socket| socket.leaving.is_none());
+        for at in (0..self.sockets.len()).rev() {
+            let socket = &mut self.sockets[at];
+            let outstayed = stands && socket.leaving.is_some_and(|since| since.elapsed() >= FAREWELL);
+            if outstayed {
+                self.sockets.remove(at).close().await;
+            } else if socket.heard.elapsed() >= silence {
+                self.lost(at, Error::Silent(silence))?;
+            } else if let Err(error) = socket.ping().await {
+                self.lost(at, error)?;
+            } else if self.sockets[at].opened.elapsed() >= PROOF {
+                self.ladder.proved();
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, at: usize, error: Error) -> Result<(), Error> {
+        let socket = self.sockets.remove(at);
+        let replaced = self.opening.is_some() || self.sockets.iter().any(|other| other.leaving.is_none());
+        info!(platform = "slack", socket = socket.number, %error, "socket closed");
+        if replaced { Ok(()) } else { self.try_again(error) }
+    }
+}
+
+/// What the announced end of a socket means.
+fn ended(reason: Option<&str>) -> Error {
+    match reason {
+        Some("link_disabled") => Error::Disabled,
+        Some(reason) => Error::Dropped(reason.chars().take(40).collect()),
+        None => Error::Dropped("disconnect".to_owned()),
+    }
+}
+
+async fn hear(sockets: &mut [Socket]) -> (usize, Heard) {
+    future::poll_fn(|cx| {
+        for (at, socket) in sockets.iter_mut().enumerate() {
+            if let Poll::Ready(heard) = socket.poll_hear(cx) {
+                return Poll::Ready((at, heard));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// The outcome of what is under way; never, if nothing is.
+async fn done<T>(task: &mut Option<Task<'_, T>>) -> T {
+    let Some(running) = task else { return future::pending().await };
+    let outcome = running.await;
+    *task = None;
+    outcome
+}

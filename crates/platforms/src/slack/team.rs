@@ -1,0 +1,71 @@
+//! The workspaces in which the app is installed: one bot token each, found out by `auth.test`.
+
+use futures_util::future::join_all;
+use petasos_core::Fault;
+use serde_json::json;
+use tracing::{error, info};
+
+use super::api::{Sort, Token};
+use super::wire::SignedIn;
+use super::{Error, Slack};
+
+/// Ourselves in one workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Me {
+    pub(super) team: String,
+    pub(super) bot_user: String,
+    /// Under which our own messages may come back.
+    pub(super) bot_id: Option<String>,
+    pub(super) token: Token,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Teams(pub(super) Vec<Me>);
+
+impl Teams {
+    pub(super) fn get(&self, team: &str) -> Option<&Me> {
+        self.0.iter().find(|me| me.team == team)
+    }
+
+    /// The first of these that is ours. An installation for a whole organisation may name none we know:
+    /// whoever has one token has no choice.
+    pub(super) fn of<'a>(&self, named: impl IntoIterator<Item = &'a str>) -> Option<&Me> {
+        named.into_iter().find_map(|team| self.get(team)).or(match self.0.as_slice() {
+            [only] => Some(only),
+            [] | [_, _, ..] => None,
+        })
+    }
+}
+
+impl Slack {
+    /// Finds out who we are, everywhere. One workspace that has thrown us out does not silence the others.
+    pub(super) async fn sign_in(&self) -> Result<Teams, Error> {
+        let outcomes = join_all(self.config.bot_tokens.iter().map(|secret| {
+            let token = Token { secret: secret.clone(), sort: Sort::Bot };
+            self.who(token)
+        }))
+        .await;
+        let (mut teams, mut refused) = (Teams::default(), None);
+        for (at, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                Ok(me) => teams.0.push(me),
+                Err(no) if no.fault() == Fault::Fatal => {
+                    error!(platform = "slack", token = at + 1, code = no.code(), error = %no, "no workspace for a bot token");
+                    refused.get_or_insert(no);
+                }
+                Err(later) => return Err(later),
+            }
+        }
+        if teams.0.is_empty() {
+            return Err(refused.unwrap_or(Error::NoBotToken));
+        }
+        info!(platform = "slack", workspaces = teams.0.len(), "signed in");
+        self.memory().teams = teams.clone();
+        Ok(teams)
+    }
+
+    async fn who(&self, token: Token) -> Result<Me, Error> {
+        let SignedIn { team_id, user_id, bot_id } = self.api.post(&token, "auth.test", &json!({})).await?;
+        Ok(Me { team: team_id, bot_user: user_id, bot_id, token })
+    }
+}

@@ -1,0 +1,6 @@
+//! Discord: the adapter against a fake gateway and REST API, over real sockets.
+
+mod gaps;
+mod receive;
+mod rig;
+mod send;

@@ -1,0 +1,6 @@
+//! The Slack adapter against a fake Slack, over real sockets.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod link;
+mod rig;
+mod send;

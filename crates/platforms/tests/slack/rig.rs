@@ -1,0 +1,147 @@
+//! A fake Slack and an adapter that talks to it, without long waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::message::Delivery;
+use petasos_core::{Inbound, Platform, Route};
+use petasos_fakes::Slack;
+use petasos_fakes::slack::{TOKEN, World};
+use petasos_platforms::slack::{self, Config};
+use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Taken};
+use tokio::sync::mpsc;
+
+pub(crate) const APP_TOKEN: &str = "xapp-1-A1-2-secret";
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) fake: Arc<Slack>,
+    pub(crate) adapter: Adapter,
+}
+
+pub(crate) fn rig() -> Rig {
+    rig_with(|_| {})
+}
+
+pub(crate) fn rig_with(change: impl FnOnce(&mut Config)) -> Rig {
+    let fake = Arc::new(Slack::start().expect("a fake"));
+    let adapter = adapter(&fake, change);
+    Rig { fake, adapter }
+}
+
+pub(crate) fn adapter(fake: &Slack, change: impl FnOnce(&mut Config)) -> Adapter {
+    let mut config = Config::new(APP_TOKEN, TOKEN);
+    config.api_base = fake.api_base();
+    config.reconnect_base = Duration::from_millis(1);
+    config.request_timeout = SOON;
+    change(&mut config);
+    Adapter::Slack(slack::Slack::new(config).expect("valid"))
+}
+
+impl Rig {
+    /// Listens while `gateway` runs; what was told of the link's health is returned with its result.
+    pub(crate) async fn listen<T>(
+        &self,
+        cursor: Option<&str>,
+        gateway: impl AsyncFnOnce(&mut mpsc::Receiver<Batch>) -> T,
+    ) -> (T, Vec<Health>) {
+        let (intake, mut batches) = Intake::new(4);
+        let mut told = Vec::new();
+        let mut health = |state| told.push(state);
+        let done = tokio::select! {
+            error = self.adapter.receive(cursor.map(str::to_owned), &intake, &mut health) => {
+                panic!("the link ended: {error}")
+            }
+            done = gateway(&mut batches) => done,
+        };
+        (done, told)
+    }
+
+    /// Listens until the link gives up.
+    pub(crate) async fn listen_to_the_end(&self) -> (Error, Vec<Health>) {
+        let (intake, _batches) = Intake::new(4);
+        let mut told = Vec::new();
+        let mut health = |state| told.push(state);
+        let error = self.adapter.receive(None, &intake, &mut health);
+        let error = tokio::time::timeout(SOON, error).await.expect("an end");
+        (error, told)
+    }
+
+    /// Waits elsewhere: the link lives on the test's own task.
+    pub(crate) async fn wait_until(
+        &self,
+        what: &str,
+        look: impl FnMut(&World) -> Option<()> + Send + 'static,
+    ) {
+        let fake = self.fake.clone();
+        let seen = tokio::task::spawn_blocking(move || fake.wait_until(SOON, look)).await;
+        assert_eq!(seen.ok().flatten(), Some(()), "never happened: {what}");
+    }
+
+    pub(crate) async fn acked(&self, count: usize) {
+        let what = format!("{count} acknowledged");
+        self.wait_until(&what, move |world| (world.acks().len() >= count).then_some(())).await;
+    }
+
+    pub(crate) async fn opened(&self, count: u64) {
+        let what = format!("{count} sockets opened");
+        self.wait_until(&what, move |world| (world.opened() >= count).then_some(())).await;
+    }
+}
+
+pub(crate) async fn next(batches: &mut mpsc::Receiver<Batch>) -> Batch {
+    tokio::time::timeout(SOON, batches.recv()).await.expect("in time").expect("a batch")
+}
+
+/// Takes batches until `count` events are in.
+pub(crate) async fn take(batches: &mut mpsc::Receiver<Batch>, count: usize) -> Vec<Inbound> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        let batch = next(batches).await;
+        events.extend(batch.events);
+        let _ = batch.done.send(Taken::Committed);
+    }
+    events
+}
+
+/// Takes batches until something else has happened.
+pub(crate) async fn take_until(
+    batches: &mut mpsc::Receiver<Batch>,
+    happened: impl Future<Output = ()>,
+) -> Vec<Inbound> {
+    let mut events = Vec::new();
+    let taking = async {
+        while let Some(batch) = batches.recv().await {
+            events.extend(batch.events);
+            let _ = batch.done.send(Taken::Committed);
+        }
+    };
+    tokio::select! {
+        () = taking => panic!("the link ended"),
+        () = happened => {}
+    }
+    events
+}
+
+pub(crate) fn texts(events: &[Inbound]) -> Vec<&str> {
+    events.iter().map(|event| event.text.as_str()).collect()
+}
+
+pub(crate) fn degraded(told: &[Health]) -> Vec<&'static str> {
+    let reason = |state: &Health| match state {
+        Health::Degraded { reason } => Some(*reason),
+        Health::Connecting | Health::Polling => None,
+    };
+    told.iter().filter_map(reason).collect()
+}
+
+pub(crate) fn route(channel: &str, thread: Option<&str>) -> Route {
+    Route {
+        platform: Platform::parse("slack").expect("known"),
+        chat_id: channel.to_owned(),
+        thread_id: thread.map(str::to_owned),
+        reply_to: None,
+        delivery: Delivery::Push,
+    }
+}

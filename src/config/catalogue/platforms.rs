@@ -1,0 +1,270 @@
+//! The keys of platforms that have an effect today.
+
+use super::Key;
+use super::Kind::{Choice, Count, Flag, List, Number, Secret, Text, Wait};
+
+const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(path, kind, default, help)
+}
+
+pub(super) const KEYS: &[Key] = &[
+    // Any platform.
+    key("platforms.*.allowed_users", List, "", "people (ids) who may talk to the agent there")
+        .env(&["{P}_ALLOWED_USERS"])
+        .also(&["platforms.*.allow_from"]),
+    key("platforms.*.allow_all_users", Flag, "false", "anybody may, there").env(&["{P}_ALLOW_ALL_USERS"]),
+    key("platforms.*.group_allowed_users", List, "", "people who may, in groups only")
+        .env(&["{P}_GROUP_ALLOWED_USERS"])
+        .also(&["platforms.*.group_allow_from"]),
+    key("platforms.*.group_allowed_chats", List, "", "groups in which everyone may")
+        .env(&["{P}_GROUP_ALLOWED_CHATS"]),
+    key("platforms.*.allow_bots", Choice(&["none", "mentions", "all"]), "none", "answer other bots")
+        .env(&["{P}_ALLOW_BOTS"]),
+    key(
+        "platforms.*.unauthorized_dm_behavior",
+        Choice(&["pair", "ignore"]),
+        "",
+        "as unauthorized_dm_behavior, for this platform",
+    ),
+    key("platforms.*.allow_admin_from", List, "", "people who may use every command"),
+    key("platforms.*.user_allowed_commands", List, "", "commands for everybody else"),
+    key("platforms.*.group_allow_admin_from", List, "", "people who may use every command in groups"),
+    key("platforms.*.group_user_allowed_commands", List, "", "commands for everybody else in groups"),
+    key("platforms.*.home_channel.chat_id", Text, "", "chat for messages that nobody asked for")
+        .env(&["{P}_HOME_CHANNEL"])
+        .also(&["platforms.*.home_channel"]),
+    key("platforms.*.home_channel.thread_id", Text, "", "topic in that chat")
+        .env(&["{P}_HOME_CHANNEL_THREAD_ID"]),
+    key("platforms.*.home_channel.name", Text, "Home", "what that chat is called")
+        .env(&["{P}_HOME_CHANNEL_NAME"]),
+    key("platforms.*.gateway_restart_notification", Flag, "true", "tell chats about restarts"),
+    // Telegram.
+    key("platforms.telegram.enabled", Flag, "", "speak there; default: when there is a token"),
+    key("platforms.telegram.token", Secret, "", "the bot's token from @BotFather")
+        .env(&["TELEGRAM_BOT_TOKEN"]),
+    key(
+        "platforms.telegram.extra.base_url",
+        Text,
+        "https://api.telegram.org/bot",
+        "requests go to <base_url><token>/<method>",
+    ),
+    key(
+        "platforms.telegram.extra.poll_timeout",
+        Number,
+        "50",
+        "seconds the server may hold a poll that has nothing to say",
+    ),
+    key(
+        "platforms.telegram.extra.poll_backoff_base",
+        Number,
+        "5",
+        "first wait after a failed poll; the others are multiples of it",
+    ),
+    key("platforms.telegram.extra.request_timeout", Number, "20", "seconds any other request may take"),
+    key(
+        "platforms.telegram.notifications",
+        Choice(&["important", "all"]),
+        "important",
+        "which messages make a sound",
+    )
+    .env(&["HERMES_TELEGRAM_NOTIFICATIONS"]),
+    key("platforms.telegram.proxy", Secret, "", "proxy for this platform").env(&["TELEGRAM_PROXY"]),
+    key("platforms.telegram.require_mention", Flag, "false", "in groups, answer only when addressed")
+        .env(&["TELEGRAM_REQUIRE_MENTION"]),
+    key(
+        "platforms.telegram.mention_patterns",
+        List,
+        "",
+        "further regular expressions that count as addressing the bot",
+    )
+    .env(&["TELEGRAM_MENTION_PATTERNS"]),
+    key(
+        "platforms.telegram.exclusive_bot_mentions",
+        Flag,
+        "true",
+        "ignore messages that name only other bots",
+    )
+    .env(&["TELEGRAM_EXCLUSIVE_BOT_MENTIONS"]),
+    key(
+        "platforms.telegram.guest_mode",
+        Flag,
+        "false",
+        "an explicit mention is answered in chats outside allowed_chats too",
+    )
+    .env(&["TELEGRAM_GUEST_MODE"]),
+    key("platforms.telegram.free_response_chats", List, "", "groups where no mention is needed")
+        .env(&["TELEGRAM_FREE_RESPONSE_CHATS"]),
+    key(
+        "platforms.telegram.free_response_topics",
+        List,
+        "",
+        "topics (chat:thread) where no mention is needed",
+    )
+    .env(&["TELEGRAM_FREE_RESPONSE_TOPICS"]),
+    key("platforms.telegram.allowed_chats", List, "", "groups the bot answers in; empty: all")
+        .env(&["TELEGRAM_ALLOWED_CHATS"]),
+    key("platforms.telegram.allowed_topics", List, "", "topics the bot answers in; empty: all")
+        .env(&["TELEGRAM_ALLOWED_TOPICS"]),
+    key("platforms.telegram.ignored_threads", List, "", "topics the bot never reads")
+        .env(&["TELEGRAM_IGNORED_THREADS"]),
+    // Discord.
+    key("platforms.discord.enabled", Flag, "", "speak there; default: when there is a token"),
+    key("platforms.discord.token", Secret, "", "the bot's token from discord.com/developers/applications")
+        .env(&["DISCORD_BOT_TOKEN"]),
+    key(
+        "platforms.discord.extra.api_base",
+        Text,
+        "https://discord.com/api/v10",
+        "requests go to <api_base>/channels/…",
+    ),
+    key(
+        "platforms.discord.extra.gateway_url",
+        Text,
+        "",
+        "where every socket is opened; default: what Discord says",
+    ),
+    key("platforms.discord.extra.request_timeout", Number, "20", "seconds a request may take"),
+    key(
+        "platforms.discord.extra.reconnect_base",
+        Number,
+        "1",
+        "first wait after a socket that did not hold; the others are multiples of it",
+    ),
+    key(
+        "platforms.discord.extra.websocket_liveness_interval_seconds",
+        Wait,
+        "15",
+        "how often an open socket is looked at; 0 for never",
+    ),
+    key(
+        "platforms.discord.extra.websocket_liveness_failure_threshold",
+        Count(1, 1000),
+        "2",
+        "bad looks in a row that end a connection",
+    ),
+    key(
+        "platforms.discord.extra.websocket_heartbeat_ack_max_age_seconds",
+        Wait,
+        "60",
+        "age of the last acknowledged heartbeat that is bad; 0 for none",
+    ),
+    key(
+        "platforms.discord.extra.websocket_max_latency_seconds",
+        Wait,
+        "30",
+        "wait for an acknowledgement that is bad; 0 for none",
+    ),
+    key(
+        "platforms.discord.extra.missed_message_backfill.enabled",
+        Flag,
+        "true",
+        "fetch what was written while the gateway was away",
+    )
+    .env(&["DISCORD_MISSED_MESSAGE_BACKFILL"])
+    .also(&["platforms.discord.extra.missed_message_backfill"]),
+    key(
+        "platforms.discord.extra.missed_message_backfill.window_seconds",
+        Wait,
+        "21600",
+        "nothing older than this is fetched",
+    )
+    .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_WINDOW_SECONDS"]),
+    key(
+        "platforms.discord.extra.missed_message_backfill.limit",
+        Count(0, 10_000),
+        "100",
+        "messages that are fetched at most, all channels together",
+    )
+    .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_LIMIT"]),
+    key("platforms.discord.proxy", Secret, "", "proxy for this platform").env(&["DISCORD_PROXY"]),
+    key("platforms.discord.require_mention", Flag, "true", "in servers, answer only when mentioned")
+        .env(&["DISCORD_REQUIRE_MENTION"]),
+    key(
+        "platforms.discord.thread_require_mention",
+        Flag,
+        "false",
+        "also in threads in which the bot has spoken",
+    )
+    .env(&["DISCORD_THREAD_REQUIRE_MENTION"]),
+    key("platforms.discord.ignore_no_mention", Flag, "true", "ignore messages that mention only others")
+        .env(&["DISCORD_IGNORE_NO_MENTION"]),
+    key(
+        "platforms.discord.bots_require_inline_mention",
+        Flag,
+        "false",
+        "another bot must mention this one in its text; answering it is not enough",
+    )
+    .env(&["DISCORD_BOTS_REQUIRE_INLINE_MENTION"]),
+    key(
+        "platforms.discord.allowed_channels",
+        List,
+        "",
+        "channels (id, name, or those of the parent) the bot answers in; empty: all",
+    )
+    .env(&["DISCORD_ALLOWED_CHANNELS"]),
+    key("platforms.discord.ignored_channels", List, "", "channels the bot never answers in")
+        .env(&["DISCORD_IGNORED_CHANNELS"]),
+    key("platforms.discord.free_response_channels", List, "", "channels where no mention is needed")
+        .env(&["DISCORD_FREE_RESPONSE_CHANNELS"]),
+    key("platforms.discord.auto_thread", Flag, "true", "answer a mention in a thread of its own")
+        .env(&["DISCORD_AUTO_THREAD"]),
+    key("platforms.discord.no_thread_channels", List, "", "channels in which no thread is opened")
+        .env(&["DISCORD_NO_THREAD_CHANNELS"]),
+    // Slack.
+    key("platforms.slack.enabled", Flag, "", "speak there; default: when there are both tokens"),
+    key(
+        "platforms.slack.token",
+        Secret,
+        "",
+        "the bot's token (xoxb-…) from api.slack.com/apps; several workspaces: one each, with commas",
+    )
+    .env(&["SLACK_BOT_TOKEN"]),
+    key("platforms.slack.app_token", Secret, "", "the app's token (xapp-…) with the scope connections:write")
+        .env(&["SLACK_APP_TOKEN"]),
+    key(
+        "platforms.slack.extra.api_base",
+        Text,
+        "https://slack.com/api",
+        "requests go to <api_base>/<method>; they say where the socket is opened",
+    ),
+    key("platforms.slack.extra.request_timeout", Number, "20", "seconds a request may take"),
+    key(
+        "platforms.slack.extra.reconnect_base",
+        Number,
+        "1",
+        "first wait after a lost connection; the others are multiples of it",
+    ),
+    key("platforms.slack.proxy", Secret, "", "proxy for this platform").env(&["SLACK_PROXY"]),
+    key(
+        "platforms.slack.require_mention",
+        Flag,
+        "true",
+        "in channels, answer only when mentioned, or in a thread the bot takes part in",
+    )
+    .env(&["SLACK_REQUIRE_MENTION"]),
+    key("platforms.slack.strict_mention", Flag, "false", "in such a thread only when mentioned, too")
+        .env(&["SLACK_STRICT_MENTION"]),
+    key("platforms.slack.allowed_channels", List, "", "channels (ids) the bot answers in; empty: all")
+        .env(&["SLACK_ALLOWED_CHANNELS"]),
+    key("platforms.slack.free_response_channels", List, "", "channels where no mention is needed")
+        .env(&["SLACK_FREE_RESPONSE_CHANNELS"]),
+    key(
+        "platforms.slack.extra.reply_in_thread",
+        Flag,
+        "true",
+        "every message begins a thread, which is a conversation of its own; false: one for the channel",
+    ),
+    key(
+        "platforms.slack.extra.dm_top_level_threads_as_sessions",
+        Flag,
+        "true",
+        "the same in direct messages",
+    ),
+    key(
+        "platforms.slack.extra.reply_broadcast",
+        Flag,
+        "false",
+        "show the first part of an answer in the channel, too",
+    ),
+    key("platforms.slack.typing_status_text", Text, "is thinking...", "what is shown meanwhile"),
+];

@@ -1,0 +1,94 @@
+//! The Slack adapter, if there is to be one. It takes two tokens: the app's, which listens, and the bot's, which speaks.
+
+use petasos_platforms::slack::{Config, Slack};
+use petasos_platforms::{Adapter, Secret};
+
+use super::credential::{self, Credential, Wanted};
+use super::{Spoken, access, seconds};
+use crate::config::{Problem, Settings};
+use crate::scoped::Sole;
+
+const BOT: Credential = Credential {
+    path: "platforms.slack.token",
+    name: "bot token",
+    missing: "set SLACK_BOT_TOKEN in .env; api.slack.com/apps shows it under OAuth & Permissions",
+    replace: "put the token there that api.slack.com/apps shows under OAuth & Permissions",
+};
+const APP: Credential = Credential {
+    path: "platforms.slack.app_token",
+    name: "app token",
+    missing: "set SLACK_APP_TOKEN in .env; make one with the scope connections:write at api.slack.com/apps \
+              under Basic Information",
+    replace: "put the token there that api.slack.com/apps shows under Basic Information, App-Level Tokens",
+};
+
+pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
+    let wanted = credential::wanted(settings, "slack");
+    if wanted == Wanted::No {
+        return None;
+    }
+    let bot = credential::filled(settings, ("slack", "Slack"), BOT, problems);
+    let app = credential::filled(settings, ("slack", "Slack"), APP, problems);
+    if wanted == Wanted::Maybe {
+        problems.extend([half(settings, BOT, APP), half(settings, APP, BOT)].into_iter().flatten());
+    }
+    let (bot, app) = (bot?, app?);
+    problems.extend(misplaced(
+        settings,
+        BOT,
+        bot.split(',').all(|it| it.trim().starts_with("xoxb-")),
+        "xoxb-",
+    ));
+    problems.extend(misplaced(settings, APP, app.starts_with("xapp-"), "xapp-"));
+    match Slack::new(config(settings, &app, &bot)) {
+        Ok(slack) => Some(Spoken {
+            adapter: Adapter::Slack(slack),
+            // Slack tells each event to one of an app's sockets: two gateways would hear half of it each.
+            sole: Sole { scope: "slack-app-token", platform: "slack", identity: Secret::new(app) },
+        }),
+        Err(invalid) => {
+            problems.push(Problem::error(settings.origin(APP.path).to_string(), invalid.to_string()));
+            None
+        }
+    }
+}
+
+/// One token without the other, and nobody said that Slack is wanted.
+fn half(settings: &Settings, there: Credential, missing: Credential) -> Option<Problem> {
+    if !settings.is_set(there.path) || settings.is_set(missing.path) {
+        return None;
+    }
+    let what = format!("Slack has its {}, but no {}, so it stays off", there.name, missing.name);
+    Some(Problem::warning(settings.origin(there.path).to_string(), what).next(missing.missing))
+}
+
+/// The link will say no; this says it before.
+fn misplaced(settings: &Settings, credential: Credential, fits: bool, beginning: &str) -> Option<Problem> {
+    let what = format!("{} does not begin with {beginning}", credential.path);
+    let problem = Problem::warning(settings.origin(credential.path).to_string(), what);
+    (!fits).then(|| problem.next("SLACK_BOT_TOKEN is xoxb-…, SLACK_APP_TOKEN is xapp-…"))
+}
+
+fn config(settings: &Settings, app: &str, bot: &str) -> Config {
+    let path = |name: &str| format!("platforms.slack.{name}");
+    let text = |name: &str| settings.text(&path(name));
+    let list = |name: &str| settings.list(&path(name));
+    let flag = |name: &str| settings.flag(&path(name));
+    let fresh = Config::new(app, bot);
+    Config {
+        api_base: text("extra.api_base").unwrap_or(fresh.api_base),
+        proxy: text("proxy").map(Secret::new),
+        request_timeout: seconds(settings, &path("extra.request_timeout")),
+        reconnect_base: seconds(settings, &path("extra.reconnect_base")),
+        require_mention: flag("require_mention"),
+        strict_mention: flag("strict_mention"),
+        allowed_channels: list("allowed_channels"),
+        free_response_channels: list("free_response_channels"),
+        allow_bots: access::bots(settings, "slack"),
+        reply_in_thread: flag("extra.reply_in_thread"),
+        dm_top_level_threads_as_sessions: flag("extra.dm_top_level_threads_as_sessions"),
+        reply_broadcast: flag("extra.reply_broadcast"),
+        typing_status_text: text("typing_status_text").unwrap_or(fresh.typing_status_text),
+        ..fresh
+    }
+}

@@ -1,0 +1,234 @@
+//! The real program on Discord, on Slack, and on everything at once.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use petasos_fakes::discord;
+use petasos_fakes::model::Point;
+use petasos_fakes::slack::{self, BOT};
+use support::{Bench, SOON};
+
+/// A channel of a server and a private one, as the fake is set up.
+const ROOM: u64 = 70;
+const DIRECT: u64 = 50;
+const SOMEBODY: u64 = 5;
+
+#[track_caller]
+fn on_discord(bench: &Bench, channel: u64, want: &str) {
+    let seen = bench.discord().wait_until(SOON, |world| {
+        let texts = world.texts(channel);
+        texts.iter().any(|text| text == want).then_some(())
+    });
+    assert!(seen.is_some(), "channel {channel} shows {:?}, wanted {want:?}", bench.discord().texts(channel));
+}
+
+#[track_caller]
+fn on_slack(bench: &Bench, channel: &str, want: &str) {
+    let seen = bench.slack().wait_until(SOON, |world| {
+        let texts = world.texts(channel);
+        texts.iter().any(|text| text == want).then_some(())
+    });
+    assert!(seen.is_some(), "channel {channel} shows {:?}, wanted {want:?}", bench.slack().texts(channel));
+}
+
+/// What a gateway said that could not start with the only platform it has.
+#[track_caller]
+fn unstartable(mut bench: Bench) -> String {
+    bench.launch();
+    let (code, said) = bench.gateway.take().expect("launched").wait();
+    assert_eq!(code, Some(78), "{said}");
+    said
+}
+
+#[test]
+fn discord_is_answered_where_it_was_asked() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    bench.discord().push_text(DIRECT, SOMEBODY, "hello");
+    on_discord(&bench, DIRECT, "echo: hello");
+    // A mention in a server gets a thread of its own, which has the number of the message.
+    let asked = bench.discord().push(discord::Incoming::text(ROOM, SOMEBODY, "hello").mentioning_bot());
+    bench.discord().push_text(ROOM, SOMEBODY, "not for the bot");
+    on_discord(&bench, asked, "echo: hello");
+    bench.settle();
+    assert!(bench.discord().texts(ROOM).is_empty(), "{:?}", bench.discord().texts(ROOM));
+    assert_eq!(bench.model.requests().len(), 2);
+}
+
+#[test]
+fn discord_offers_the_commands_and_obeys_them() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    let offered = bench.discord().wait_until(SOON, |world| {
+        let names =
+            world.commands().as_array()?.iter().map(|it| it["name"].as_str().unwrap_or_default().to_owned());
+        Some(names.collect::<Vec<_>>())
+    });
+    let offered = offered.expect("a menu");
+    for name in ["help", "new", "stop", "queue"] {
+        assert!(offered.iter().any(|it| it == name), "{name} is not in {offered:?}");
+    }
+    bench.discord().push_command(DIRECT, SOMEBODY, "whoami", &[]);
+    let said = bench.discord().wait_until(SOON, |world| world.texts(DIRECT).first().cloned());
+    assert!(said.as_ref().is_some_and(|text| text.contains("discord")), "{said:?}");
+}
+
+#[test]
+fn slack_is_answered_where_it_was_asked() {
+    let mut bench = Bench::setup().slack().build();
+    bench.start();
+    bench.slack().push_text("D1", "U5", "hello");
+    on_slack(&bench, "D1", "echo: hello");
+    let asked = bench.slack().push_mention(slack::Incoming::new("C1", "U5", format!("<@{BOT}> hello")));
+    bench.slack().push_text("C1", "U5", "not for the bot");
+    on_slack(&bench, "C1", "echo: hello");
+    bench.settle();
+    let shown = bench.slack().visible("C1");
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert_eq!(shown[0].thread.as_deref(), Some(asked.ts.as_str()));
+    assert_eq!(bench.model.requests().len(), 2);
+}
+
+#[test]
+fn the_address_for_a_private_answer_is_never_logged() {
+    let mut bench = Bench::setup().slack().build();
+    // The first is refused, the second breaks on the way.
+    bench.slack().on("response_url").nth(1).does(slack::Fault::Status(404));
+    bench.slack().on("response_url").nth(2).does(slack::Fault::ResetBefore);
+    let ours = ["petasos", "petasos_gateway", "petasos_platforms", "petasos_store", "petasos_agent"];
+    let all = ours.map(|name| format!("{name}=trace")).join(",");
+    bench.launch_with(&[("RUST_LOG", &all)]);
+    bench.slack().wait_until(SOON, |world| (world.open_sockets() > 0).then_some(())).expect("a socket");
+    for count in [1, 2] {
+        bench.slack().push_command("C1", "U5", "/petasos", "whoami");
+        let tried = |world: &slack::World| (world.calls_of("response_url").count() >= count).then_some(());
+        assert!(bench.slack().wait_until(SOON, tried).is_some(), "no private answer");
+    }
+    bench.settle_outbox();
+    let said = bench.kill();
+    assert!(said.contains("delivery given up") && said.contains("delivery deferred"), "{said}");
+    assert!(!said.contains("/response/"), "{said}");
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_turn_leaves_one_answer_on_discord() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    let gate = bench.model.gate(Point::Before);
+    bench.discord().push_text(DIRECT, SOMEBODY, "hello");
+    assert!(gate.wait(SOON), "the model was never asked");
+    bench.kill();
+    gate.open();
+    bench.start();
+    on_discord(&bench, DIRECT, "echo: hello");
+    bench.settle();
+    assert_eq!(bench.discord().texts(DIRECT), ["echo: hello"]);
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_turn_leaves_one_answer_on_slack() {
+    let mut bench = Bench::setup().slack().build();
+    bench.start();
+    let gate = bench.model.gate(Point::Before);
+    bench.slack().push_text("D1", "U5", "hello");
+    assert!(gate.wait(SOON), "the model was never asked");
+    bench.kill();
+    gate.open();
+    bench.start();
+    on_slack(&bench, "D1", "echo: hello");
+    bench.settle();
+    assert_eq!(bench.slack().texts("D1"), ["echo: hello"]);
+}
+
+#[test]
+fn what_was_said_on_discord_while_nobody_listened_is_answered_once() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    bench.discord().push_text(DIRECT, SOMEBODY, "one");
+    on_discord(&bench, DIRECT, "echo: one");
+    bench.settle();
+    bench.kill();
+    bench.discord().push_text(DIRECT, SOMEBODY, "two");
+    // Too long away: the session is over, and only the history knows.
+    bench.discord().forget_sessions();
+    bench.start();
+    on_discord(&bench, DIRECT, "echo: two");
+    bench.settle();
+    assert_eq!(bench.discord().texts(DIRECT), ["echo: one", "echo: two"]);
+}
+
+#[test]
+fn a_token_that_discord_does_not_know_ends_the_start_with_advice() {
+    let bench = Bench::setup().discord().build();
+    bench.discord().expect_token("another");
+    let said = unstartable(bench);
+    assert!(said.contains("DISCORD_BOT_TOKEN"), "{said}");
+    assert!(!said.contains("OTAw.x.secret"), "{said}");
+}
+
+#[test]
+fn a_token_that_slack_does_not_know_ends_the_start_with_advice() {
+    let bench = Bench::setup().slack().build();
+    bench.slack().expect_app_token("another");
+    let said = unstartable(bench);
+    assert!(said.contains("SLACK_APP_TOKEN"), "{said}");
+    let bench = Bench::setup().slack().build();
+    bench.slack().revoke(slack::TOKEN);
+    let said = unstartable(bench);
+    assert!(said.contains("SLACK_BOT_TOKEN") && !said.contains("xapp-1-A1-2-secret"), "{said}");
+}
+
+#[test]
+fn one_gateway_answers_every_platform_in_its_own_chats() {
+    let mut bench = Bench::setup().telegram().discord().slack().build();
+    bench.start();
+    bench.telegram.push_text(7, 7, "from telegram");
+    bench.discord().push_text(DIRECT, SOMEBODY, "from discord");
+    bench.slack().push_text("D1", "U5", "from slack");
+    assert_eq!(bench.wait_messages(7, 1), ["echo: from telegram"]);
+    on_discord(&bench, DIRECT, "echo: from discord");
+    on_slack(&bench, "D1", "echo: from slack");
+    bench.settle();
+    assert_eq!(bench.discord().texts(DIRECT).len(), 1);
+    assert_eq!(bench.slack().texts("D1").len(), 1);
+}
+
+#[test]
+fn a_platform_that_is_refused_does_not_disturb_the_others() {
+    let mut bench = Bench::setup().discord().slack().build();
+    bench.discord().expect_token("another");
+    bench.launch();
+    bench.slack().wait_until(SOON, |world| (world.open_sockets() > 0).then_some(())).expect("a socket");
+    bench.slack().push_text("D1", "U5", "hello");
+    on_slack(&bench, "D1", "echo: hello");
+}
+
+#[test]
+fn strangers_are_offered_pairing_on_discord_and_slack_and_answered_once_approved() {
+    let mut bench = Bench::setup().discord().slack().build();
+    bench.launch_with(&[("GATEWAY_ALLOW_ALL_USERS", "false")]);
+    bench.slack().wait_until(SOON, |world| (world.open_sockets() > 0).then_some(())).expect("a socket");
+    bench.discord().wait_until(SOON, |world| (world.heard(2).count() > 0).then_some(())).expect("a session");
+    bench.discord().push_text(DIRECT, SOMEBODY, "hello");
+    bench.slack().push_text("D1", "U5", "hello");
+    let offered = bench.discord().wait_until(SOON, |world| world.texts(DIRECT).first().cloned());
+    approve(&bench, "discord", &offered.expect("an offer"));
+    let offered = bench.slack().wait_until(SOON, |world| world.texts("D1").first().cloned());
+    approve(&bench, "slack", &offered.expect("an offer"));
+    bench.discord().push_text(DIRECT, SOMEBODY, "again");
+    bench.slack().push_text("D1", "U5", "again");
+    on_discord(&bench, DIRECT, "echo: again");
+    on_slack(&bench, "D1", "echo: again");
+}
+
+/// With the code that the offer names.
+#[track_caller]
+fn approve(bench: &Bench, platform: &str, offer: &str) {
+    let is_code = |word: &&str| {
+        word.len() == 8 && word.bytes().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
+    };
+    let code = offer.split(|c: char| !c.is_ascii_alphanumeric()).find(is_code).expect("a code");
+    let output = bench.run(&["pairing", "approve", platform, code]);
+    assert!(output.status.success(), "{output:?}");
+}
