@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Status,
     /// List conversations, or show one
     Sessions(Sessions),
+    /// Show how the platforms are connected; try, pause or resume one
+    Links(Links),
     /// List undelivered messages, send one again, or drop it
     Outbox(Outbox),
     /// Let people in who asked for it, or out again
@@ -171,6 +173,24 @@ pub(crate) enum SessionsAction {
     List,
     /// Show what was said in one; the beginning of its id is enough
     Show { id: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Links {
+    #[command(subcommand)]
+    pub(crate) action: Option<LinksAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LinksAction {
+    /// List platforms
+    List,
+    /// Try one now, whatever it waits for
+    Retry { name: String },
+    /// Disconnect one until it is wanted back
+    Pause { name: String },
+    /// Connect one again
+    Resume { name: String },
 }
 
 #[derive(Debug, Args)]

@@ -549,3 +549,25 @@ fn doctor_tells_of_left_over_markers_and_of_the_service() {
     assert!(said.contains(".gateway-takeover.json is left over"), "{said}");
     assert!(said.contains("service      not installed"), "{said}");
 }
+
+#[test]
+fn links_are_listed_paused_and_brought_back() {
+    let mut bench = Bench::new();
+    bench.start();
+    bench.await_state("running");
+    let listed = fine(&bench.run(&["links"]));
+    assert!(listed.contains("telegram") && listed.contains("connected"), "{listed}");
+    assert!(fine(&bench.run(&["links", "pause", "Telegram"])).contains("paused"));
+    bench.await_state("degraded");
+    bench.telegram.push_text(7, 7, "hello");
+    let polls = bench.telegram.calls_of("getUpdates").len();
+    let listed: serde_json::Value =
+        serde_json::from_str(&fine(&bench.run(&["links", "--json"]))).expect("JSON");
+    assert_eq!(listed[0]["state"], "paused", "{listed}");
+    assert_eq!(bench.telegram.calls_of("getUpdates").len(), polls, "nobody polls while it is paused");
+    fine(&bench.run(&["links", "resume", "telegram"]));
+    assert_eq!(bench.wait_messages(7, 1), ["echo: hello"]);
+    let unknown = bench.run(&["links", "retry", "icq"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(support::stderr(&unknown).contains("petasos links lists them"), "{}", support::stderr(&unknown));
+}

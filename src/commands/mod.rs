@@ -4,6 +4,7 @@ mod chat;
 mod config;
 mod doctor;
 mod drain;
+mod links;
 mod open;
 mod outbox;
 mod pairing;
@@ -74,6 +75,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Chat(wanted) => block_on(chat::chat(context, wanted)),
         Command::Status => block_on(status::status(context)),
         Command::Sessions(wanted) => block_on(sessions::sessions(context, wanted)),
+        Command::Links(wanted) => block_on(links::links(context, wanted)),
         Command::Outbox(wanted) => block_on(outbox::outbox(context, wanted)),
         Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
         Command::Config(wanted) => config::config(context, wanted),

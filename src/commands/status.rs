@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use petasos_core::Millis;
 use petasos_core::lifecycle::stamp;
-use petasos_core::link::{Link, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::drain::asked_for;
+use super::links::{self, Named};
 use super::sessions::ALL;
 use super::{Context, reader};
 use crate::client::{Client, Error};
@@ -47,13 +47,6 @@ struct Model {
     name: String,
     provider: String,
     demo: bool,
-}
-
-#[derive(Debug, Deserialize)]
-struct Named {
-    name: String,
-    #[serde(flatten)]
-    link: Link,
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,7 +97,7 @@ fn show(context: &Context, client: &Client, status: &Status) {
         line("web page", &format!("{url} {}", styled(DIM, "(petasos open prints a link that lets you in)")));
     }
     for named in &status.links {
-        line(&named.name, &state_of(&named.link));
+        line(&named.name, &links::state_of(&named.link));
     }
     line("sessions", &format!("{} stored, {} awake", status.stored_sessions, status.sessions));
     line("inbox", &format!("{} running, {} waiting", status.inbox.running, status.inbox.queued));
@@ -154,20 +147,6 @@ fn stored(context: &Context) -> Result<usize, Failure> {
     match reader(&context.home)? {
         Some(reader) => Ok(reader.sessions(None, ALL)?.len()),
         None => Ok(0),
-    }
-}
-
-fn state_of(link: &Link) -> String {
-    match &link.state {
-        State::Connecting => "connecting".into(),
-        State::Up { last_inbound, .. } => format!("up, last heard {}", ago(*last_inbound, now())),
-        State::Waiting { until, slow, reason, .. } => {
-            let wait = until.since(now()).as_secs();
-            let pace = if *slow { "paused (slow probe)" } else { "retrying" };
-            styled(ODD, &format!("{pace}, next try in {wait} s: {reason}"))
-        }
-        State::Fatal { reason, .. } => styled(BAD, &format!("stopped: {reason}")),
-        State::Paused => "paused by the operator".into(),
     }
 }
 

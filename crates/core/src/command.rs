@@ -47,6 +47,7 @@ pub enum Name {
     Start,
     Whoami,
     Restart,
+    Platform,
 }
 
 /// One line of the command table.
@@ -77,6 +78,8 @@ pub const TABLE: &[Spec] = &[
     spec(Name::Undo, "undo", "[count]", "Drop the last exchanges from the session").waiting(),
     spec(Name::Usage, "usage", "", "Show the tokens this session has used"),
     spec(Name::Where, "where", "", "Show what became of your last message"),
+    spec(Name::Platform, "platform", "[retry|pause name]", "Show how the platforms are, or change that")
+        .also(&["platforms"]),
     spec(Name::Restart, "restart", "", "Restart the gateway when the running turns have ended"),
     spec(Name::Start, "start", "", "Say hello to the bot"),
     spec(Name::Whoami, "whoami", "", "Show who you are and what you may run"),
@@ -225,7 +228,7 @@ mod tests {
             words.push(spec.word);
             words.extend(spec.aliases);
         }
-        assert_eq!(TABLE.len(), Name::Restart as usize + 1);
+        assert_eq!(TABLE.len(), Name::Platform as usize + 1);
         let count = words.len();
         words.sort_unstable();
         words.dedup();

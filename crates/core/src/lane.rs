@@ -120,21 +120,28 @@ pub enum Act {
     Hold,
 }
 
-/// `parts`: how many parts its text has (0 for an empty text).
-pub fn act(item: &Item, parts: usize) -> Act {
+/// `parts`: how many parts its text has (0 for an empty text). `memory`: how long the platform recognises a message
+/// that comes again under the same key; within it a copy replaces nothing and needs no mark.
+pub fn act(item: &Item, parts: usize, memory: Option<Duration>, now: Millis) -> Act {
     match item.state {
         State::Streaming => return Act::Hold,
         State::Done | State::Dead => return Act::Finish,
         State::Due | State::Sending => {}
     }
     let next = item.sent.len();
+    let doubtful = item.doubtful && !recognised(item, memory, now);
     match &item.preview {
         Preview::Shown(message) if next == 0 && parts == 0 => Act::Withdraw { message: message.clone() },
         Preview::Shown(message) if next == 0 => Act::Replace { message: message.clone() },
         Preview::Shown(_) | Preview::None | Preview::Asked if next >= parts => Act::Finish,
         Preview::Asked => Act::Send { part: next, marked: item.doubtful || next == 0 },
-        Preview::Shown(_) | Preview::None => Act::Send { part: next, marked: item.doubtful },
+        Preview::Shown(_) | Preview::None => Act::Send { part: next, marked: doubtful },
     }
+}
+
+/// A clock that was set back tells nothing about how long ago it was.
+fn recognised(item: &Item, memory: Option<Duration>, now: Millis) -> bool {
+    memory.zip(item.tried_at).is_some_and(|(memory, tried)| now >= tried && now.since(tried) < memory)
 }
 
 /// What becomes of an item whose operation failed.

@@ -21,6 +21,7 @@ fn item(state: State, preview: Preview, sent: usize, doubtful: bool) -> Item {
         sent: (0..sent).map(|n| n.to_string()).collect(),
         doubtful,
         attempts: 0,
+        tried_at: None,
         not_before: Millis(0),
         created_at: NOW,
         last_error: None,
@@ -29,7 +30,14 @@ fn item(state: State, preview: Preview, sent: usize, doubtful: bool) -> Item {
 
 #[track_caller]
 fn check(item: &Item, parts: usize, want: Act) {
-    assert_eq!(act(item, parts), want, "{:?} {:?} sent {}", item.state, item.preview, item.sent.len());
+    assert_eq!(
+        act(item, parts, None, NOW),
+        want,
+        "{:?} {:?} sent {}",
+        item.state,
+        item.preview,
+        item.sent.len()
+    );
 }
 
 #[test]
@@ -42,6 +50,22 @@ fn parts_leave_in_order_and_only_those_not_acknowledged() {
 #[test]
 fn a_part_whose_outcome_is_unknown_is_marked() {
     check(&item(State::Due, Preview::None, 1, true), 3, Act::Send { part: 1, marked: true });
+}
+
+#[test]
+fn a_copy_that_the_platform_recognises_is_not_marked() {
+    let memory = Duration::from_secs(120);
+    for (tried, memory, marked) in [
+        (Some(NOW.before(Duration::from_secs(119))), Some(memory), false),
+        (Some(NOW.before(Duration::from_secs(120))), Some(memory), true),
+        (Some(NOW.before(Duration::from_secs(1))), None, true),
+        (None, Some(memory), true),
+        // The clock was set back: nobody knows how long ago it was.
+        (Some(NOW.after(Duration::from_secs(1))), Some(memory), true),
+    ] {
+        let item = Item { tried_at: tried, ..item(State::Due, Preview::None, 0, true) };
+        assert_eq!(act(&item, 1, memory, NOW), Act::Send { part: 0, marked }, "{tried:?} {memory:?}");
+    }
 }
 
 #[test]

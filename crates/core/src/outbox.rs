@@ -99,6 +99,8 @@ pub struct Item {
     /// The part now due may already be visible: it carries the recovered-reply mark.
     pub doubtful: bool,
     pub attempts: u32,
+    /// When the part now due was first handed to the platform; `None`: never.
+    pub tried_at: Option<Millis>,
     pub not_before: Millis,
     pub created_at: Millis,
     pub last_error: Option<String>,

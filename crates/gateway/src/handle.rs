@@ -237,6 +237,12 @@ impl Handle {
         link.retry().await
     }
 
+    /// Disconnects a link until it is tried again.
+    pub async fn link_pause(&self, name: &str) -> Result<(), Error> {
+        let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
+        link.pause().await
+    }
+
     /// Begins to leave. The process ends when `Running::wait` returns. Gives what we leave for: somebody may have
     /// asked for something stronger before.
     pub fn leave(&self, why: Leave, reason: Option<String>) -> Leave {

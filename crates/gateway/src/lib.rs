@@ -21,6 +21,7 @@ mod lifetime;
 mod links;
 mod lookout;
 mod mirror;
+mod outages;
 mod publish;
 mod pulse;
 mod resume;

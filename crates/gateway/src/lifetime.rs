@@ -27,6 +27,8 @@ pub struct Lifetime {
     pub home_channels: Vec<HomeChannel>,
     /// Platforms whose chats are not told about restarts.
     pub quiet_platforms: Vec<Platform>,
+    /// Down for this long, and the owner hears of a platform.
+    pub outage_notice: Duration,
     /// Somebody starts us again when we end with 75.
     pub supervised: bool,
 }
@@ -51,6 +53,7 @@ impl Default for Lifetime {
             session_cap: None,
             home_channels: Vec::new(),
             quiet_platforms: Vec::new(),
+            outage_notice: Duration::from_secs(180),
             supervised: false,
         }
     }

@@ -5,7 +5,7 @@
 //! it all ends is in `running`.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
@@ -37,7 +37,7 @@ use crate::running::Running;
 use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
-use crate::{Error, clock, links, mirror, pulse, sweep, tasks};
+use crate::{Error, clock, links, mirror, outages, pulse, sweep, tasks};
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
@@ -88,6 +88,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         started_at,
         counts: Counts::default(),
         left_open: booted.left_open,
+        links: OnceLock::new(),
     });
     let mut running = vec![
         tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
@@ -104,8 +105,11 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     }
     let ingest = Arc::new(Ingest::new(&shell, rules));
     let links = connect(&shell, &ingest, booted.candidates, &mut running).await;
+    // Set once, here; a session that asks before sees none.
+    let _first = shell.links.set(links.clone());
     let watching = links::watch(links.clone(), shell.clone(), config.page);
     running.push(tasks::vital("links", &stopper, watching));
+    running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
     let publishing = tokio::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
     let handle = Handle(Arc::new(Inner { shell: shell.clone(), ingest, links: links.clone() }));
     let running = Running {

@@ -28,12 +28,18 @@ pub(crate) struct LinkHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Command {
     Retry,
+    Pause,
 }
 
 impl LinkHandle {
     /// Tries now, whatever the link is waiting for.
     pub(crate) async fn retry(&self) -> Result<(), Error> {
         self.commands.send(Command::Retry).await.map_err(|_closed| Error::Stopping)
+    }
+
+    /// Disconnects until somebody wants it back.
+    pub(crate) async fn pause(&self) -> Result<(), Error> {
+        self.commands.send(Command::Pause).await.map_err(|_closed| Error::Stopping)
     }
 }
 
@@ -93,7 +99,10 @@ impl Supervisor {
             }
             event = tokio::select! {
                 () = self.stopper.stopped() => return,
-                Some(Command::Retry) = self.asked.recv() => Some(Event::Retry),
+                Some(command) = self.asked.recv() => Some(match command {
+                    Command::Retry => Event::Retry,
+                    Command::Pause => Event::Pause,
+                }),
                 () = clock::sleep_until(wake.unwrap_or_default()), if wake.is_some() => Some(Event::Tick),
                 heard = hear(&mut self.connection) => self.heard(heard).await,
             };

@@ -26,7 +26,7 @@ impl Tx<'_> {
             Write::PreviewShown { turn, step, message } => self.preview_shown(*turn, *step, message),
             Write::DropPreview { turn, step } => self.drop_preview(*turn, *step),
             Write::ClosePreview { turn, step, text } => self.close_preview(*turn, *step, text),
-            Write::Sending { item } => self.sending(*item),
+            Write::Sending { item } => self.sending(*item, now),
             Write::PartSent { item, message } => self.part_sent(*item, message),
             Write::Delivered { item, message, at } => self.delivered(*item, message.as_deref(), *at),
             Write::Postpone { item, not_before, doubtful, error } => {

@@ -170,6 +170,11 @@ pub(crate) async fn link_retry(State(handle): State<Handle>, Named(name): Named<
     Ok(Json(Done { done: true }))
 }
 
+pub(crate) async fn link_pause(State(handle): State<Handle>, Named(name): Named<String>) -> Answer<Done> {
+    handle.link_pause(&name).await?;
+    Ok(Json(Done { done: true }))
+}
+
 pub(crate) async fn shutdown(State(handle): State<Handle>) -> StatusCode {
     handle.leave(Leave::Stop, Some("asked on the control socket".into()));
     StatusCode::ACCEPTED

@@ -38,6 +38,7 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/pairing/unlock", post(owner::pairing_unlock))
         .route("/api/login-link", post(owner::login_link))
         .route("/api/links/{name}/retry", post(owner::link_retry))
+        .route("/api/links/{name}/pause", post(owner::link_pause))
         .route("/api/hurry", post(owner::hurry))
         .route("/api/restart", post(owner::restart))
         .route("/api/shutdown", post(owner::shutdown));

@@ -26,6 +26,13 @@ pub(super) enum Next {
     Wait(Millis),
 }
 
+/// The same for every try of a part, and another one for its marked copy: under a known key a platform would answer
+/// with the old text.
+fn key(item: &Item, part: usize, marked: bool) -> String {
+    let copy = if marked { "m" } else { "" };
+    format!("{}:{}:{part}{copy}", item.created_at.0, item.id)
+}
+
 impl Lane {
     /// Takes the first item of the outbox, as it was when it was claimed, as far as it gets.
     pub(super) async fn carry_out(&mut self, item: Item, now: Millis) -> Next {
@@ -48,7 +55,7 @@ impl Lane {
 
     async fn send_parts(&mut self, mut item: Item, parts: &[Part]) -> Next {
         loop {
-            let act = lane::act(&item, parts.len());
+            let act = lane::act(&item, parts.len(), self.adapter.key_memory(), clock::now());
             if act == Act::Hold {
                 tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
@@ -99,8 +106,9 @@ impl Lane {
                 let last = part + 1 == parts.len();
                 let buttons = if last { &item.draft.buttons[..] } else { &[] };
                 let options = SendOptions { reply: *part == 0, silent: !last, buttons };
+                let key = key(item, *part, *marked);
                 let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
-                self.adapter.send(route, &part, &options).await
+                self.adapter.send_once(route, &part, &options, &key).await
             }
         }
     }

@@ -63,6 +63,7 @@ impl Session {
             Name::Where => self.whereabouts(&pending).await,
             Name::Whoami => self.whoami(&pending).await,
             Name::Restart => self.restart(&pending).await,
+            Name::Platform => self.platform(&pending, &args).await,
         }
     }
 
@@ -373,7 +374,8 @@ fn note_restart(home: &Path, inbound: &Inbound) -> io::Result<()> {
         chat_id,
         chat_type: source.chat_type.as_str().to_owned(),
         thread_id: source.thread_id.clone(),
-        message_id: source.message_id.clone(),
+        // Some platforms give an address that answers for a while instead of an id: that is nobody's business.
+        message_id: source.message_id.clone().filter(|id| !id.contains("://")),
     };
     restart::write(home, &note)
 }

@@ -10,6 +10,7 @@
 mod admit;
 mod begin;
 mod command;
+mod platform;
 mod recover;
 mod say;
 mod show;
@@ -18,8 +19,8 @@ mod work;
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Tools};
@@ -42,6 +43,7 @@ use crate::gate::{Gate, Slot};
 use crate::lifetime::Lifetime;
 use crate::router::{Router, Word};
 use crate::stopper::Stopper;
+use crate::supervise::LinkHandle;
 use crate::view::View;
 use crate::{Error, clock};
 use admit::Promise;
@@ -61,6 +63,8 @@ pub(crate) struct Shell {
     pub(crate) home: PathBuf,
     pub(crate) stopper: Stopper,
     pub(crate) gate: Gate,
+    /// Every link, once they are there.
+    pub(crate) links: OnceLock<Vec<LinkHandle>>,
     /// Messages accepted before this were promised an answer by the process before us.
     pub(crate) started_at: Millis,
     /// What `.restart_failure_counts` has to follow.

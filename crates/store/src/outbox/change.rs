@@ -50,7 +50,7 @@ impl Tx<'_> {
 
     pub(crate) fn drop_preview(&self, turn: TurnId, step: u32) -> Result<()> {
         self.sql(
-            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0,
+            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0, tried_at = NULL,
                  state = CASE state WHEN 'sending' THEN 'due' ELSE state END
              WHERE turn = ?1 AND step = ?2 AND state IN ('streaming', 'due', 'sending') AND sent = '[]'",
         )?
@@ -67,10 +67,12 @@ impl Tx<'_> {
     }
 
     /// Fails unless the item is waiting: one that a person dropped meanwhile must not be sent.
-    pub(crate) fn sending(&self, id: OutboxId) -> Result<()> {
-        let mut mark =
-            self.sql("UPDATE outbox SET state = 'sending' WHERE id = ?1 AND state IN ('due', 'sending')")?;
-        match mark.execute([id.0])? {
+    pub(crate) fn sending(&self, id: OutboxId, now: Millis) -> Result<()> {
+        let mut mark = self.sql(
+            "UPDATE outbox SET state = 'sending', tried_at = coalesce(tried_at, ?2)
+             WHERE id = ?1 AND state IN ('due', 'sending')",
+        )?;
+        match mark.execute(params![id.0, at(now)])? {
             0 => Err(Error::Conflict("the message is not waiting to be sent")),
             _ => Ok(()),
         }
@@ -79,7 +81,7 @@ impl Tx<'_> {
     /// Between two parts nothing is in flight, so the item is due again and no longer doubtful.
     pub(crate) fn part_sent(&self, id: OutboxId, message: &str) -> Result<()> {
         self.sql(
-            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, sent = json_insert(sent, '$[#]', ?2)
+            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, tried_at = NULL, sent = json_insert(sent, '$[#]', ?2)
              WHERE id = ?1 AND state IN ('due', 'sending')",
         )?
         .execute(params![id.0, message])?;

@@ -25,11 +25,11 @@ use petasos_core::{OutboxId, SessionKey, TurnId};
 use rusqlite::Row;
 
 use crate::error::{Error, Result};
-use crate::value::{parse, text_at, time_at};
+use crate::value::{parse, text_at, time, time_at};
 
 /// In the order `item` reads them.
 const COLUMNS: &str = "id, route, session_key, turn, step, kind, text, buttons, state, preview, preview_id, \
-                       sent, doubtful, attempts, not_before, created_at, last_error";
+                       sent, doubtful, attempts, not_before, created_at, last_error, tried_at";
 
 fn item(row: &Row<'_>) -> Result<Item> {
     Ok(Item {
@@ -43,6 +43,7 @@ fn item(row: &Row<'_>) -> Result<Item> {
         not_before: time_at(row, 14)?,
         created_at: time_at(row, 15)?,
         last_error: row.get(16)?,
+        tried_at: row.get::<_, Option<i64>>(17)?.map(time),
     })
 }
 

@@ -82,6 +82,7 @@ CREATE TABLE outbox (
     sent        TEXT    NOT NULL DEFAULT '[]',
     doubtful    INTEGER NOT NULL DEFAULT 0 CHECK (doubtful IN (0, 1)),
     attempts    INTEGER NOT NULL DEFAULT 0,
+    tried_at    INTEGER,
     not_before  INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL,
     ended_at    INTEGER,

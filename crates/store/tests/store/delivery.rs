@@ -331,3 +331,20 @@ fn a_preview_is_sent_once_then_edited_and_never_after_its_step() {
     assert_eq!(stage(&mut home, 0), Stagehand::Stay);
     assert_eq!(home.store.items_of_turn(turn.id).unwrap().len(), 1);
 }
+
+#[test]
+fn the_first_try_of_a_part_is_remembered_until_the_part_is_out() {
+    let mut home = Home::new();
+    let id = home.owe("7", "long").id;
+    assert_eq!(home.item(id).tried_at, None);
+    home.write(|tx| tx.apply(&[sending(id)], NOW));
+    home.write(|tx| tx.apply(&[postpone(id, 1, true)], NOW));
+    home.write(|tx| tx.apply(&[sending(id)], later(5)));
+    assert_eq!(home.item(id).tried_at, Some(NOW));
+    home.write(|tx| tx.recover_sending());
+    assert_eq!(home.item(id).tried_at, Some(NOW), "a crash does not forget it");
+    home.write(|tx| tx.apply(&[part(id, "m1")], later(6)));
+    assert_eq!(home.item(id).tried_at, None);
+    home.write(|tx| tx.apply(&[sending(id)], later(7)));
+    assert_eq!(home.item(id).tried_at, Some(later(7)));
+}

@@ -1,0 +1,72 @@
+//! `/platform`: how the platforms are, from any of them.
+
+use petasos_core::Millis;
+use petasos_core::journal::Outcome;
+use petasos_core::link::{Link, State};
+use petasos_store::Pending;
+
+use super::{Ended, Session};
+use crate::clock;
+use crate::supervise::LinkHandle;
+
+impl Session {
+    pub(super) async fn platform(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
+        let links = self.shell.links.get().map(Vec::as_slice).unwrap_or_default();
+        let (text, outcome) = match args.split_whitespace().collect::<Vec<_>>()[..] {
+            [] | ["list"] => (listed(links), Outcome::Answered),
+            ["retry" | "resume", name] => asked(links, name, Wish::Retry).await,
+            ["pause", name] => asked(links, name, Wish::Pause).await,
+            _ => (
+                "Say what to do with which: /platform retry telegram, /platform pause telegram".into(),
+                Outcome::Refused,
+            ),
+        };
+        self.answer(pending, text, outcome).await
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Wish {
+    Retry,
+    Pause,
+}
+
+async fn asked(links: &[LinkHandle], name: &str, wish: Wish) -> (String, Outcome) {
+    let Some(link) = links.iter().find(|link| link.name == name.to_lowercase()) else {
+        return (format!("There is no platform {name} here.\n{}", listed(links)), Outcome::Refused);
+    };
+    let done = match wish {
+        Wish::Retry => link.retry().await.map(|()| format!("📡 Trying {name} now.")),
+        Wish::Pause => {
+            link.pause().await.map(|()| format!("⏸ {name} is paused. /platform retry {name} brings it back."))
+        }
+    };
+    match done {
+        Ok(text) => (text, Outcome::Answered),
+        Err(error) => (format!("⚠️ {error}."), Outcome::Refused),
+    }
+}
+
+fn listed(links: &[LinkHandle]) -> String {
+    if links.is_empty() {
+        return "📡 No platform is configured; there are the page and the terminal.".into();
+    }
+    let line = |link: &LinkHandle| format!("{}: {}", link.name, described(&link.link.borrow(), clock::now()));
+    format!("📡 Platforms\n{}", links.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Without addresses and other details that are not for a chat.
+fn described(link: &Link, now: Millis) -> String {
+    match &link.state {
+        State::Connecting if link.trouble.is_some() => "has trouble connecting".into(),
+        State::Connecting => "connecting".into(),
+        State::Up { last_inbound, .. } => {
+            format!("connected, last heard {} s ago", now.since(*last_inbound).as_secs())
+        }
+        State::Waiting { until, code, .. } => {
+            format!("down ({code}), next try in {} s, {} failed", until.since(now).as_secs(), link.attempts)
+        }
+        State::Fatal { code, .. } => format!("stopped ({code}); it needs its owner"),
+        State::Paused => "paused".into(),
+    }
+}
