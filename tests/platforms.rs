@@ -232,3 +232,23 @@ fn approve(bench: &Bench, platform: &str, offer: &str) {
     let output = bench.run(&["pairing", "approve", platform, code]);
     assert!(output.status.success(), "{output:?}");
 }
+
+#[test]
+fn on_discord_an_answer_whose_acknowledgement_was_lost_appears_once_and_unmarked() {
+    for killed in [false, true] {
+        let mut bench = Bench::setup().discord().build();
+        let fault = if killed { discord::Fault::HangAfter } else { discord::Fault::ResetAfter };
+        bench.discord().on("createMessage").does(fault);
+        bench.start();
+        bench.discord().push_text(DIRECT, SOMEBODY, "hello");
+        on_discord(&bench, DIRECT, "echo: hello");
+        if killed {
+            bench.kill();
+            bench.start();
+        }
+        bench.settle();
+        assert_eq!(bench.discord().texts(DIRECT), ["echo: hello"], "killed: {killed}");
+        assert_eq!(bench.discord().calls_of("createMessage").len(), 2, "it was sent again");
+        assert_eq!(bench.model.requests().len(), 1);
+    }
+}
