@@ -1,0 +1,149 @@
+//! The conformance kit: one table of deliveries and faults (`table.rs`) that every adapter must pass against
+//! its fake server.
+//!
+//! A new adapter: implement `Peer` over its fake in a file of its own, and name it in `kit!` below. Without
+//! that this test does not build. What an adapter cannot do, or does not do yet, is said in the table with its
+//! reason; a cell that turns out otherwise than the table says, for better or worse, fails the run.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod discord;
+mod link;
+mod peer;
+mod receiving;
+mod sending;
+mod shape;
+mod slack;
+mod table;
+mod telegram;
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
+
+use peer::{Peer, Temper};
+use petasos_platforms::Adapter;
+use table::{CASES, Case, Except};
+
+/// No cell takes this long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who is tested, and how its fake is started.
+struct Column {
+    name: &'static str,
+    start: fn(Temper) -> Box<dyn Peer>,
+}
+
+/// The columns, and from the same list the match that keeps it whole: there is no `_` in it, so an adapter
+/// that is not in the kit stops the build here.
+macro_rules! kit {
+    ($($adapter:ident => $start:path),+ $(,)?) => {
+        const COLUMNS: &[Column] = &[$(Column { name: stringify!($adapter), start: $start }),+];
+
+        fn name_of(adapter: &Adapter) -> &'static str {
+            match adapter {
+                $(Adapter::$adapter(_) => stringify!($adapter)),+
+            }
+        }
+    };
+}
+
+kit! {
+    Telegram => telegram::start,
+    Discord => discord::start,
+    Slack => slack::start,
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    /// The adapter says that it cannot do this.
+    NotApplicable,
+    Failed(String),
+}
+
+#[test]
+fn every_adapter_passes_every_case() {
+    let results: Vec<Vec<Verdict>> = thread::scope(|scope| {
+        let columns: Vec<_> = COLUMNS.iter().map(|column| scope.spawn(|| run(column))).collect();
+        columns.into_iter().map(|column| column.join().expect("cells catch their panics")).collect()
+    });
+    let wrong = report(&results);
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_speaks_of_adapters_that_are_there_and_gives_its_reasons() {
+    let mut names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), CASES.len(), "each case has a name of its own");
+    for (case, (adapter, except)) in
+        CASES.iter().flat_map(|case| case.except.iter().map(move |it| (case, it)))
+    {
+        assert!(COLUMNS.iter().any(|column| column.name == *adapter), "{}: {adapter}", case.name);
+        assert!(except.reason().contains(' '), "{}: a reason is a sentence", case.name);
+    }
+}
+
+fn run(column: &Column) -> Vec<Verdict> {
+    CASES.iter().map(|case| cell(column, case)).collect()
+}
+
+fn cell(column: &Column, case: &Case) -> Verdict {
+    let work = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let peer = (column.start)(case.temper);
+        assert_eq!(name_of(peer.adapter()), column.name, "a peer of another platform");
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, (case.check)(&*peer)).await })
+    };
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(_elapsed)) => Verdict::Failed(format!("not done within {PATIENCE:?}")),
+        Err(panic) => Verdict::Failed(words(&*panic)),
+    }
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let literal = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    literal.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
+}
+
+/// Prints the matrix, past the harness that would keep it to itself; what is not as the table says is returned.
+fn report(results: &[Vec<Verdict>]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut matrix = format!("\n{:66}", "");
+    let mut notes = String::new();
+    COLUMNS.iter().for_each(|column| matrix.push_str(&format!("{:10}", column.name)));
+    for (at, case) in CASES.iter().enumerate() {
+        matrix.push_str(&format!("\n{:66}", case.name));
+        for (column, verdicts) in COLUMNS.iter().zip(results) {
+            let expected = case.except.iter().find(|(adapter, _)| *adapter == column.name).map(|(_, it)| it);
+            let (shown, mistake) = judge(&verdicts[at], expected);
+            matrix.push_str(&format!("{shown:10}"));
+            if let Some(except) = expected {
+                notes.push_str(&format!("\n  {} · {}: {shown}: {}", column.name, case.name, except.reason()));
+            }
+            wrong.extend(mistake.map(|mistake| format!("{} · {}: {mistake}", column.name, case.name)));
+        }
+    }
+    let _nobody_reads = writeln!(std::io::stderr(), "{matrix}\n{notes}");
+    wrong
+}
+
+/// The word for the matrix, and what is wrong with the cell.
+fn judge(verdict: &Verdict, expected: Option<&Except>) -> (&'static str, Option<String>) {
+    match (verdict, expected) {
+        (Verdict::Passed, None) => ("ok", None),
+        (Verdict::NotApplicable, Some(Except::NotApplicable(_))) => ("n/a", None),
+        (Verdict::Failed(_), Some(Except::Gap(_))) => ("gap", None),
+        (Verdict::Failed(why), None | Some(Except::NotApplicable(_))) => ("FAILED", Some(why.clone())),
+        (Verdict::Passed, Some(_)) => {
+            ("PASSES", Some("passes now: take its exception out of the table".into()))
+        }
+        (Verdict::NotApplicable, None | Some(Except::Gap(_))) => {
+            ("N/A?", Some("the adapter says that it cannot; the table does not say why".into()))
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The way in.
+
+use std::time::Duration;
+
+use petasos_core::Fault;
+use petasos_core::message::ChatType;
+use petasos_platforms::{Error, Health, Taken};
+
+use crate::Verdict;
+use crate::link::{Inbox, hold, listen, to_the_end, until};
+use crate::peer::{Peer, Place};
+use crate::sending::{reveals_nothing, sent};
+
+/// Long enough for a link that would tell too early to do so.
+const TEMPTATION: Duration = Duration::from_millis(350);
+/// Longer than every bound on silence of an impatient adapter.
+const LULL: Duration = Duration::from_millis(1600);
+
+pub(crate) async fn heard(peer: &dyn Peer, place: Place) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        let id = peer.say(place, "hello there");
+        let batch = line.next_events().await;
+        assert_eq!(batch.events.len(), 1, "{:?}", batch.events);
+        let event = &batch.events[0];
+        assert_eq!(event.text, "hello there");
+        assert!(!event.dedup.is_empty() && !event.internal && event.attachments.is_empty(), "{event:?}");
+        let source = &event.source;
+        assert_eq!(source.platform, peer.adapter().platform());
+        assert_eq!(source.chat_id, Some(peer.chat(place)));
+        assert_eq!(source.user_id, Some(peer.user()));
+        assert_eq!(source.message_id, Some(id));
+        assert_eq!(source.chat_type == ChatType::Dm, place == Place::Private, "{:?}", source.chat_type);
+        line.keep(batch);
+    })
+    .await;
+    Verdict::Passed
+}
+
+pub(crate) async fn alive(peer: &dyn Peer) -> Verdict {
+    hold(peer, &mut Inbox::default(), async |line| {
+        peer.say(Place::Private, "hello");
+        line.hear(&["hello"]).await;
+        let told = line.told();
+        assert_eq!(told[..2], [Health::Connecting, Health::Polling]);
+        assert!(!line.is_degraded(), "{told:?}");
+    })
+    .await;
+    Verdict::Passed
+}
+
+pub(crate) async fn confirmed_late(peer: &dyn Peer) -> Verdict {
+    hold(peer, &mut Inbox::default(), async |line| {
+        peer.say(Place::Private, "keep me");
+        let batch = line.next_events().await;
+        let place = batch.cursor.clone();
+        tokio::time::sleep(TEMPTATION).await;
+        assert!(!peer.is_confirmed(place.as_deref()), "told before it was kept");
+        line.keep(batch);
+        line.keep_until("told once it is kept", || peer.is_confirmed(place.as_deref())).await;
+    })
+    .await;
+    Verdict::Passed
+}
+
+pub(crate) async fn not_taken(peer: &dyn Peer) -> Verdict {
+    hold(peer, &mut Inbox::default(), async |line| {
+        peer.say(Place::Private, "keep me");
+        let mut identities = Vec::new();
+        for answer in [Some(Taken::NotTaken), None] {
+            let batch = line.next_events().await;
+            identities.push(batch.events[0].dedup.clone());
+            if let Some(answer) = answer {
+                batch.done.send(answer).expect("it waits");
+            }
+        }
+        let batch = line.next_events().await;
+        let place = batch.cursor.clone();
+        assert!(!peer.is_confirmed(place.as_deref()), "told of what was not taken");
+        assert_eq!(batch.events[0].text, "keep me");
+        identities.push(batch.events[0].dedup.clone());
+        identities.dedup();
+        assert_eq!(identities.len(), 1, "{identities:?}");
+        line.keep(batch);
+        line.keep_until("told once it is kept", || peer.is_confirmed(place.as_deref())).await;
+        assert!(line.is_degraded(), "a gateway that does not keep up is told of");
+    })
+    .await;
+    Verdict::Passed
+}
+
+pub(crate) async fn told_twice(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        let id = peer.say(Place::Private, "one");
+        line.hear(&["one"]).await;
+        peer.say_again(Place::Private, &id, "one");
+        peer.say(Place::Private, "two");
+        line.hear(&["two"]).await;
+        while line.inbox.all("one").len() + line.inbox.all("two").len() < 3 {
+            line.keep_next().await;
+        }
+    })
+    .await;
+    inbox.assert_identities();
+    Verdict::Passed
+}
+
+pub(crate) async fn rubbish(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        peer.say(Place::Private, "before");
+        peer.say_rubbish();
+        peer.say(Place::Private, "after");
+        line.hear(&["before", "after"]).await;
+        let cursor = line.inbox.cursor.clone();
+        line.keep_until("all of it is behind us", || peer.is_confirmed(cursor.as_deref())).await;
+    })
+    .await;
+    let texts: Vec<&str> = inbox.heard.iter().map(|event| event.text.as_str()).collect();
+    assert_eq!(texts, ["before", "after"]);
+    Verdict::Passed
+}
+
+pub(crate) async fn own(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        sent(peer, "mine").await;
+        peer.say(Place::Private, "theirs");
+        line.hear(&["theirs"]).await;
+    })
+    .await;
+    assert_eq!(inbox.heard.len(), 1, "{:?}", inbox.heard);
+    Verdict::Passed
+}
+
+pub(crate) async fn restart(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        peer.say(Place::Private, "kept");
+        line.hear(&["kept"]).await;
+        peer.say(Place::Private, "heard and not kept");
+        while line.next_events().await.events[0].text != "heard and not kept" {}
+    })
+    .await;
+    peer.say(Place::Private, "while we were away");
+    let again = peer.restarted();
+    hold(&*again, &mut inbox, async |line| {
+        line.hear(&["heard and not kept", "while we were away"]).await;
+        again.say(Place::Private, "live");
+        line.hear(&["live"]).await;
+    })
+    .await;
+    inbox.assert_identities();
+    Verdict::Passed
+}
+
+pub(crate) async fn outage(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    let first = listen(peer, &mut inbox, async |line| {
+        peer.say(Place::Private, "before");
+        line.hear(&["before"]).await;
+        peer.down();
+        while !line.is_degraded() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    first.unwrap_or_else(|error| is_later(peer, &error));
+    peer.say(Place::Private, "one");
+    peer.say(Place::Group, "two");
+    peer.up();
+    hold(&*peer.restarted(), &mut inbox, async |line| line.hear(&["one", "two"]).await).await;
+    inbox.assert_identities();
+    Verdict::Passed
+}
+
+pub(crate) async fn gone(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        peer.say(Place::Private, "hello");
+        line.hear(&["hello"]).await;
+    })
+    .await;
+    peer.down();
+    is_later(peer, &to_the_end(peer, &mut inbox).await);
+    is_later(peer, &to_the_end(peer, &mut Inbox::default()).await);
+    Verdict::Passed
+}
+
+pub(crate) async fn silent(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    let ended = listen(peer, &mut inbox, async |line| {
+        peer.say(Place::Private, "before");
+        line.hear(&["before"]).await;
+        peer.silence();
+        until("the silence is noticed", || line.is_degraded()).await;
+    })
+    .await;
+    ended.unwrap_or_else(|error| is_later(peer, &error));
+    peer.say(Place::Private, "into the silence");
+    peer.speak();
+    hold(&*peer.restarted(), &mut inbox, async |line| line.hear(&["into the silence"]).await).await;
+    Verdict::Passed
+}
+
+pub(crate) async fn quiet(peer: &dyn Peer) -> Verdict {
+    hold(peer, &mut Inbox::default(), async |line| {
+        let quiet = tokio::time::timeout(LULL, line.keep_all()).await;
+        assert!(quiet.is_err(), "the link ended");
+        assert!(!line.is_degraded(), "{:?}", line.told());
+        peer.say(Place::Private, "after");
+        line.hear(&["after"]).await;
+    })
+    .await;
+    Verdict::Passed
+}
+
+pub(crate) async fn odd_cursor(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox { cursor: Some("{\"of\":\"another version\"}".into()), ..Inbox::default() };
+    hold(peer, &mut inbox, async |line| {
+        peer.say(Place::Private, "hello");
+        line.hear(&["hello"]).await;
+    })
+    .await;
+    Verdict::Passed
+}
+
+pub(crate) async fn hung_up(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    let ended = listen(peer, &mut inbox, async |line| {
+        line.hang_up();
+        peer.say(Place::Private, "anybody?");
+        until("the link ends", || false).await;
+    })
+    .await;
+    is_later(peer, &ended.expect_err("nobody listens"));
+    Verdict::Passed
+}
+
+pub(crate) async fn barred(peer: &dyn Peer) -> Verdict {
+    peer.revoke();
+    let error = to_the_end(peer, &mut Inbox::default()).await;
+    assert_eq!(error.fault(), Fault::Fatal, "{error}");
+    assert!(error.to_string().contains(peer.remedy()), "{error}");
+    assert!(error.code().starts_with(peer.adapter().platform().as_str()), "{}", error.code());
+    reveals_nothing(peer, &error);
+    Verdict::Passed
+}
+
+fn is_later(peer: &dyn Peer, error: &Error) {
+    assert!(matches!(error.fault(), Fault::Later { .. }), "{error}");
+    reveals_nothing(peer, error);
+}

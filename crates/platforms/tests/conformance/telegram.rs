@@ -1,0 +1,135 @@
+//! Telegram's column.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_fakes::Telegram as Fake;
+use petasos_fakes::telegram::{Fault, Incoming};
+use petasos_platforms::telegram::{Config, Telegram};
+use petasos_platforms::{Adapter, Secret};
+use serde_json::json;
+
+use crate::peer::{Peer, Place, Seen, Temper, Trouble};
+
+const TOKEN: &str = "123456:secret";
+const USER: i64 = 5;
+const GROUP: i64 = -100;
+
+struct Rig {
+    fake: Arc<Fake>,
+    adapter: Adapter,
+    temper: Temper,
+}
+
+pub(crate) fn start(temper: Temper) -> Box<dyn Peer> {
+    boxed(Arc::new(Fake::start().expect("a fake")), temper)
+}
+
+fn boxed(fake: Arc<Fake>, temper: Temper) -> Box<dyn Peer> {
+    let mut config = Config::new(Secret::new(TOKEN));
+    config.base_url = format!("{}/bot", fake.url());
+    config.poll_backoff_base = Duration::from_millis(1);
+    if temper == Temper::Impatient {
+        config.request_timeout = Duration::from_millis(300);
+        (config.poll_timeout, config.poll_grace) = (Duration::from_secs(1), Duration::from_millis(300));
+    }
+    let adapter = Adapter::Telegram(Telegram::new(config).expect("valid"));
+    Box::new(Rig { fake, adapter, temper })
+}
+
+fn chat(place: Place) -> i64 {
+    match place {
+        Place::Private => USER,
+        Place::Group => GROUP,
+    }
+}
+
+impl Peer for Rig {
+    fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+
+    fn restarted(&self) -> Box<dyn Peer> {
+        boxed(self.fake.clone(), self.temper)
+    }
+
+    fn secrets(&self) -> &'static [&'static str] {
+        &[TOKEN, "secret"]
+    }
+
+    fn remedy(&self) -> &'static str {
+        "TELEGRAM_BOT_TOKEN"
+    }
+
+    fn user(&self) -> String {
+        USER.to_string()
+    }
+
+    fn chat(&self, place: Place) -> String {
+        chat(place).to_string()
+    }
+
+    fn say(&self, place: Place, text: &str) -> String {
+        self.fake.push(Incoming::text(chat(place), USER, text)).message_id.to_string()
+    }
+
+    fn say_rubbish(&self) {
+        self.fake.push_update(json!({ "message": { "message_id": "nine" } }));
+    }
+
+    fn say_again(&self, _place: Place, _id: &str, _text: &str) {
+        self.fake.on("getUpdates").does(Fault::DuplicateUpdates);
+    }
+
+    fn press(&self, place: Place, message: &str, data: &str) {
+        self.fake.push_callback(chat(place), USER, message.parse().expect("a number"), data);
+    }
+
+    fn seen(&self, place: Place) -> Vec<Seen> {
+        let seen = self.fake.visible(chat(place)).into_iter();
+        seen.map(|it| Seen {
+            id: it.id.to_string(),
+            text: it.text,
+            answers: it.reply_to.map(|id| id.to_string()),
+        })
+        .collect()
+    }
+
+    fn is_confirmed(&self, cursor: Option<&str>) -> bool {
+        let cursor = cursor.and_then(|cursor| cursor.parse().ok());
+        cursor.is_some() && self.fake.confirmed_offset() >= cursor
+    }
+
+    fn trouble(&self, trouble: Trouble) {
+        self.fake.on("sendMessage").does(match trouble {
+            Trouble::TooMany => Fault::too_many(2),
+            Trouble::Blocked => Fault::blocked(),
+            Trouble::NoChat => Fault::status(400, "Bad Request: chat not found"),
+            Trouble::ServerError => Fault::status(500, "Internal Server Error"),
+            Trouble::Rubbish => Fault::Garbage,
+            Trouble::Reset => Fault::ResetBefore,
+            Trouble::LostAnswer => Fault::ResetAfter,
+            Trouble::NoAnswer => Fault::HangAfter,
+        });
+    }
+
+    fn down(&self) {
+        self.fake.down();
+    }
+
+    fn up(&self) {
+        self.fake.up().expect("the port is ours");
+    }
+
+    fn silence(&self) {
+        self.fake.on("*").always().does(Fault::Hang);
+    }
+
+    fn speak(&self) {
+        self.fake.clear_faults();
+    }
+
+    fn revoke(&self) {
+        self.fake.expect_token("999:other");
+    }
+}
