@@ -137,12 +137,16 @@ fn judge(verdict: &Verdict, expected: Option<&Except>) -> (&'static str, Option<
     match (verdict, expected) {
         (Verdict::Passed, None) => ("ok", None),
         (Verdict::NotApplicable, Some(Except::NotApplicable(_))) => ("n/a", None),
-        (Verdict::Failed(_), Some(Except::Gap(_))) => ("gap", None),
-        (Verdict::Failed(why), None | Some(Except::NotApplicable(_))) => ("FAILED", Some(why.clone())),
+        (Verdict::Failed(why), Some(Except::Gap { fails_with, .. })) if why.contains(fails_with) => {
+            ("gap", None)
+        }
+        (Verdict::Failed(why), None | Some(Except::NotApplicable(_) | Except::Gap { .. })) => {
+            ("FAILED", Some(why.clone()))
+        }
         (Verdict::Passed, Some(_)) => {
             ("PASSES", Some("passes now: take its exception out of the table".into()))
         }
-        (Verdict::NotApplicable, None | Some(Except::Gap(_))) => {
+        (Verdict::NotApplicable, None | Some(Except::Gap { .. })) => {
             ("N/A?", Some("the adapter says that it cannot; the table does not say why".into()))
         }
     }
