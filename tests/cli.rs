@@ -9,29 +9,11 @@ use std::process::{Command, Output, Stdio};
 
 use petasos_fakes::model::{Answer, Point};
 use serde_json::Value;
-use support::{Bench, Gateway, SOON, petasos, stderr, stdout};
+use support::{Bench, Gateway, SOON, failed, fine, json, petasos, stderr, stdout};
 use tempfile::TempDir;
 
 /// The last line of a greeting wherever it goes.
 const GREETED: &str = "petasos chat";
-
-#[track_caller]
-fn fine(output: &Output) -> String {
-    assert!(output.status.success(), "{:?}: {}{}", output.status, stdout(output), stderr(output));
-    stdout(output)
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    serde_json::from_str(&fine(output)).expect("JSON")
-}
-
-/// What a command that failed said; with the exit code it must have.
-#[track_caller]
-fn failed(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
-    stderr(output)
-}
 
 /// A home with nothing in it.
 struct Empty(TempDir);

@@ -4,12 +4,12 @@
 
 mod support;
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use petasos_fakes::model::Point;
 use serde_json::Value;
-use support::{Bench, Gateway, SOON, petasos, read_until, stderr, stdout};
+use support::{Bench, Gateway, SOON, failed, fine, json, petasos, read_until, stderr, stdout};
 use tempfile::TempDir;
 
 /// The conversation of [`busy`].
@@ -17,23 +17,6 @@ const SESSION: &str = "agent:main:telegram:dm:7";
 /// Long enough that nobody reaches its end.
 const PATIENT: &str = "agent: {restart_drain_timeout: 600}\n";
 const HASTY: &str = "agent: {restart_drain_timeout: 0.2}\n";
-
-#[track_caller]
-fn fine(output: &Output) -> String {
-    assert!(output.status.success(), "{:?}: {}{}", output.status, stdout(output), stderr(output));
-    stdout(output)
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    serde_json::from_str(&fine(output)).expect("JSON")
-}
-
-#[track_caller]
-fn failed(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
-    stderr(output)
-}
 
 /// A gateway with a turn whose model does not answer before the gate is opened.
 fn busy(more: &str) -> (Bench, petasos_fakes::Gate) {

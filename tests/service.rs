@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use support::{Gateway, petasos, stderr, stdout};
+use support::{Gateway, failed, fine, json, petasos, stderr, stdout};
 use tempfile::TempDir;
 
 /// Fails for the verb in `$REFUSE`; answers `show` with the file `shown`.
@@ -76,23 +76,6 @@ impl Desk {
         let _none = fs::remove_file(self.path("calls"));
         calls.lines().map(|call| call.split(" --property").next().unwrap_or_default().to_owned()).collect()
     }
-}
-
-#[track_caller]
-fn fine(output: &Output) -> String {
-    assert!(output.status.success(), "{:?}: {}{}", output.status, stdout(output), stderr(output));
-    stdout(output)
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    serde_json::from_str(&fine(output)).expect("JSON")
-}
-
-#[track_caller]
-fn failed(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
-    stderr(output)
 }
 
 #[test]

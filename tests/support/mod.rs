@@ -367,6 +367,25 @@ pub fn petasos(home: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// What a command said that went well.
+#[track_caller]
+pub fn fine(output: &Output) -> String {
+    assert!(output.status.success(), "{:?}: {}{}", output.status, stdout(output), stderr(output));
+    stdout(output)
+}
+
+#[track_caller]
+pub fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_str(&fine(output)).expect("JSON")
+}
+
+/// What a command that failed said; with the exit code it must have.
+#[track_caller]
+pub fn failed(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
+    stderr(output)
+}
+
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

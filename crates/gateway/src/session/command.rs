@@ -1,13 +1,9 @@
 //! Slash commands. They are obeyed here, at once, and never reach the model.
 
-use std::io;
-use std::path::Path;
-
 use petasos_core::access::{Moment, may_run};
 use petasos_core::admission::{Admission, Arrival};
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::{Outcome, Write};
-use petasos_core::lifecycle::{From, How, Leave};
 use petasos_core::outbox::{Button, State};
 use petasos_core::session::{Ask, ModelOverride};
 use petasos_core::{Inbound, InboxId, SessionId, SessionKey};
@@ -16,7 +12,6 @@ use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereab
 use super::say::Reply;
 use super::{Ended, Promise, Session};
 use crate::clock;
-use crate::home::restart;
 
 /// Sessions shown by `/sessions`.
 const LISTED: usize = 10;
@@ -312,35 +307,6 @@ impl Session {
         .await
     }
 
-    /// Who asked, and that it was done, is on disk before we leave: the next process tells them, and knows the
-    /// command if the platform delivers it again.
-    async fn restart(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let situation = self.shell.gate.situation();
-        let how = if self.shell.lifetime.supervised { How::Service } else { How::Detached };
-        let restart = Leave::Restart { how, from: From::Chat };
-        let current = situation.leaving.map(|leaving| leaving.why);
-        let (counts, others) = (current.is_none_or(|current| restart.outranks(current)), situation.active());
-        let text = match (counts, others) {
-            (true, 0) => "🔄 Restarting gateway. I should be back within 60 seconds.".to_owned(),
-            (true, _) => format!("🔄 Restarting gateway. Draining {others} active agent(s) first."),
-            (false, _) if !situation.restart_requested => {
-                "⏹ The gateway is shutting down, and was asked to stay down.".to_owned()
-            }
-            (false, 0) => "🔄 A restart is already in progress.".to_owned(),
-            (false, _) => format!("🔄 A restart is already in progress. Draining {others} active agent(s)."),
-        };
-        if counts {
-            let (home, inbound) = (self.shell.home.clone(), pending.inbound.clone());
-            let noted = tokio::task::spawn_blocking(move || note_restart(&home, &inbound)).await;
-            if !matches!(noted, Ok(Ok(()))) {
-                tracing::warn!(?noted, "the chat that asked will not hear that we are back");
-            }
-        }
-        self.answer(pending, text, Outcome::Answered).await?;
-        self.shell.gate.leave(restart, None);
-        Ok(())
-    }
-
     async fn whoami(&mut self, pending: &Pending) -> Result<(), Ended> {
         let source = &pending.inbound.source;
         let open = slash::TABLE.iter().filter(|spec| self.allows(pending, spec.name)).map(|spec| spec.word);
@@ -360,24 +326,6 @@ impl Session {
         );
         self.answer(pending, text, Outcome::Answered).await
     }
-}
-
-fn note_restart(home: &Path, inbound: &Inbound) -> io::Result<()> {
-    let source = &inbound.source;
-    let platform = source.platform.as_str().to_owned();
-    let requested_at = clock::now().0 as f64 / 1000.0;
-    let update_id = inbound.dedup.rsplit(':').next().and_then(|number| number.parse().ok());
-    restart::write(home, &restart::Processed { platform: platform.clone(), requested_at, update_id })?;
-    let Some(chat_id) = source.chat_id.clone() else { return Ok(()) };
-    let note = restart::Notify {
-        platform,
-        chat_id,
-        chat_type: source.chat_type.as_str().to_owned(),
-        thread_id: source.thread_id.clone(),
-        // Some platforms give an address that answers for a while instead of an id: that is nobody's business.
-        message_id: source.message_id.clone().filter(|id| !id.contains("://")),
-    };
-    restart::write(home, &note)
 }
 
 /// The session that `/resume` means: by number, id or name; without a word, the one before the present.

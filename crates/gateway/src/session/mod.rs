@@ -12,6 +12,7 @@ mod begin;
 mod command;
 mod platform;
 mod recover;
+mod restart;
 mod say;
 mod show;
 mod words;
