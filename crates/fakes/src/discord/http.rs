@@ -3,23 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::stream;
 use serde_json::Value;
-use tokio::time::sleep;
 
-use super::fault::{Act, Fault, Side};
-use super::refusal::{Answer, Refusal};
-use super::routes::{self, Route};
-use super::world::{Arrival, Outcome};
+use super::refusal::Refusal;
+use super::routes;
+use super::world::{Outcome, World};
 use super::{Shared, gateway};
-use crate::gate::Door;
 use crate::line::Line;
+use crate::road::{self, End, Ticket, json};
 
 const LARGEST_BODY: usize = 25 << 20;
 const GARBAGE: &[u8] = b"<html>\xff\xfe{\"id\":";
@@ -52,16 +48,21 @@ pub(crate) async fn serve(
         Some(rest) => routes::find(head.method.as_str(), rest),
         None => routes::find(head.method.as_str(), &path),
     };
-    let (ticket, acts, hang) = Ticket::arrive(&shared, &route, &asked);
+    let (number, held) = shared.world.change(|world| {
+        let number = world.arrive(&route.name, route.channel, &asked);
+        (number, shared.rules.take(&route.name, route.channel, |_| true))
+    });
+    let ticket = Ticket::new(&shared.world, number);
+    let bucket = format!("{}:{}", route.name, route.channel.unwrap_or_default());
     if !path.starts_with("/api/v10/") {
-        return finish(ticket, &line, End::Answer(Err(Refusal::not_found())));
+        return finish(ticket, &bucket, &line, End::Answer(Err(Refusal::not_found())));
     }
     // The answer to an interaction is authorised by its own token.
     if route.name != "answerInteraction" && !is_known(&shared, &head.headers) {
-        return finish(ticket, &line, End::Answer(Err(Refusal::unauthorized())));
+        return finish(ticket, &bucket, &line, End::Answer(Err(Refusal::unauthorized())));
     }
-    if let Some(early) = before(&acts, &hang).await {
-        return finish(ticket, &line, early);
+    if let Some(early) = held.before().await {
+        return finish(ticket, &bucket, &line, early);
     }
     let served = shared.ring(|world| routes::apply(world, &route, &asked));
     ticket.applied(served.is_ok());
@@ -71,8 +72,8 @@ pub(crate) async fn serve(
         }
         answer
     });
-    let end = after(&acts, &hang, answer).await;
-    finish(ticket, &line, end)
+    let end = held.after(answer).await;
+    finish(ticket, &bucket, &line, end)
 }
 
 fn is_known(shared: &Shared, headers: &HeaderMap) -> bool {
@@ -81,135 +82,36 @@ fn is_known(shared: &Shared, headers: &HeaderMap) -> bool {
     shared.world.read(|world| world.token.as_deref().is_none_or(|token| token == given))
 }
 
-/// How a request ends.
-enum End {
-    Answer(Answer),
-    Reset,
-    Garbage,
-    Page,
-    Half(Bytes),
-}
-
-/// `Some`: it ends here, unprocessed.
-async fn before(acts: &[Act], hang: &Door) -> Option<End> {
-    for act in acts {
-        match act {
-            Act::Gate(Side::Before, door) => door.pass().await,
-            Act::Fault(Fault::Delay(wait)) => sleep(*wait).await,
-            Act::Fault(Fault::Hang) => hang.pass().await,
-            Act::Fault(Fault::ResetBefore) => return Some(End::Reset),
-            Act::Fault(Fault::Garbage) => return Some(End::Garbage),
-            Act::Fault(Fault::Page) => return Some(End::Page),
-            Act::Fault(Fault::Status { status, code, message, retry_after }) => {
-                let refusal = Refusal::new(*status, *code, message.clone());
-                return Some(End::Answer(Err(Refusal { retry_after: *retry_after, ..refusal })));
-            }
-            Act::Gate(Side::After, _)
-            | Act::Fault(Fault::ResetAfter | Fault::HangAfter | Fault::HalfBody) => {}
-        }
-    }
-    None
-}
-
-async fn after(acts: &[Act], hang: &Door, served: Answer) -> End {
-    for act in acts {
-        match act {
-            Act::Gate(Side::After, door) => door.pass().await,
-            Act::Fault(Fault::HangAfter) => hang.pass().await,
-            Act::Fault(Fault::ResetAfter) => return End::Reset,
-            Act::Fault(Fault::HalfBody) => {
-                let body = served.unwrap_or_else(|refusal| refusal.body());
-                return End::Half(body.to_string().into());
-            }
-            Act::Gate(Side::Before, _)
-            | Act::Fault(
-                Fault::Delay(_)
-                | Fault::Hang
-                | Fault::ResetBefore
-                | Fault::Garbage
-                | Fault::Page
-                | Fault::Status { .. },
-            ) => {}
-        }
-    }
-    End::Answer(served)
-}
-
-fn finish(ticket: Ticket<'_>, line: &Line, end: End) -> Response {
-    let bucket = ticket.bucket.clone();
+fn finish(ticket: Ticket<'_, World>, bucket: &str, line: &Line, end: End<Value, Refusal>) -> Response {
     match end {
         End::Answer(Ok(Value::Null)) => {
             ticket.close(Outcome::Ok);
-            limited(StatusCode::NO_CONTENT.into_response(), &bucket, None)
+            limited(StatusCode::NO_CONTENT.into_response(), bucket, None)
         }
         End::Answer(Ok(body)) => {
             ticket.close(Outcome::Ok);
-            limited(json(StatusCode::OK, body.to_string().into()), &bucket, None)
+            limited(json(StatusCode::OK, body.to_string()), bucket, None)
         }
         End::Answer(Err(refusal)) => {
             ticket.close(Outcome::Refused { status: refusal.status, code: refusal.code });
-            let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-            limited(json(status, refusal.body().to_string().into()), &bucket, refusal.retry_after)
+            let answer = json(road::status(refusal.status), refusal.body().to_string());
+            limited(answer, bucket, refusal.retry_after)
         }
         End::Reset => {
             ticket.close(Outcome::Reset);
-            line.reset();
-            // Never written: the line is cut.
-            StatusCode::OK.into_response()
+            road::reset(line)
         }
         End::Garbage => {
             ticket.close(Outcome::Garbled);
-            json(StatusCode::OK, Bytes::from_static(GARBAGE))
+            json(StatusCode::OK, GARBAGE)
         }
-        End::Page => {
+        End::Page(code) => {
             ticket.close(Outcome::Garbled);
-            (StatusCode::BAD_GATEWAY, [(header::CONTENT_TYPE, "text/html")], PAGE).into_response()
+            (road::status(code), [(header::CONTENT_TYPE, "text/html")], PAGE).into_response()
         }
-        End::Half(body) => {
+        End::Half(served) => {
             ticket.close(Outcome::Garbled);
-            half(body)
-        }
-    }
-}
-
-/// A request on record. Dropped unclosed when the caller hangs up.
-struct Ticket<'a> {
-    shared: &'a Shared,
-    number: u64,
-    bucket: String,
-    closed: bool,
-}
-
-impl<'a> Ticket<'a> {
-    fn arrive(shared: &'a Shared, route: &Route, asked: &Asked) -> (Self, Vec<Act>, Arc<Door>) {
-        let arrive = |world: &mut super::World| world.arrive(&route.name, route.channel, asked);
-        let Arrival { number, acts, hang } = shared.world.change(arrive);
-        let bucket = format!("{}:{}", route.name, route.channel.unwrap_or_default());
-        (Self { shared, number, bucket, closed: false }, acts, hang)
-    }
-
-    fn applied(&self, applied: bool) {
-        self.edit(|call| call.applied = applied);
-    }
-
-    fn close(mut self, outcome: Outcome) {
-        self.closed = true;
-        self.edit(|call| call.outcome = outcome);
-    }
-
-    fn edit(&self, edit: impl FnOnce(&mut super::Call)) {
-        self.shared.world.change(|world| {
-            if let Some(call) = world.calls.get_mut(self.number) {
-                edit(call);
-            }
-        });
-    }
-}
-
-impl Drop for Ticket<'_> {
-    fn drop(&mut self) {
-        if !self.closed {
-            self.edit(|call| call.outcome = Outcome::Abandoned);
+            road::half(served.unwrap_or_else(|refusal| refusal.body()).to_string())
         }
     }
 }
@@ -217,10 +119,6 @@ impl Drop for Ticket<'_> {
 fn query(text: &str) -> HashMap<String, String> {
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-}
-
-fn json(status: StatusCode, body: Bytes) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// The headers of a bucket that is far from empty, or of one that is.
@@ -240,20 +138,4 @@ fn limited(mut response: Response, bucket: &str, retry_after: Option<f64>) -> Re
         put("x-ratelimit-scope", "user".into());
     }
     response
-}
-
-/// Promises the whole body, sends half of it and ends the connection.
-fn half(body: Bytes) -> Response {
-    let promised = body.len().to_string();
-    let first = body.slice(..body.len() / 2);
-    let parts = stream::unfold(Some(first), |part| async move {
-        if let Some(part) = part {
-            return Some((Ok(part), None));
-        }
-        // The server sends what it has whenever the body makes it wait.
-        tokio::task::yield_now().await;
-        Some((Err(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)), None))
-    });
-    let head = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, promised)];
-    (head, Body::from_stream(parts)).into_response()
 }

@@ -12,27 +12,24 @@ mod incoming;
 mod refusal;
 mod routes;
 mod sessions;
-mod when;
 mod world;
 
-use std::fmt;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 pub use channel::Message;
-pub use fault::{Fault, Side};
+pub use fault::{Fault, When};
 pub use incoming::{APPLICATION_ID, BOT_ID, BOT_NAME, Incoming};
-pub use when::When;
 pub use world::{Call, Change, Heard, Outcome, World};
+
+pub use crate::rules::Side;
 
 use crate::gate::Gate;
 use crate::server::Server;
-use crate::watched::Watched;
 use channel::{Channel, DIRECT, FORUM, TEXT, THREAD};
 use sessions::Order;
 use world::Manner;
@@ -44,21 +41,7 @@ pub struct Discord {
     server: Server,
 }
 
-type Observer = Arc<dyn Fn(&Change) + Send + Sync>;
-
-#[derive(Default)]
-struct Shared {
-    world: Watched<World>,
-    /// Rings when sockets should look for something to say.
-    bell: Notify,
-    observers: RwLock<Vec<Observer>>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("world", &self.world).finish_non_exhaustive()
-    }
-}
+type Shared = crate::shared::Shared<World, Change, Fault, u64>;
 
 impl Discord {
     /// On a free port.
@@ -67,7 +50,7 @@ impl Discord {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
         let server = Server::start(port, router)?;
         shared.world.change(|world| world.address = server.addr().to_string());
@@ -262,7 +245,7 @@ impl Discord {
 
     /// Starts a rule for a route, `*` for all: `on("createMessage").channel(1).nth(2).does(fault)`.
     pub fn on(&self, route: impl Into<String>) -> When<'_> {
-        When::new(&self.shared, route.into())
+        When::new(&self.shared.rules, route.into())
     }
 
     /// Stops every request of a route until released.
@@ -273,13 +256,12 @@ impl Discord {
 
     /// Lets go on what `Hang` and `HangAfter` hold now.
     pub fn release_hangs(&self) {
-        self.shared.world.change(|world| std::mem::take(&mut world.hang)).open();
+        self.shared.rules.release_hangs();
     }
 
     /// Forgets all rules and opens all hangs.
     pub fn clear_faults(&self) {
-        self.shared.world.change(|world| world.rules.clear());
-        self.release_hangs();
+        self.shared.rules.clear();
     }
 
     /// The bot's messages as they stand now, oldest first.
@@ -319,7 +301,7 @@ impl Discord {
     /// Calls `observer` for everything people see the bot do, before the bot is answered. It may use the
     /// handle, and must be quick.
     pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
-        self.shared.observers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(observer));
+        self.shared.observe(observer);
     }
 
     fn order(&self, order: &Order) {
@@ -328,20 +310,5 @@ impl Discord {
 
     fn manner(&self, change: impl FnOnce(&mut Manner)) {
         self.shared.ring(|world| change(&mut world.manner));
-    }
-}
-
-impl Shared {
-    /// A change that open sockets must hear of.
-    fn ring<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        let done = self.world.change(act);
-        self.bell.notify_waiters();
-        done
-    }
-
-    /// Outside the lock, so that an observer may push the next message.
-    fn announce(&self, change: &Change) {
-        let observers = self.observers.read().unwrap_or_else(PoisonError::into_inner).clone();
-        observers.iter().for_each(|observer| observer(change));
     }
 }

@@ -2,8 +2,6 @@
 
 use serde_json::{Value, json};
 
-pub(crate) type Answer = Result<Value, Refusal>;
-
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,

@@ -3,17 +3,15 @@
 //! One lock guards it (`Shared` in the parent module); a test looks at it through `wait_until`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::channel::{Channel, DIRECT, Message};
-use super::fault::{Act, Rules};
 use super::incoming::{APPLICATION_ID, BOT_ID, Incoming, person, snowflake};
 use super::sessions::{Event, Sessions};
-use crate::gate::Door;
 use crate::keep::Log;
+use crate::road::Record;
 
 /// One REST request, in order of arrival.
 #[derive(Debug, Clone)]
@@ -98,7 +96,6 @@ pub struct World {
     pub(crate) guilds: Vec<u64>,
     pub(crate) sessions: Sessions,
     pub(crate) manner: Manner,
-    pub(crate) rules: Rules,
     pub(crate) calls: Log<Call>,
     pub(crate) heard: Log<Heard>,
     /// What clients closed their sockets with; `None` is a socket that just ended.
@@ -113,8 +110,6 @@ pub struct World {
     pub(crate) starts_left: Option<u64>,
     pub(crate) address: String,
     pub(crate) last_id: u64,
-    /// Where `Hang` waits; replaced when released.
-    pub(crate) hang: Arc<Door>,
 }
 
 impl World {
@@ -284,12 +279,7 @@ impl World {
         Event { kind: "GUILD_CREATE".into(), data }
     }
 
-    pub(crate) fn arrive(
-        &mut self,
-        route: &str,
-        channel: Option<u64>,
-        asked: &super::http::Asked,
-    ) -> Arrival {
+    pub(crate) fn arrive(&mut self, route: &str, channel: Option<u64>, asked: &super::http::Asked) -> u64 {
         let number = self.calls.next();
         self.calls.push(Call {
             number,
@@ -301,15 +291,15 @@ impl World {
             applied: false,
             outcome: Outcome::Pending,
         });
-        Arrival { number, acts: self.rules.take(route, channel), hang: self.hang.clone() }
+        number
     }
 }
 
-/// What a request is told at the entrance.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) number: u64,
-    pub(crate) acts: Vec<Act>,
-    /// The hanging place of its time: a release reaches all who came before it.
-    pub(crate) hang: Arc<Door>,
+impl Record for World {
+    type Outcome = Outcome;
+    const ABANDONED: Outcome = Outcome::Abandoned;
+
+    fn entry(&mut self, number: u64) -> Option<(&mut bool, &mut Outcome)> {
+        self.calls.get_mut(number).map(|call| (&mut call.applied, &mut call.outcome))
+    }
 }

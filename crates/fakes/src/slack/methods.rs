@@ -28,15 +28,13 @@ pub(crate) fn takes_json(method: &str) -> bool {
 
 type Done = Result<(Value, Option<Change>), Refusal>;
 
-/// `origin`: `http://127.0.0.1:PORT`, where the fake can be reached.
 pub(crate) fn apply(
     world: &mut World,
     method: &str,
     token: &str,
     params: &Params,
-    origin: &str,
 ) -> (Answer, Option<Change>) {
-    match called(world, method, token, params, origin) {
+    match called(world, method, token, params) {
         Ok((mut answer, change)) => {
             answer["ok"] = true.into();
             (Ok(answer), change)
@@ -45,12 +43,12 @@ pub(crate) fn apply(
     }
 }
 
-fn called(world: &mut World, method: &str, token: &str, params: &Params, origin: &str) -> Done {
+fn called(world: &mut World, method: &str, token: &str, params: &Params) -> Done {
     if token.is_empty() {
         return Err(Refusal::new("not_authed"));
     }
     if method == "apps.connections.open" {
-        return open(world, token, origin);
+        return open(world, token);
     }
     let by = |workspace: &&Workspace| workspace.token == token;
     let Some(workspace) = world.workspaces.iter().find(by).cloned() else {
@@ -72,14 +70,14 @@ fn called(world: &mut World, method: &str, token: &str, params: &Params, origin:
     }
 }
 
-fn open(world: &World, token: &str, origin: &str) -> Done {
+fn open(world: &World, token: &str) -> Done {
     if !token.starts_with("xapp-") {
         return Err(Refusal::new("not_allowed_token_type"));
     }
     if world.app_token.as_deref().is_some_and(|expected| expected != token) {
         return Err(Refusal::new("invalid_auth"));
     }
-    let url = format!("{}/link?ticket={}", origin.replacen("http", "ws", 1), world.calls.next());
+    let url = format!("{}/link?ticket={}", world.origin.replacen("http", "ws", 1), world.calls.next());
     Ok((json!({ "url": url }), None))
 }
 
@@ -246,7 +244,7 @@ mod tests {
     #[track_caller]
     fn check(method: &str, token: &str, params: Value, want: &str) {
         let Value::Object(params) = params else { panic!("an object") };
-        let (answer, _) = apply(&mut world(), method, token, &Params(params), "http://127.0.0.1:1");
+        let (answer, _) = apply(&mut world(), method, token, &Params(params));
         let got = answer.map_or_else(|refusal| refusal.error(), |_| "ok".to_owned());
         assert_eq!(got, want, "{method} with {token}");
     }

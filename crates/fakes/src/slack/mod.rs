@@ -13,29 +13,26 @@ mod methods;
 mod params;
 mod refusal;
 mod socket;
-mod when;
 mod world;
 
-use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 pub use chat::Message;
 pub use deliveries::{Delivery, State};
-pub use fault::{Fault, Side};
+pub use fault::{Fault, When};
 pub use incoming::Incoming;
 pub use params::Params;
-pub use when::When;
 pub use world::{Ack, Call, Change, Outcome, Pushed, Response, Workspace, World};
+
+pub use crate::rules::Side;
 
 use crate::gate::Gate;
 use crate::server::Server;
-use crate::watched::Watched;
 use world::Wish;
 
 /// The workspace that is there from the start: T1, whose bot U1BOT has the token `xoxb-1`.
@@ -50,22 +47,7 @@ pub struct Slack {
     server: Server,
 }
 
-type Observer = Arc<dyn Fn(&Change) + Send + Sync>;
-
-#[derive(Default)]
-struct Shared {
-    world: Watched<World>,
-    /// Rings when a socket should look again.
-    bell: Notify,
-    observers: RwLock<Vec<Observer>>,
-    origin: OnceLock<String>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("world", &self.world).finish_non_exhaustive()
-    }
-}
+type Shared = crate::shared::Shared<World, Change, Fault, String>;
 
 impl Slack {
     /// On a free port, with one workspace.
@@ -74,10 +56,11 @@ impl Slack {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
         let slack = Self { server: Server::start(port, router)?, shared };
-        let _first = slack.shared.origin.set(format!("http://{}", slack.server.addr()));
+        let origin = format!("http://{}", slack.server.addr());
+        slack.shared.world.change(|world| world.origin = origin);
         slack.add_workspace(TEAM, TOKEN);
         Ok(slack)
     }
@@ -159,11 +142,10 @@ impl Slack {
 
     /// Somebody types a slash command. The response address is returned.
     pub fn push_command(&self, channel: &str, user: &str, command: &str, text: &str) -> String {
-        let origin = self.shared.origin();
         self.shared.ring(|world| {
             let team = world.team_of(None, channel);
             let number = world.deliveries().len() as u64;
-            let url = format!("{origin}/response/{number}");
+            let url = format!("{}/response/{number}", world.origin);
             let payload = incoming::command(&team, number, &url, (channel, user), (command, text));
             world.deliveries.push("slash_commands", payload);
             url
@@ -172,13 +154,12 @@ impl Slack {
 
     /// Somebody presses the button with this value below a message of the bot.
     pub fn push_press(&self, channel: &str, user: &str, ts: &str, value: &str) -> Option<u64> {
-        let origin = self.shared.origin();
         self.shared.ring(|world| {
             let message = world.messages(channel).find(|message| message.ts == ts)?.clone();
             let button = message.button(value)?;
             let team = world.team_of(None, channel);
             let number = world.deliveries().len() as u64;
-            let url = format!("{origin}/response/{number}");
+            let url = format!("{}/response/{number}", world.origin);
             let wire = message.wire(&world.bot_of(&team));
             let payload = incoming::pressed(&team, number, &url, (channel, user), &wire, &button);
             Some(world.deliveries.push("interactive", payload))
@@ -240,7 +221,7 @@ impl Slack {
 
     /// Starts a rule for a method, `*` for all: `on("chat.postMessage").channel("C1").does(fault)`.
     pub fn on(&self, method: impl Into<String>) -> When<'_> {
-        When::new(&self.shared, method.into())
+        When::new(&self.shared.rules, method.into())
     }
 
     /// Stops every request of a method until released.
@@ -251,13 +232,12 @@ impl Slack {
 
     /// Lets go on what `Hang` and `HangAfter` hold now.
     pub fn release_hangs(&self) {
-        self.shared.world.change(|world| std::mem::take(&mut world.hang)).open();
+        self.shared.rules.release_hangs();
     }
 
     /// Forgets all rules and opens all hangs.
     pub fn clear_faults(&self) {
-        self.shared.world.change(|world| world.rules.clear());
-        self.release_hangs();
+        self.shared.rules.clear();
     }
 
     #[must_use]
@@ -294,7 +274,7 @@ impl Slack {
     /// Calls `observer` for everything people see happen, before the bot is answered. It may use the
     /// handle, and must be quick.
     pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
-        self.shared.observers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(observer));
+        self.shared.observe(observer);
     }
 
     fn wish(&self, of: impl Fn(&world::Connection) -> bool, wish: &Wish) {
@@ -302,24 +282,5 @@ impl Slack {
             let wanted = world.connections.iter_mut().filter(|connection| of(connection));
             wanted.for_each(|connection| connection.wishes.push_back(wish.clone()));
         });
-    }
-}
-
-impl Shared {
-    /// A change that the sockets must hear of.
-    fn ring<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        let done = self.world.change(act);
-        self.bell.notify_waiters();
-        done
-    }
-
-    fn origin(&self) -> &str {
-        self.origin.get().map_or("", String::as_str)
-    }
-
-    /// Outside the lock, so that an observer may push the next message.
-    fn announce(&self, change: &Change) {
-        let observers = self.observers.read().unwrap_or_else(PoisonError::into_inner).clone();
-        observers.iter().for_each(|observer| observer(change));
     }
 }

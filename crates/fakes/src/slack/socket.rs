@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::http::before;
-use super::world::{Ack, Arrival, Connection, Wish, World};
+use super::http::arrive;
+use super::world::{Ack, Connection, Wish, World};
 use crate::line::Line;
 
 /// What a connection does next.
@@ -35,8 +35,8 @@ struct Acked {
 }
 
 pub(crate) async fn serve(shared: Arc<Shared>, line: Line, mut socket: WebSocket) {
-    let Arrival { acts, hang, .. } = shared.world.change(|world| world.arrive("hello", "", &Arc::default()));
-    if before(&acts, &hang).await.is_some() {
+    let (_, held) = arrive(&shared, "hello", "", &Arc::default());
+    if held.before::<()>().await.is_some() {
         return line.reset();
     }
     let seat = Seat::take(&shared);

@@ -10,11 +10,10 @@ use serde_json::Value;
 
 use super::chat::{Channel, Message};
 use super::deliveries::{Deliveries, Delivery};
-use super::fault::{Act, Rules};
 use super::incoming::{self, Incoming};
 use super::params::Params;
-use crate::gate::Door;
 use crate::keep::Log;
+use crate::road::Record;
 
 /// One request, in order of arrival.
 #[derive(Debug, Clone)]
@@ -107,6 +106,8 @@ pub(crate) struct Connection {
 
 #[derive(Debug, Default)]
 pub struct World {
+    /// `http://127.0.0.1:PORT`, where the fake can be reached.
+    pub(crate) origin: String,
     pub(crate) app_token: Option<String>,
     pub(crate) workspaces: Vec<Workspace>,
     pub(crate) channels: HashMap<String, Channel>,
@@ -118,11 +119,8 @@ pub struct World {
     pub(crate) pongs: u64,
     pub(crate) pings: u64,
     pub(crate) responses: Vec<Response>,
-    pub(crate) rules: Rules,
     pub(crate) calls: Log<Call>,
     pub(crate) clock: u64,
-    /// Where `Hang` waits; replaced when released.
-    pub(crate) hang: Arc<Door>,
 }
 
 impl World {
@@ -184,7 +182,7 @@ impl World {
         &self.responses
     }
 
-    pub(crate) fn arrive(&mut self, method: &str, token: &str, params: &Arc<Params>) -> Arrival {
+    pub(crate) fn arrive(&mut self, method: &str, token: &str, params: &Arc<Params>) -> u64 {
         let number = self.calls.next();
         self.calls.push(Call {
             number,
@@ -195,7 +193,7 @@ impl World {
             applied: false,
             outcome: Outcome::Pending,
         });
-        Arrival { number, acts: self.rules.take(method, params.channel()), hang: self.hang.clone() }
+        number
     }
 
     pub(crate) fn add_channel(&mut self, team: &str, channel: &str) {
@@ -240,13 +238,13 @@ impl World {
     }
 }
 
-/// What a request is told at the entrance.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) number: u64,
-    pub(crate) acts: Vec<Act>,
-    /// The hanging place of its time: a release reaches all who came before it.
-    pub(crate) hang: Arc<Door>,
+impl Record for World {
+    type Outcome = Outcome;
+    const ABANDONED: Outcome = Outcome::Abandoned;
+
+    fn entry(&mut self, number: u64) -> Option<(&mut bool, &mut Outcome)> {
+        self.calls.get_mut(number).map(|call| (&mut call.applied, &mut call.outcome))
+    }
 }
 
 /// What a pushed message got.

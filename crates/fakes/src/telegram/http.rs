@@ -3,24 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::stream;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::fault::{Act, Fault, Side};
+use super::fault::Fault;
 use super::methods;
 use super::params::{Params, decoded};
 use super::refusal::Refusal;
 use super::updates::{Ask, Polled};
-use super::world::{Arrival, Outcome};
-use crate::gate::Door;
+use super::world::{Outcome, World};
 use crate::line::Line;
+use crate::road::{self, End, Held, Ticket, json};
+use crate::rules::Act;
 
 const LARGEST_BODY: usize = 50 << 20;
 const LONGEST_POLL: i64 = 50;
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     match checked {
         Ok(params) => call(&shared, &line, method, Arc::new(params)).await,
         Err(refusal) => {
-            let ticket = Ticket::arrive(&shared, method, &Arc::default()).0;
+            let ticket = arrive(&shared, method, &Arc::default()).0;
             ticket.close(told(&refusal));
             refused(&refusal)
         }
@@ -57,12 +57,12 @@ pub(crate) async fn serve(
 }
 
 async fn call(shared: &Arc<Shared>, line: &Line, method: &str, params: Arc<Params>) -> Response {
-    let (ticket, acts, hang) = Ticket::arrive(shared, method, &params);
-    if let Some(early) = before(&acts, &hang).await {
-        return finish(ticket, line, early).await;
+    let (ticket, held) = arrive(shared, method, &params);
+    if let Some(early) = held.before().await {
+        return finish(ticket, line, early);
     }
     let served = if method == "getUpdates" {
-        let repeat = acts.iter().any(|act| matches!(act, Act::Fault(Fault::DuplicateUpdates)));
+        let repeat = held.acts.iter().any(|act| matches!(act, Act::Fault(Fault::DuplicateUpdates)));
         poll(shared, &params, repeat).await
     } else {
         let (answer, change) = shared.world.change(|world| methods::apply(world, method, &params));
@@ -72,64 +72,11 @@ async fn call(shared: &Arc<Shared>, line: &Line, method: &str, params: Arc<Param
         answer.map(|result| ok_body(&result))
     };
     ticket.applied(served.is_ok());
-    let end = after(&acts, &hang, served).await;
-    finish(ticket, line, end).await
+    let end = held.after(served).await;
+    finish(ticket, line, end)
 }
 
-/// How a request ends.
-enum End {
-    Answer(Result<Bytes, Refusal>),
-    Reset,
-    Garbage,
-    Half(Bytes),
-}
-
-/// `Some`: it ends here, unprocessed.
-async fn before(acts: &[Act], hang: &Door) -> Option<End> {
-    for act in acts {
-        match act {
-            Act::Gate(Side::Before, door) => door.pass().await,
-            Act::Fault(Fault::Delay(wait)) => sleep(*wait).await,
-            Act::Fault(Fault::Hang) => hang.pass().await,
-            Act::Fault(Fault::ResetBefore) => return Some(End::Reset),
-            Act::Fault(Fault::Garbage) => return Some(End::Garbage),
-            Act::Fault(Fault::Status { code, description, retry_after }) => {
-                let (code, retry_after) = (*code, *retry_after);
-                let refusal = Refusal { code, description: description.clone(), retry_after };
-                return Some(End::Answer(Err(refusal)));
-            }
-            Act::Gate(Side::After, _)
-            | Act::Fault(Fault::ResetAfter | Fault::HangAfter | Fault::HalfBody | Fault::DuplicateUpdates) => {
-            }
-        }
-    }
-    None
-}
-
-async fn after(acts: &[Act], hang: &Door, served: Result<Bytes, Refusal>) -> End {
-    for act in acts {
-        match act {
-            Act::Gate(Side::After, door) => door.pass().await,
-            Act::Fault(Fault::HangAfter) => hang.pass().await,
-            Act::Fault(Fault::ResetAfter) => return End::Reset,
-            Act::Fault(Fault::HalfBody) => {
-                return End::Half(served.unwrap_or_else(|refusal| refusal.body().to_string().into()));
-            }
-            Act::Gate(Side::Before, _)
-            | Act::Fault(
-                Fault::Delay(_)
-                | Fault::Hang
-                | Fault::ResetBefore
-                | Fault::Garbage
-                | Fault::Status { .. }
-                | Fault::DuplicateUpdates,
-            ) => {}
-        }
-    }
-    End::Answer(served)
-}
-
-async fn finish(ticket: Ticket<'_>, line: &Line, end: End) -> Response {
+fn finish(ticket: Ticket<'_, World>, line: &Line, end: End<Bytes, Refusal>) -> Response {
     match end {
         End::Answer(Ok(body)) => {
             ticket.close(Outcome::Ok);
@@ -141,17 +88,19 @@ async fn finish(ticket: Ticket<'_>, line: &Line, end: End) -> Response {
         }
         End::Reset => {
             ticket.close(Outcome::Reset);
-            line.reset();
-            // Never written: the line is cut.
-            StatusCode::OK.into_response()
+            road::reset(line)
         }
         End::Garbage => {
             ticket.close(Outcome::Garbled);
-            json(StatusCode::OK, Bytes::from_static(GARBAGE))
+            json(StatusCode::OK, GARBAGE)
         }
-        End::Half(body) => {
+        End::Half(served) => {
             ticket.close(Outcome::Garbled);
-            half(body)
+            road::half(served.unwrap_or_else(|refusal| refusal.body().to_string().into()))
+        }
+        End::Page(code) => {
+            ticket.close(Outcome::Garbled);
+            road::status(code).into_response()
         }
     }
 }
@@ -181,43 +130,14 @@ async fn poll(shared: &Shared, params: &Params, repeat: bool) -> Result<Bytes, R
     }
 }
 
-/// A request on record. Dropped unclosed when the caller hangs up.
-struct Ticket<'a> {
-    shared: &'a Shared,
-    number: u64,
-    closed: bool,
-}
-
-impl<'a> Ticket<'a> {
-    fn arrive(shared: &'a Shared, method: &str, params: &Arc<Params>) -> (Self, Vec<Act>, Arc<Door>) {
-        let Arrival { number, acts, hang } = shared.world.change(|world| world.arrive(method, params));
-        (Self { shared, number, closed: false }, acts, hang)
-    }
-
-    fn applied(&self, applied: bool) {
-        self.edit(|call| call.applied = applied);
-    }
-
-    fn close(mut self, outcome: Outcome) {
-        self.closed = true;
-        self.edit(|call| call.outcome = outcome);
-    }
-
-    fn edit(&self, edit: impl FnOnce(&mut super::Call)) {
-        self.shared.world.change(|world| {
-            if let Some(call) = world.calls.get_mut(self.number) {
-                edit(call);
-            }
-        });
-    }
-}
-
-impl Drop for Ticket<'_> {
-    fn drop(&mut self) {
-        if !self.closed {
-            self.edit(|call| call.outcome = Outcome::Abandoned);
-        }
-    }
+fn arrive<'a>(shared: &'a Shared, method: &str, params: &Arc<Params>) -> (Ticket<'a, World>, Held<Fault>) {
+    shared.world.change(|world| {
+        let can_repeat = world.updates.delivered_any();
+        let ready = |fault: &Fault| can_repeat || *fault != Fault::DuplicateUpdates;
+        let number = world.arrive(method, params);
+        let held = shared.rules.take(method, params.int("chat_id"), ready);
+        (Ticket::new(&shared.world, number), held)
+    })
 }
 
 fn told(refusal: &Refusal) -> Outcome {
@@ -250,26 +170,5 @@ fn ok_body(result: &Value) -> Bytes {
 }
 
 fn refused(refusal: &Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::BAD_REQUEST);
-    json(status, refusal.body().to_string().into())
-}
-
-fn json(status: StatusCode, body: Bytes) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// Promises the whole body, sends half of it and ends the connection.
-fn half(body: Bytes) -> Response {
-    let promised = body.len().to_string();
-    let first = body.slice(..body.len() / 2);
-    let parts = stream::unfold(Some(first), |part| async move {
-        if let Some(part) = part {
-            return Some((Ok(part), None));
-        }
-        // The server sends what it has whenever the body makes it wait.
-        tokio::task::yield_now().await;
-        Some((Err(std::io::Error::from(std::io::ErrorKind::ConnectionAborted)), None))
-    });
-    let head = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, promised)];
-    (head, Body::from_stream(parts)).into_response()
+    json(road::status(refusal.code), refusal.body().to_string())
 }

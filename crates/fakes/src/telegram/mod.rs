@@ -12,31 +12,28 @@ mod methods;
 mod params;
 mod refusal;
 mod updates;
-mod when;
 mod world;
 
-use std::fmt;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::Notify;
 
 pub use chat::{Draft, Message};
-pub use fault::{Fault, Side};
+pub use fault::{Fault, When};
 pub use incoming::{BOT_ID, BOT_USERNAME, Incoming};
 pub use markdown::{Entity, Formatted, Kind};
 pub use params::Params;
-pub use when::When;
 pub use world::{Call, Change, Outcome, Pushed, World};
+
+pub use crate::rules::Side;
 
 use crate::gate::Gate;
 use crate::keep::Keep;
 use crate::server::Server;
-use crate::watched::Watched;
 
 /// The handle. Dropping it stops the service and resets its connections.
 #[derive(Debug)]
@@ -45,21 +42,7 @@ pub struct Telegram {
     server: Server,
 }
 
-type Observer = Arc<dyn Fn(&Change) + Send + Sync>;
-
-#[derive(Default)]
-struct Shared {
-    world: Watched<World>,
-    /// Rings when a waiting poll should look again.
-    bell: Notify,
-    observers: RwLock<Vec<Observer>>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("world", &self.world).finish_non_exhaustive()
-    }
-}
+type Shared = crate::shared::Shared<World, Change, Fault, i64>;
 
 impl Telegram {
     /// On a free port.
@@ -68,7 +51,7 @@ impl Telegram {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
         Ok(Self { shared, server: Server::start(port, router)? })
     }
@@ -156,7 +139,7 @@ impl Telegram {
 
     /// Starts a rule for a method, `*` for all: `on("sendMessage").chat(1).nth(2).does(fault)`.
     pub fn on(&self, method: impl Into<String>) -> When<'_> {
-        When::new(&self.shared, method.into())
+        When::new(&self.shared.rules, method.into())
     }
 
     /// Stops every request of a method until released.
@@ -167,13 +150,12 @@ impl Telegram {
 
     /// Lets go on what `Hang` and `HangAfter` hold now.
     pub fn release_hangs(&self) {
-        self.shared.world.change(|world| std::mem::take(&mut world.hang)).open();
+        self.shared.rules.release_hangs();
     }
 
     /// Forgets all rules and opens all hangs.
     pub fn clear_faults(&self) {
-        self.shared.world.change(|world| world.rules.clear());
-        self.release_hangs();
+        self.shared.rules.clear();
     }
 
     /// What the user sees now: the bot's messages, oldest first.
@@ -230,7 +212,7 @@ impl Telegram {
     /// Calls `observer` for everything a user sees happen, before the bot is answered. It may use the
     /// handle, and must be quick.
     pub fn observe(&self, observer: impl Fn(&Change) + Send + Sync + 'static) {
-        self.shared.observers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(observer));
+        self.shared.observe(observer);
     }
 
     /// How many calls, and messages per chat, are remembered. `All` unless told; the newest message of
@@ -245,20 +227,5 @@ impl Telegram {
     /// Forgets calls and messages, not numbers, pending updates or rules.
     pub fn clear(&self) {
         self.shared.world.change(World::clear);
-    }
-}
-
-impl Shared {
-    /// A change that waiting polls must hear of.
-    fn ring<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
-        let done = self.world.change(act);
-        self.bell.notify_waiters();
-        done
-    }
-
-    /// Outside the lock, so that an observer may push the next message.
-    fn announce(&self, change: &Change) {
-        let observers = self.observers.read().unwrap_or_else(PoisonError::into_inner).clone();
-        observers.iter().for_each(|observer| observer(change));
     }
 }

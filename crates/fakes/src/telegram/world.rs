@@ -10,12 +10,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::chat::{Chat, Draft, Message};
-use super::fault::{Act, Rules};
 use super::incoming::{self, Incoming};
 use super::params::Params;
 use super::updates::Updates;
-use crate::gate::Door;
 use crate::keep::{Keep, Log};
+use crate::road::Record;
 
 /// One request, in order of arrival.
 #[derive(Debug, Clone)]
@@ -75,7 +74,6 @@ pub enum Change {
 pub struct World {
     pub(crate) chats: HashMap<i64, Chat>,
     pub(crate) updates: Updates,
-    pub(crate) rules: Rules,
     pub(crate) calls: Log<Call>,
     pub(crate) keep: Option<Keep>,
     pub(crate) files: HashMap<String, Bytes>,
@@ -84,8 +82,6 @@ pub struct World {
     /// `None`: any token will do.
     pub(crate) token: Option<String>,
     pub(crate) sent: u64,
-    /// Where `Hang` waits; replaced when released.
-    pub(crate) hang: Arc<Door>,
 }
 
 impl World {
@@ -162,7 +158,7 @@ impl World {
         self.chats.entry(chat).or_default()
     }
 
-    pub(crate) fn arrive(&mut self, method: &str, params: &Arc<Params>) -> Arrival {
+    pub(crate) fn arrive(&mut self, method: &str, params: &Arc<Params>) -> u64 {
         let number = self.calls.next();
         self.calls.push(Call {
             number,
@@ -172,8 +168,7 @@ impl World {
             applied: false,
             outcome: Outcome::Pending,
         });
-        let acts = self.rules.take(method, params.int("chat_id"), self.updates.delivered_any());
-        Arrival { number, acts, hang: self.hang.clone() }
+        number
     }
 
     pub(crate) fn push(&mut self, incoming: &Incoming) -> Pushed {
@@ -218,13 +213,13 @@ impl World {
     }
 }
 
-/// What a request is told at the entrance.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) number: u64,
-    pub(crate) acts: Vec<Act>,
-    /// The hanging place of its time: a release reaches all who came before it.
-    pub(crate) hang: Arc<Door>,
+impl Record for World {
+    type Outcome = Outcome;
+    const ABANDONED: Outcome = Outcome::Abandoned;
+
+    fn entry(&mut self, number: u64) -> Option<(&mut bool, &mut Outcome)> {
+        self.calls.get_mut(number).map(|call| (&mut call.applied, &mut call.outcome))
+    }
 }
 
 /// The numbers a pushed message got.
