@@ -19,6 +19,7 @@ pub mod lane;
 pub mod lifecycle;
 pub mod link;
 pub mod message;
+pub mod net;
 pub mod outage;
 pub mod outbox;
 pub mod pairing;
