@@ -191,6 +191,12 @@ pub(crate) enum LinksAction {
     Pause { name: String },
     /// Connect one again
     Resume { name: String },
+    /// List what platforms told us and nobody could read
+    Unreadable {
+        /// Print the text of one, as it came
+        #[arg(long, value_name = "ID")]
+        raw: Option<i64>,
+    },
 }
 
 #[derive(Debug, Args)]

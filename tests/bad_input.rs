@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use petasos_fakes::model::Answer;
 use rusqlite::Connection;
 use serde_json::json;
-use support::{Bench, SOON, petasos, stderr};
+use support::{Bench, SOON, failed, fine, petasos, stderr, stdout};
 use tempfile::TempDir;
 
 #[test]
@@ -31,6 +31,28 @@ fn updates_that_make_no_sense_never_block_the_rest() {
     assert_eq!(bench.wait_messages(7, 1), ["echo: still there?"]);
     let confirmed = bench.telegram.wait_until(SOON, |world| (world.pending_updates() == 0).then_some(()));
     assert!(confirmed.is_some(), "the offset moved past them");
+}
+
+#[test]
+fn what_could_not_be_read_is_listed_counted_and_not_logged() {
+    let mut bench = Bench::new();
+    bench.start();
+    bench.telegram.push_update(json!({ "message": { "message_id": "nine", "text": "hush" } }));
+    bench.telegram.push_text(7, 7, "hello");
+    bench.wait_messages(7, 1);
+    assert_eq!(bench.status()["unreadable"], 1);
+    let listed = support::json(&bench.run(&["links", "unreadable", "--json"]));
+    let (id, event) = (listed[0]["id"].as_i64().expect("an id").to_string(), &listed[0]);
+    assert_eq!((&event["platform"], &event["event"]), (&json!("telegram"), &json!("1")), "{listed}");
+    assert!(!listed.to_string().contains("hush"), "{listed}");
+    assert!(fine(&bench.run(&["links", "unreadable", "--raw", &id])).contains("hush"));
+    assert!(
+        failed(&bench.run(&["links", "unreadable", "--raw", "99"]), 1).contains("no unreadable event 99")
+    );
+    assert!(stdout(&bench.run(&["doctor"])).contains("petasos links unreadable"));
+    let log = bench.kill();
+    assert!(log.contains("unreadable update set aside") && !log.contains("hush"), "{log}");
+    assert!(fine(&bench.run(&["links", "unreadable"])).contains("telegram"), "needs no gateway");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `petasos links`: how the platforms are connected, and the wish to change that.
 
+mod unreadable;
+
 use std::process::ExitCode;
 
 use petasos_core::link::{Link, State};
@@ -26,17 +28,17 @@ pub(super) struct Named {
 }
 
 pub(crate) async fn links(context: &Context, wanted: Links) -> Result<ExitCode, Failure> {
-    let client = Client::require(&context.home)?;
     match wanted.action.unwrap_or(LinksAction::List) {
-        LinksAction::List => list(context, &client).await,
-        LinksAction::Retry { name } | LinksAction::Resume { name } => {
-            change(context, &client, &name, "retry").await
-        }
-        LinksAction::Pause { name } => change(context, &client, &name, "pause").await,
+        LinksAction::List => list(context).await,
+        LinksAction::Retry { name } | LinksAction::Resume { name } => change(context, &name, "retry").await,
+        LinksAction::Pause { name } => change(context, &name, "pause").await,
+        LinksAction::Unreadable { raw: None } => unreadable::list(context),
+        LinksAction::Unreadable { raw: Some(id) } => unreadable::raw(context, id),
     }
 }
 
-async fn list(context: &Context, client: &Client) -> Result<ExitCode, Failure> {
+async fn list(context: &Context) -> Result<ExitCode, Failure> {
+    let client = Client::require(&context.home)?;
     let told: Value = client.get("/api/status").await?;
     if context.json {
         print::json(&told["links"])?;
@@ -77,7 +79,8 @@ fn reason(link: &Link) -> &str {
     }
 }
 
-async fn change(context: &Context, client: &Client, name: &str, verb: &str) -> Result<ExitCode, Failure> {
+async fn change(context: &Context, name: &str, verb: &str) -> Result<ExitCode, Failure> {
+    let client = Client::require(&context.home)?;
     let name = name.to_lowercase();
     let done: Result<Value, _> = client.post(&format!("/api/links/{name}/{verb}"), &json!({})).await;
     done.map_err(|error| Failure::from(error).next("petasos links lists them"))?;

@@ -37,6 +37,7 @@ struct Status {
     stored_sessions: usize,
     inbox: Inbox,
     outbox: Outbox,
+    unreadable: u64,
     store_trouble: Option<String>,
     drain: Option<Drain>,
     holders: Vec<Holder>,
@@ -106,6 +107,10 @@ fn show(context: &Context, client: &Client, status: &Status) {
         dead => styled(ODD, &format!(", {dead} given up (petasos outbox)")),
     };
     line("outbox", &format!("{} due{dead}", status.outbox.due));
+    if status.unreadable > 0 {
+        let count = print::count(status.unreadable, "event", "events");
+        line("unread", &styled(ODD, &format!("{count} could not be read (petasos links unreadable)")));
+    }
     if let Some(trouble) = &status.store_trouble {
         line("disk", &styled(BAD, trouble));
     }

@@ -14,7 +14,7 @@ use petasos_core::link;
 use petasos_core::outbox::{self, Item};
 use petasos_core::pairing::{Approval, Book};
 use petasos_core::{Inbound, InboxId, Millis, Platform, Source};
-use petasos_store::{Said, SessionRow};
+use petasos_store::{Reader, Said, SessionRow};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -289,8 +289,9 @@ impl Handle {
             State::Running if deaf || trouble.is_some() => State::Degraded,
             state => state,
         };
-        let (backlog, owed) =
-            self.0.shell.db.read(|reader| Ok((reader.backlog()?, reader.outbox_counts()?))).await?;
+        let counted =
+            |reader: &Reader| Ok((reader.backlog()?, reader.outbox_counts()?, reader.unreadable_count()?));
+        let (backlog, owed, unreadable) = self.0.shell.db.read(counted).await?;
         let model = self.0.shell.brain.describe();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -305,6 +306,7 @@ impl Handle {
             sessions: self.0.shell.router.count().await,
             inbox: Counts { queued: backlog.queued, running: backlog.claimed },
             outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
+            unreadable,
             store_trouble: trouble.map(|error| error.to_string()),
         })
     }

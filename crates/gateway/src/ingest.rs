@@ -11,7 +11,8 @@ use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::session::{KeyOptions, session_key};
 use petasos_core::{Inbound, Millis, Route, SessionKey, Source};
-use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx};
+use petasos_platforms::Unreadable;
+use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
 
 use crate::channels::Channels;
 use crate::db::Db;
@@ -70,6 +71,7 @@ impl Ingest {
         &self,
         cursor_of: String,
         events: Vec<Inbound>,
+        unreadable: Vec<Unreadable>,
         cursor: Option<String>,
     ) -> Result<(), Error> {
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
@@ -78,6 +80,10 @@ impl Ingest {
             .write(move |tx| {
                 if let Some(cursor) = &cursor {
                     tx.put_cursor(&cursor_of, cursor)?;
+                }
+                for Unreadable { id, why, raw, size } in unreadable {
+                    let (link, size) = (cursor_of.clone(), size as u64);
+                    tx.keep_unreadable(&Unread { id: 0, link, event: id, why, size, at: now }, &raw)?;
                 }
                 let placed = events.into_iter().map(|event| place(tx, &rules, &channels, event, now));
                 placed.collect::<Result<Vec<_>, _>>()

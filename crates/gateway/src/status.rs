@@ -27,6 +27,8 @@ pub struct Status {
     pub sessions: usize,
     pub inbox: Counts,
     pub outbox: OutboxCounts,
+    /// Events that no adapter could read.
+    pub unreadable: u64,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
 }

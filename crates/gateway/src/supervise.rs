@@ -156,7 +156,8 @@ impl Supervisor {
             Heard::Batch(batch) => {
                 let pressed: Vec<_> = batch.events.iter().map(|event| event.dedup.clone()).collect();
                 let events = batch.events.into_iter().map(|event| self.named(event)).collect();
-                let taken = self.ingest.take(self.cursor_name(), events, batch.cursor).await;
+                let taken =
+                    self.ingest.take(self.cursor_name(), events, batch.unreadable, batch.cursor).await;
                 let answer = match &taken {
                     Ok(()) => {
                         self.acknowledge(pressed);

@@ -21,8 +21,42 @@ pub enum Taken {
 pub struct Batch {
     /// May be empty: everything in it was for others, and only the cursor moves.
     pub events: Vec<Inbound>,
+    /// What came between them and could not be read.
+    pub unreadable: Vec<Unreadable>,
     pub cursor: Option<String>,
     pub done: oneshot::Sender<Taken>,
+}
+
+/// Longest raw text that is kept of what cannot be read.
+const LONGEST_RAW: usize = 64 * 1024;
+const LONGEST_ID: usize = 100;
+
+/// Something the platform told us that we cannot read, as it came. For a person to look at, never for a log:
+/// it may hold what people wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The platform's own id of it, if that much can be read.
+    pub id: Option<String>,
+    /// What is wrong with it. Quotes nothing of it.
+    pub why: String,
+    /// Its beginning, if it is very long.
+    pub raw: String,
+    /// Bytes, all of it.
+    pub size: usize,
+}
+
+impl Unreadable {
+    pub fn new(id: Option<String>, why: impl ToString, raw: &str) -> Self {
+        let kept = &raw[..raw.floor_char_boundary(LONGEST_RAW)];
+        let id = id.map(|id| id.chars().take(LONGEST_ID).collect());
+        Self { id, why: why.to_string(), raw: kept.to_owned(), size: raw.len() }
+    }
+
+    /// The same for JSON of another shape than we know. The parser's own words could quote it.
+    pub(crate) fn shape(id: Option<String>, error: &serde_json::Error, raw: &str) -> Self {
+        let why = format!("its JSON is not as expected (line {} column {})", error.line(), error.column());
+        Self::new(id, why, raw)
+    }
 }
 
 /// Why a batch was not taken.
@@ -44,9 +78,14 @@ impl Intake {
         (Self(sender), receiver)
     }
 
-    pub async fn commit(&self, events: Vec<Inbound>, cursor: Option<String>) -> Result<(), NotTaken> {
+    pub async fn commit(
+        &self,
+        events: Vec<Inbound>,
+        unreadable: Vec<Unreadable>,
+        cursor: Option<String>,
+    ) -> Result<(), NotTaken> {
         let (done, answer) = oneshot::channel();
-        let batch = Batch { events, cursor, done };
+        let batch = Batch { events, unreadable, cursor, done };
         self.0.send(batch).await.map_err(|_gone| NotTaken::Closed)?;
         match answer.await {
             Ok(Taken::Committed) => Ok(()),
@@ -79,7 +118,7 @@ mod tests {
                 batch.done.send(answer).expect("the adapter waits");
             }
         };
-        tokio::join!(intake.commit(vec![], Some("7".into())), gateway).0
+        tokio::join!(intake.commit(vec![], vec![], Some("7".into())), gateway).0
     }
 
     #[tokio::test]
@@ -93,6 +132,16 @@ mod tests {
     async fn a_gateway_that_is_gone_is_closed() {
         let (intake, batches) = Intake::new(1);
         drop(batches);
-        assert_eq!(intake.commit(vec![], None).await, Err(NotTaken::Closed));
+        assert_eq!(intake.commit(vec![], vec![], None).await, Err(NotTaken::Closed));
+    }
+
+    #[test]
+    fn of_what_cannot_be_read_the_beginning_is_kept_and_the_size_told() {
+        let long = "é".repeat(LONGEST_RAW);
+        let kept = Unreadable::new(None, "too odd", &long);
+        assert_eq!((kept.raw.len(), kept.size), (LONGEST_RAW, 2 * LONGEST_RAW));
+        assert_eq!(Unreadable::new(None, "too odd", &format!("x{long}")).raw.len(), LONGEST_RAW - 1);
+        let error = serde_json::from_str::<u8>("\"secret\"").expect_err("no number");
+        assert!(!Unreadable::shape(None, &error, "\"secret\"").why.contains("secret"));
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
 
-pub use intake::{Batch, Health, Intake, NotTaken, Taken};
+pub use intake::{Batch, Health, Intake, NotTaken, Taken, Unreadable};
 pub use kind::Kind;
 pub use outgoing::{MARK_ROOM, Part, Receipt, SendOptions};
 pub use petasos_core::Secret;

@@ -10,7 +10,7 @@
 //! | `outbox` | outbox |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
-//! | `pairing`, `links`, `completions`, `logins`, `meta` | their namesakes |
+//! | `unreadable`, `pairing`, `links`, `completions`, `logins`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 
 mod apply;
@@ -35,6 +35,7 @@ mod search;
 mod sessions;
 mod transcript;
 mod turns;
+mod unreadable;
 mod value;
 mod whereabouts;
 
@@ -56,4 +57,5 @@ pub use search::Hit;
 pub use sessions::{Ended, SessionRow};
 pub use transcript::{Said, Undone};
 pub use turns::Journaled;
+pub use unreadable::Unread;
 pub use whereabouts::{Stage, Whereabouts};

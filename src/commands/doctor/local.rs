@@ -115,6 +115,14 @@ pub(super) fn database(home: &Home) -> Finding {
     }
 }
 
+/// Only if there is any.
+pub(super) fn unreadable(home: &Home) -> Option<Finding> {
+    let reader = Reader::open(home.database()).ok()?;
+    let count = reader.unreadable_count().ok().filter(|count| *count > 0)?;
+    let detail = format!("{} could not be read", print::count(count, "event", "events"));
+    Some(Finding::warn("events", detail, "petasos links unreadable lists them; please report what they are"))
+}
+
 /// Only what is closed is worth a line.
 pub(super) fn pairing(home: &Home) -> Vec<Finding> {
     let books = Reader::open(home.database()).ok().and_then(|reader| reader.pairing_books().ok());

@@ -11,6 +11,8 @@ use petasos_core::Fault;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
+use twilight_model::id::Id;
+use twilight_model::id::marker::MessageMarker;
 
 use super::Error;
 use super::digest::Digest;
@@ -121,7 +123,7 @@ impl Digest<'_> {
 
     /// `None`: this channel does not say, and will not.
     async fn page(
-        &self,
+        &mut self,
         channel: u64,
         after: u64,
         limit: usize,
@@ -130,7 +132,7 @@ impl Digest<'_> {
         let mut wait = self.discord.config.reconnect_base;
         for _ in 0..TRIES {
             let error = match self.discord.api.get::<Vec<Box<RawValue>>>(&path).await {
-                Ok(page) => return Ok(Some(page.into_iter().filter_map(numbered).collect())),
+                Ok(page) => return Ok(Some(self.numbered(page))),
                 Err(error) => error,
             };
             match error.fault() {
@@ -149,15 +151,15 @@ impl Digest<'_> {
         warn!(platform = "discord", channel, "catching up was given up");
         Ok(None)
     }
-}
 
-fn numbered(raw: Box<RawValue>) -> Option<(u64, Box<RawValue>)> {
-    #[derive(serde::Deserialize)]
-    struct Numbered {
-        id: twilight_model::id::Id<twilight_model::id::marker::MessageMarker>,
+    fn numbered(&mut self, page: Vec<Box<RawValue>>) -> Vec<(u64, Box<RawValue>)> {
+        #[derive(serde::Deserialize)]
+        struct Numbered {
+            id: Id<MessageMarker>,
+        }
+        let number = |raw: Box<RawValue>| Some((self.readable::<Numbered>(&raw, "message")?.id.get(), raw));
+        page.into_iter().filter_map(number).collect()
     }
-    let id = serde_json::from_str::<Numbered>(raw.get()).ok()?.id.get();
-    Some((id, raw))
 }
 
 /// Milliseconds since 1970.

@@ -1,7 +1,7 @@
 //! The gateway's side of a link: events become messages, messages become committed batches.
 //!
 //! Owns the place (`place.rs`) and the list of channels. Events are taken in the order of the socket, several
-//! at a time; one that cannot be read is skipped. A batch with messages is committed at once; a place that only
+//! at a time; one that cannot be read is set aside. A batch with messages is committed at once; a place that only
 //! moved is committed after a while, for whatever comes again meanwhile is known by its id.
 //! While a gap is being caught up the old place stays committed, so a crash begins the catch-up again.
 
@@ -18,11 +18,11 @@ use super::catch_up::{self, Gap};
 use super::parse::{self, Spot};
 use super::place::{Me, Place, Session};
 use super::rooms::{Room, Rooms};
-use super::session::{Arrived, Kept};
+use super::session::{Arrived, Event, Kept};
 use super::tokens::Wants;
 use super::wire::{self, Ready, first_of};
 use super::{Discord, Error};
-use crate::intake::{Health, Intake, NotTaken};
+use crate::intake::{Health, Intake, NotTaken, Unreadable};
 
 /// Events that become one batch.
 const BATCH: usize = 64;
@@ -38,6 +38,7 @@ pub(super) struct Digest<'a> {
     pub(super) gap: Option<Gap>,
     /// What the next batch holds.
     pub(super) batch: Vec<Inbound>,
+    unreadable: Vec<Unreadable>,
     intake: &'a Intake,
     arrived: mpsc::Receiver<Arrived>,
     kept: watch::Sender<Option<Kept>>,
@@ -59,8 +60,9 @@ pub(super) struct Ends {
 impl<'a> Digest<'a> {
     pub(super) fn new(discord: &'a Discord, place: Place, intake: &'a Intake, ends: Ends) -> Self {
         let Ends { arrived, kept, greeted, told } = ends;
-        let (rooms, gap, batch, moved) = (Rooms::default(), None, Vec::new(), None);
-        Self { discord, place, rooms, gap, batch, intake, arrived, kept, greeted, told, moved }
+        let (rooms, gap, moved) = (Rooms::default(), None, None);
+        let (batch, unreadable) = (Vec::new(), Vec::new());
+        Self { discord, place, rooms, gap, batch, unreadable, intake, arrived, kept, greeted, told, moved }
     }
 
     pub(super) async fn run(mut self) -> Error {
@@ -90,22 +92,27 @@ impl<'a> Digest<'a> {
     async fn take(&mut self, first: Arrived) -> Result<(), Error> {
         let (mut next, mut taken, mut urgent) = (Some(first), 0, false);
         while let Some(arrived) = next {
-            urgent |= matches!(arrived.kind.as_str(), "READY" | "GUILD_CREATE");
-            self.digest(&arrived).await?;
-            self.place.passed(arrived.sequence);
+            match arrived {
+                Arrived::Event(event) => {
+                    urgent |= matches!(event.kind.as_str(), "READY" | "GUILD_CREATE");
+                    self.digest(&event).await?;
+                    self.place.passed(event.sequence);
+                }
+                Arrived::Unreadable(frame) => self.unreadable.push(frame),
+            }
             taken += 1;
             next = if taken < BATCH { self.arrived.try_recv().ok() } else { None };
         }
         self.moved.get_or_insert_with(Instant::now);
-        if urgent || !self.batch.is_empty() {
+        if urgent || !self.batch.is_empty() || !self.unreadable.is_empty() {
             return self.commit().await;
         }
         Ok(())
     }
 
-    async fn digest(&mut self, arrived: &Arrived) -> Result<(), Error> {
-        let data = &arrived.data;
-        match arrived.kind.as_str() {
+    async fn digest(&mut self, event: &Event) -> Result<(), Error> {
+        let data = &event.data;
+        match event.kind.as_str() {
             "READY" => return self.ready(data).await,
             "GUILD_CREATE" => return self.guild(data).await,
             "MESSAGE_CREATE" => {
@@ -117,12 +124,12 @@ impl<'a> Digest<'a> {
                 self.batch.extend(event);
             }
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
-                if let Some(channel) = readable::<wire::Channel>(data, "channel") {
+                if let Some(channel) = self.readable::<wire::Channel>(data, "channel") {
                     self.rooms.put(&channel, None);
                 }
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                if let Some(channel) = readable::<wire::Channel>(data, "channel") {
+                if let Some(channel) = self.readable::<wire::Channel>(data, "channel") {
                     self.rooms.remove(channel.id.get());
                 }
             }
@@ -133,7 +140,7 @@ impl<'a> Digest<'a> {
 
     /// A new session. Whatever was written since the last one is not in it.
     async fn ready(&mut self, data: &RawValue) -> Result<(), Error> {
-        let Some(ready) = readable::<Ready>(data, "READY") else { return Ok(()) };
+        let Some(ready) = self.readable::<Ready>(data, "READY") else { return Ok(()) };
         let application = ready.application.map(|it| it.id.get());
         let before = self.place.clone();
         let (id, resume_url) = (ready.session_id, ready.resume_gateway_url);
@@ -146,7 +153,7 @@ impl<'a> Digest<'a> {
     }
 
     async fn guild(&mut self, data: &RawValue) -> Result<(), Error> {
-        let Some(guild) = readable::<wire::Guild>(data, "guild") else { return Ok(()) };
+        let Some(guild) = self.readable::<wire::Guild>(data, "guild") else { return Ok(()) };
         if guild.unavailable {
             return Ok(());
         }
@@ -156,7 +163,7 @@ impl<'a> Digest<'a> {
 
     /// What was said, if it is for us. Wherever it came from, it counts as seen.
     pub(super) async fn message(&mut self, raw: &RawValue) -> Option<Inbound> {
-        let message = readable::<wire::Message>(raw, "message")?;
+        let message = self.readable::<wire::Message>(raw, "message")?;
         let (channel, guild) = (message.channel_id.get(), message.guild_id.map(|id| id.get()));
         let room = self.room(channel, guild).await;
         self.place.saw(guild.or(room.guild), channel, message.id.get());
@@ -178,7 +185,7 @@ impl<'a> Digest<'a> {
     }
 
     async fn interaction(&mut self, raw: &RawValue) -> Option<Inbound> {
-        let interaction = readable::<wire::Interaction>(raw, "interaction")?;
+        let interaction = self.readable::<wire::Interaction>(raw, "interaction")?;
         let (channel, guild) = (interaction.channel_id?.get(), interaction.guild_id.map(|id| id.get()));
         let told = interaction.channel.as_ref().map(|channel| Room::read(channel, guild));
         let room = match told {
@@ -263,7 +270,7 @@ impl<'a> Digest<'a> {
         let cursor = self.gap.is_none().then(|| self.place.write());
         let mut wait = self.discord.config.reconnect_base;
         loop {
-            match self.intake.commit(self.batch.clone(), cursor.clone()).await {
+            match self.intake.commit(self.batch.clone(), self.unreadable.clone(), cursor.clone()).await {
                 Ok(()) => break,
                 Err(NotTaken::Closed) => return Err(Error::Closed),
                 Err(NotTaken::Refused) => {
@@ -276,6 +283,7 @@ impl<'a> Digest<'a> {
             }
         }
         self.batch.clear();
+        self.unreadable.clear();
         self.moved = self.gap.is_some().then(Instant::now);
         if let (Some(_), Some(session)) = (cursor, &self.place.session) {
             let kept = Kept { session: session.id.clone(), sequence: session.sequence };
@@ -283,15 +291,20 @@ impl<'a> Digest<'a> {
         }
         Ok(())
     }
-}
 
-/// What cannot be read is skipped: it must not stand in the way of the others.
-fn readable<'de, T: serde::Deserialize<'de>>(raw: &'de RawValue, what: &str) -> Option<T> {
-    match serde_json::from_str(raw.get()) {
-        Ok(read) => Some(read),
-        Err(error) => {
-            warn!(platform = "discord", what, at = error.column(), "unreadable event skipped");
-            None
+    /// What cannot be read is set aside: it must not stand in the way of the others.
+    pub(super) fn readable<'de, T: serde::Deserialize<'de>>(
+        &mut self,
+        raw: &'de RawValue,
+        what: &str,
+    ) -> Option<T> {
+        match serde_json::from_str(raw.get()) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                warn!(platform = "discord", what, at = error.column(), "unreadable event set aside");
+                self.unreadable.push(Unreadable::shape(wire::id_of(raw), &error, raw.get()));
+                None
+            }
         }
     }
 }

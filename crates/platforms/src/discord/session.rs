@@ -24,11 +24,17 @@ use super::wire::{Frame, Gateway, Hello, Ready};
 use super::{Config, Discord, Error};
 use crate::Secret;
 use crate::http::Failure;
-use crate::intake::Health;
+use crate::intake::{Health, Unreadable};
 
-/// One event, in the order of the socket.
+/// What came, in the order of the socket.
 #[derive(Debug)]
-pub(super) struct Arrived {
+pub(super) enum Arrived {
+    Event(Event),
+    Unreadable(Unreadable),
+}
+
+#[derive(Debug)]
+pub(super) struct Event {
     pub(super) sequence: u64,
     pub(super) kind: String,
     pub(super) data: Box<RawValue>,
@@ -210,17 +216,17 @@ impl<'a> Sockets<'a> {
         }
     }
 
-    /// A frame that cannot be read is skipped: it must not stand in the way of the others.
+    /// A frame that cannot be read is set aside: it must not stand in the way of the others.
     fn frame(&mut self, text: &str, open: &mut Open) -> Next {
         let frame: Frame = match serde_json::from_str(text) {
             Ok(frame) => frame,
             Err(error) => {
-                warn!(platform = "discord", at = error.column(), "unreadable frame skipped");
-                return Next::Go;
+                warn!(platform = "discord", at = error.column(), "unreadable frame set aside");
+                return self.hand_on(Arrived::Unreadable(Unreadable::shape(None, &error, text)));
             }
         };
         match OpCode::from(frame.op) {
-            Some(OpCode::Dispatch) => self.dispatch(frame, open),
+            Some(OpCode::Dispatch) => self.dispatch(frame, text, open),
             Some(OpCode::Heartbeat) => Next::Beat,
             Some(OpCode::HeartbeatAck) => {
                 open.pulse.acknowledged(Instant::now());
@@ -239,10 +245,11 @@ impl<'a> Sockets<'a> {
         }
     }
 
-    fn dispatch(&mut self, frame: Frame, open: &mut Open) -> Next {
+    fn dispatch(&mut self, frame: Frame, text: &str, open: &mut Open) -> Next {
         let (Some(sequence), Some(kind), Some(data)) = (frame.s, frame.t, frame.d) else {
-            warn!(platform = "discord", "an event without number, name or content skipped");
-            return Next::Go;
+            let why = "it is an event without number, name or content";
+            warn!(platform = "discord", why, "unreadable frame set aside");
+            return self.hand_on(Arrived::Unreadable(Unreadable::new(None, why, text)));
         };
         match kind.as_str() {
             "READY" => match serde_json::from_str::<Ready>(data.get()) {
@@ -271,7 +278,11 @@ impl<'a> Sockets<'a> {
             return Next::Go; // it waits in the queue already
         }
         known.queued = sequence;
-        match self.arrived.try_send(Arrived { sequence, kind, data }) {
+        self.hand_on(Arrived::Event(Event { sequence, kind, data }))
+    }
+
+    fn hand_on(&self, arrived: Arrived) -> Next {
+        match self.arrived.try_send(arrived) {
             Ok(()) => Next::Go,
             Err(TrySendError::Full(_)) => Next::End(Ended::End(Error::Overrun)),
             Err(TrySendError::Closed(_)) => Next::End(Ended::End(Error::Closed)),

@@ -28,6 +28,15 @@ pub(super) struct Frame {
     pub(super) d: Option<Box<RawValue>>,
 }
 
+/// What an object calls itself, even one we cannot read.
+pub(super) fn id_of(raw: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Identified {
+        id: String,
+    }
+    serde_json::from_str::<Identified>(raw.get()).ok().map(|it| it.id)
+}
+
 #[derive(Deserialize)]
 pub(super) struct Hello {
     pub(super) heartbeat_interval: u64,

@@ -24,7 +24,7 @@ use super::socket::{Heard, Socket};
 use super::team::Teams;
 use super::wire::{Frame, Opened};
 use super::{Error, Slack};
-use crate::intake::{Health, Intake, NotTaken};
+use crate::intake::{self, Health, Intake, NotTaken};
 
 /// Envelopes that may wait for the commit under way; more are left to Slack, which says them again.
 const MOST_WAITING: usize = 256;
@@ -126,11 +126,19 @@ impl Slack {
     }
 }
 
+/// What an envelope holds.
+#[derive(Debug)]
+enum Told {
+    Event(Box<Inbound>),
+    Unreadable(intake::Unreadable),
+}
+
 /// An envelope that is acknowledged when its event is committed.
 #[derive(Debug)]
 struct Due {
     socket: u64,
-    envelope: String,
+    /// `None`: it cannot be read, and so not be acknowledged.
+    envelope: Option<String>,
     arrived: Instant,
     reply: Option<Value>,
 }
@@ -149,7 +157,7 @@ struct Link<'a> {
     /// Sockets ever asked for; also the number of the last one.
     opened: u64,
     opening: Option<Task<'a, Result<Socket, Error>>>,
-    waiting: Vec<(Inbound, Due)>,
+    waiting: Vec<(Told, Due)>,
     committing: Option<Task<'a, Committed>>,
     ladder: Ladder,
 }
@@ -234,11 +242,14 @@ impl Link<'_> {
     async fn frame(&mut self, at: usize, text: &str) -> Result<(), Error> {
         let frame: Frame = match serde_json::from_str(text) {
             Ok(frame) => frame,
-            Err(error) => return self.skip(at, parse::envelope_id(text), &error.into()).await,
+            Err(error) => {
+                self.set_aside(at, parse::envelope_id(text), text, &error.into());
+                return Ok(());
+            }
         };
         match (frame.kind.as_str(), &frame.envelope_id) {
             ("disconnect", _) => self.told_to_go(at, frame.reason.as_deref()),
-            (_, Some(envelope)) => self.envelope(at, envelope, &frame).await,
+            (_, Some(envelope)) => self.envelope(at, envelope, &frame, text).await,
             (_, None) => Ok(()),
         }
     }
@@ -257,30 +268,33 @@ impl Link<'_> {
         Ok(())
     }
 
-    async fn envelope(&mut self, at: usize, envelope: &str, frame: &Frame) -> Result<(), Error> {
-        if self.waiting.len() >= MOST_WAITING {
-            warn!(platform = "slack", "too much waits for the store; an envelope is left to Slack");
-            return Ok(());
-        }
+    async fn envelope(&mut self, at: usize, envelope: &str, frame: &Frame, text: &str) -> Result<(), Error> {
         match self.slack.read(frame) {
             Ok(Some(Read { event, reply })) => {
-                let (socket, arrived) = (self.sockets[at].number, Instant::now());
-                self.waiting.push((event, Due { socket, envelope: envelope.to_owned(), arrived, reply }));
-                Ok(())
+                self.wait(at, Some(envelope.to_owned()), reply, Told::Event(Box::new(event)));
             }
-            Ok(None) => self.acknowledge(at, envelope, None).await,
-            Err(unreadable) => self.skip(at, Some(envelope.to_owned()), &unreadable).await,
+            Ok(None) => return self.acknowledge(at, envelope, None).await,
+            Err(why) => self.set_aside(at, Some(envelope.to_owned()), text, &why),
         }
+        Ok(())
     }
 
     /// It must not stand in the way of the others, and saying it again would not help.
-    async fn skip(&mut self, at: usize, envelope: Option<String>, why: &Unreadable) -> Result<(), Error> {
-        warn!(platform = "slack", envelope, %why, "unreadable envelope skipped");
+    fn set_aside(&mut self, at: usize, envelope: Option<String>, text: &str, why: &Unreadable) {
+        warn!(platform = "slack", envelope, %why, "unreadable envelope set aside");
         self.troubled("slack_unreadable_envelope");
-        match envelope {
-            Some(envelope) => self.acknowledge(at, &envelope, None).await,
-            None => Ok(()),
+        let kept = intake::Unreadable::new(envelope.clone(), why, text);
+        self.wait(at, envelope, None, Told::Unreadable(kept));
+    }
+
+    /// For the next commit.
+    fn wait(&mut self, at: usize, envelope: Option<String>, reply: Option<Value>, told: Told) {
+        if self.waiting.len() >= MOST_WAITING {
+            warn!(platform = "slack", "too much waits for the store; an envelope is left to Slack");
+            return;
         }
+        let (socket, arrived) = (self.sockets[at].number, Instant::now());
+        self.waiting.push((told, Due { socket, envelope, arrived, reply }));
     }
 
     async fn acknowledge(&mut self, at: usize, envelope: &str, reply: Option<Value>) -> Result<(), Error> {
@@ -298,12 +312,19 @@ impl Link<'_> {
         if self.committing.is_some() || self.waiting.is_empty() {
             return;
         }
-        let (mut events, dues): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        let (mut events, mut unreadable, mut dues) = (Vec::new(), Vec::new(), Vec::new());
+        for (told, due) in self.waiting.drain(..) {
+            dues.push(due);
+            match told {
+                Told::Event(event) => events.push(*event),
+                Told::Unreadable(envelope) => unreadable.push(envelope),
+            }
+        }
         let (slack, intake) = (self.slack, self.intake);
         self.committing = Some(Box::pin(async move {
             slack.complete(&mut events).await;
             let cursor = slack.memory().cursor();
-            (intake.commit(events, cursor).await, dues)
+            (intake.commit(events, unreadable, cursor).await, dues)
         }));
     }
 
@@ -325,13 +346,13 @@ impl Link<'_> {
             Err(NotTaken::Closed) => return Err(Error::Closed),
         }
         for due in dues {
-            let waited = due.arrived.elapsed();
+            let (Some(envelope), waited) = (due.envelope, due.arrived.elapsed()) else { continue };
             if waited > self.slack.config.ack_within {
-                debug!(platform = "slack", envelope = due.envelope, ?waited, "too late to acknowledge");
+                debug!(platform = "slack", envelope, ?waited, "too late to acknowledge");
                 continue;
             }
             if let Some(at) = self.position(due.socket) {
-                self.acknowledge(at, &due.envelope, due.reply).await?;
+                self.acknowledge(at, &envelope, due.reply).await?;
             }
         }
         Ok(())

@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::future;
 use std::time::Duration;
 
-use petasos_core::Inbound;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -17,7 +16,7 @@ use tracing::{debug, info, warn};
 use super::ladder::{Ladder, Step};
 use super::wire::Me;
 use super::{Error, Telegram, parse};
-use crate::intake::{Health, Intake, NotTaken};
+use crate::intake::{Health, Intake, NotTaken, Unreadable};
 
 /// A server that answers an idle poll sooner than this does not hold it as asked; asking again at once
 /// would become a storm, so we take a breath.
@@ -117,22 +116,17 @@ impl Telegram {
         let Some(last) = updates.iter().filter_map(|raw| parse::number(raw)).max() else {
             return Ok(offset);
         };
-        let events = updates.iter().filter_map(|raw| self.event(raw, me)).collect();
-        let next = last.saturating_add(1);
-        intake.commit(events, Some(next.to_string())).await?;
-        Ok(Some(next))
-    }
-
-    /// An update that cannot be read is skipped: it must not stand in the way of the others.
-    fn event(&self, raw: &RawValue, me: &Me) -> Option<Inbound> {
-        match parse::inbound(raw, self.platform, me, &self.gate) {
-            Ok(event) => event,
-            Err(error) => {
-                let update_id = parse::number(raw);
-                warn!(platform = "telegram", update_id, at = error.column(), "unreadable update skipped");
-                None
+        let (mut events, mut unreadable) = (Vec::new(), Vec::new());
+        for raw in &updates {
+            match parse::inbound(raw, self.platform, me, &self.gate) {
+                Ok(event) => events.extend(event),
+                // It must not stand in the way of the others.
+                Err(error) => unreadable.push(set_aside(raw, &error)),
             }
         }
+        let next = last.saturating_add(1);
+        intake.commit(events, unreadable, Some(next.to_string())).await?;
+        Ok(Some(next))
     }
 
     async fn get_me(&self) -> Result<Me, Error> {
@@ -175,4 +169,10 @@ impl Telegram {
             debug!(platform = "telegram", %error, "command menu not published");
         }
     }
+}
+
+fn set_aside(raw: &RawValue, error: &serde_json::Error) -> Unreadable {
+    let update_id = parse::number(raw);
+    warn!(platform = "telegram", update_id, at = error.column(), "unreadable update set aside");
+    Unreadable::shape(update_id.map(|id| id.to_string()), error, raw.get())
 }

@@ -97,8 +97,8 @@ impl Peer for Rig {
     }
 
     fn say_rubbish(&self) {
-        self.fake.push_event("MESSAGE_CREATE", json!({ "id": "nine", "author": 5 }));
-        self.fake.push_frame("{not json");
+        self.fake.push_event("MESSAGE_CREATE", json!({ "id": "nine", "author": 5, "content": "sad news" }));
+        self.fake.push_frame("{not json, sad news");
     }
 
     fn say_again(&self, place: Place, id: &str, text: &str) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use petasos_core::Inbound;
-use petasos_platforms::{Batch, Error, Health, Intake, Taken};
+use petasos_platforms::{Batch, Error, Health, Intake, Taken, Unreadable};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -18,6 +18,7 @@ const GLANCE: Duration = Duration::from_millis(2);
 pub(crate) struct Inbox {
     pub(crate) cursor: Option<String>,
     pub(crate) heard: Vec<Inbound>,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 /// One link, while it stands.
@@ -86,6 +87,7 @@ impl Line<'_> {
     pub(crate) fn keep(&mut self, batch: Batch) {
         self.inbox.cursor = batch.cursor.or(self.inbox.cursor.take());
         self.inbox.heard.extend(batch.events);
+        self.inbox.unreadable.extend(batch.unreadable);
         // Nobody waits for a commit that came too late.
         let _late = batch.done.send(Taken::Committed);
     }

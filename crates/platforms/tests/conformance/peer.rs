@@ -64,7 +64,7 @@ pub(crate) trait Peer {
 
     /// `user` writes to us; in a group, by calling us. The id of the message is returned.
     fn say(&self, place: Place, text: &str) -> String;
-    /// An event that nobody can read.
+    /// An event that nobody can read; it holds `sad news` somewhere.
     fn say_rubbish(&self);
     /// Tells us again of something that was told already: of this, or of whatever comes next.
     fn say_again(&self, place: Place, id: &str, text: &str);

@@ -122,6 +122,31 @@ pub(crate) async fn rubbish(peer: &dyn Peer) -> Verdict {
     Verdict::Passed
 }
 
+pub(crate) async fn set_aside(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    hold(peer, &mut inbox, async |line| {
+        peer.say_rubbish();
+        let mut first = line.next().await;
+        while first.unreadable.is_empty() {
+            line.keep(first);
+            first = line.next().await;
+        }
+        let place = first.cursor.clone();
+        first.done.send(Taken::NotTaken).expect("it waits");
+        assert!(place.is_none() || !peer.is_confirmed(place.as_deref()), "told of what was not taken");
+        peer.say(Place::Private, "after");
+        line.hear(&["after"]).await;
+        while line.inbox.unreadable.is_empty() {
+            line.keep_next().await;
+        }
+    })
+    .await;
+    let kept = &inbox.unreadable[0];
+    assert!(kept.raw.contains("sad news") && kept.size == kept.raw.len(), "{kept:?}");
+    assert!(!kept.why.is_empty() && !kept.why.contains("sad"), "{kept:?}");
+    Verdict::Passed
+}
+
 pub(crate) async fn own(peer: &dyn Peer) -> Verdict {
     let mut inbox = Inbox::default();
     hold(peer, &mut inbox, async |line| {

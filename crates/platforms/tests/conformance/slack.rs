@@ -84,9 +84,9 @@ impl Peer for Rig {
     }
 
     fn say_rubbish(&self) {
-        let event = json!({ "type": "message", "ts": 5 });
+        let event = json!({ "type": "message", "ts": 5, "text": "sad news" });
         self.fake.push_envelope("events_api", json!({ "team_id": TEAM, "event": event }));
-        self.fake.push_frame(r#"{"envelope_id":"$ENVELOPE","type":["odd"]}"#);
+        self.fake.push_frame(r#"{"envelope_id":"$ENVELOPE","type":["odd"],"text":"sad news"}"#);
     }
 
     fn say_again(&self, _place: Place, _id: &str, _text: &str) {

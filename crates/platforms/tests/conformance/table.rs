@@ -70,6 +70,9 @@ pub(crate) const CASES: &[Case] = &[
     case("what is not taken is not confirmed, and comes again", |it| Box::pin(receiving::not_taken(it))),
     case("what is told twice has one identity", |it| Box::pin(receiving::told_twice(it))),
     case("rubbish between two messages loses neither", |it| Box::pin(receiving::rubbish(it))),
+    case("what cannot be read is handed over as it came, until it is taken", |it| {
+        Box::pin(receiving::set_aside(it))
+    }),
     case("our own messages are not heard", |it| Box::pin(receiving::own(it))),
     case("a restart loses nothing and doubles no identity", |it| Box::pin(receiving::restart(it))),
     case("an outage loses nothing", |it| Box::pin(receiving::outage(it))),

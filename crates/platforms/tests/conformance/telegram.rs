@@ -74,7 +74,7 @@ impl Peer for Rig {
     }
 
     fn say_rubbish(&self) {
-        self.fake.push_update(json!({ "message": { "message_id": "nine" } }));
+        self.fake.push_update(json!({ "message": { "message_id": "nine", "text": "sad news" } }));
     }
 
     fn say_again(&self, _place: Place, _id: &str, _text: &str) {

@@ -45,6 +45,21 @@ CREATE TABLE cursors (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- unreadable: what a platform told us and no adapter could read, as it came; the newest thousand.
+-- Written by: ingest, in the transaction of its neighbours and the cursor; retention.
+-- A crash leaves: nothing half-done; what is told again and has an id is found here.
+CREATE TABLE unreadable (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    link  TEXT    NOT NULL,
+    event TEXT,
+    why   TEXT    NOT NULL,
+    size  INTEGER NOT NULL,
+    raw   TEXT    NOT NULL,
+    at    INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX unreadable_event ON unreadable (link, event) WHERE event IS NOT NULL;
+CREATE INDEX unreadable_age ON unreadable (at);
+
 -- turns: the journal. The state is what recovery starts from.
 -- Written by: a session's decisions. The id is the number of the inbox row that started the turn.
 -- A crash leaves: open rows (ended_at IS NULL), which boot recovers; at most one per session.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::outbox::State;
 use petasos_core::pairing::Approval;
-use petasos_store::{Accepted, CompletionState, Error, PairingAnswer};
+use petasos_store::{Accepted, CompletionState, Error, PairingAnswer, Unread};
 
 use crate::fixture::{Home, NOW, finish, inbound, key, later, start, telegram, turn};
 
@@ -190,4 +190,31 @@ fn a_long_backlog_is_forgotten_in_bounded_steps() {
     }
     assert!((3..6).contains(&calls), "{calls}");
     assert_eq!(home.store.latest_of(&key("7")).unwrap(), None);
+}
+
+#[test]
+fn what_could_not_be_read_is_kept_once_and_the_newest_thousand_stay() {
+    let mut home = Home::new();
+    let unread = |event: Option<&str>| Unread {
+        id: 0,
+        link: "telegram/1".into(),
+        event: event.map(str::to_owned),
+        why: "odd".into(),
+        size: 9,
+        at: NOW,
+    };
+    home.write(|tx| tx.keep_unreadable(&unread(Some("7")), "{odd"));
+    home.write(|tx| tx.keep_unreadable(&unread(Some("7")), "{odd"));
+    home.write(|tx| tx.keep_unreadable(&unread(None), "noise"));
+    let kept = home.store.unreadable_events(9).unwrap();
+    assert_eq!(kept.iter().map(|it| it.event.as_deref()).collect::<Vec<_>>(), [None, Some("7")]);
+    assert_eq!(home.store.unreadable_raw(kept[1].id).unwrap().as_deref(), Some("{odd"));
+    home.write(|tx| (0..1000).try_for_each(|_| tx.keep_unreadable(&unread(None), "noise")));
+    assert_eq!(home.store.unreadable_count().unwrap(), 1000);
+    assert_eq!(home.store.unreadable_raw(kept[1].id).unwrap(), None);
+
+    home.write(|tx| tx.prune(later(29 * DAY)));
+    assert_eq!(home.store.unreadable_count().unwrap(), 1000);
+    while home.write(|tx| tx.prune(later(31 * DAY))).more {}
+    assert_eq!(home.store.unreadable_count().unwrap(), 0);
 }
