@@ -7,6 +7,7 @@ pub(crate) mod lifecycle;
 mod model;
 mod slack;
 mod telegram;
+mod terminal;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -138,6 +139,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         streaming: streaming(settings),
         limits: Limits { steps: small(settings, "agent.max_turns"), ..Limits::default() },
         workspace: workspace(home, settings),
+        terminal: terminal::terminal(settings),
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
         parallel_calls: settings

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use petasos_agent::Provider;
+use petasos_agent::{Provider, TerminalConfig};
 use petasos_core::access::{Bots, Strangers};
 
 use super::*;
@@ -28,6 +28,19 @@ fn nothing_at_all_gives_the_demo_model_and_a_web_page() {
     assert_eq!(wired.listen, Some(Listen { host: "127.0.0.1".into(), port: 8642 }));
     assert_eq!(wired.gateway.settings.workspace, Path::new("/nowhere/workspace"));
     assert!(!wired.gateway.access.allow_all && wired.gateway.access.strangers == Strangers::Pair);
+}
+
+#[test]
+fn commands_run_only_where_they_are_switched_on() {
+    let terminal = |yaml: &str, env: &[(&str, &str)]| wired(yaml, env).unwrap().gateway.settings.terminal;
+    assert_eq!(terminal("terminal: {timeout: 60, backend: local}", &[("TERMINAL_TIMEOUT", "30")]), None);
+    assert_eq!(terminal("terminal: {enabled: true}", &[]), Some(TerminalConfig::default()));
+    let yaml =
+        "terminal: {enabled: true, cwd: /srv, env_passthrough: [A_TOKEN]}\ntool_output: {max_bytes: 9000}";
+    let set = terminal(yaml, &[("TERMINAL_TIMEOUT", "30")]).unwrap();
+    assert_eq!((set.cwd.as_deref(), set.timeout.as_secs()), (Some(Path::new("/srv")), 30));
+    assert_eq!((set.passthrough, set.output), (vec!["A_TOKEN".to_owned()], 9000));
+    refuses("terminal: {timeout: 601}", &[], "terminal.timeout");
 }
 
 #[test]

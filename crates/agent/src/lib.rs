@@ -1,7 +1,7 @@
 //! The thinking half of Petasos: model providers, prompts and tools.
 //!
 //! `Brain` asks a model (with retries and a fallback chain), `Tools` runs what the model asks for. Both
-//! are futures without tasks of their own: dropping one ends it. Nothing here remembers a conversation;
+//! are futures: dropping one ends it, and what it started. Nothing here remembers a conversation;
 //! the transcript comes in with every request and the answer goes out as a value.
 //!
 //! What is absent: chat platforms, the store, secrets in any error, log line or `Debug` output, and the
@@ -20,6 +20,7 @@ mod provider;
 mod request;
 mod retry;
 mod sse;
+mod terminal;
 mod think;
 mod tools;
 
@@ -31,4 +32,5 @@ pub use petasos_core::Secret;
 pub use prompt::{Persona, system_prompt};
 pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
-pub use tools::{SessionCtx, ToolResult, Tools, repeated};
+pub use terminal::{Judge, Terminal, TerminalConfig, Unjudged, Verdict};
+pub use tools::{Later, SessionCtx, ToolResult, Tools, repeated};

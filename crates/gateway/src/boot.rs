@@ -249,7 +249,7 @@ fn candidates(
 }
 
 /// What cannot be read is as good as not there: one damaged row must not keep the gateway from starting.
-fn readable<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+pub(crate) fn readable<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Err(StoreError::Unreadable(what)) => {
             tracing::error!(what, "a stored row cannot be read and is passed over");

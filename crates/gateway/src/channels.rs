@@ -16,12 +16,16 @@ pub(crate) struct Channels {
     adapters: HashMap<Platform, Arc<Adapter>>,
     /// Page and terminal: readers who come for their answers.
     pulled: Capabilities,
+    /// Callers whose channel ends with the response: nothing can follow it.
+    stateless: Capabilities,
     /// A platform that is switched off: what is owed to it waits until it is back.
     absent: Capabilities,
 }
 
 /// Channels whose readers come for their answers.
-const PULLED: [&str; 4] = ["web", "terminal", "local", "api_server"];
+const PULLED: [&str; 3] = ["web", "terminal", "local"];
+/// Channels that end with the response.
+const STATELESS: [&str; 1] = ["api_server"];
 /// Channels with a program at the other end.
 const PROGRAMS: [&str; 2] = ["api_server", "webhook"];
 
@@ -30,7 +34,8 @@ impl Channels {
         let adapters = adapters.into_iter().map(|adapter| (adapter.platform(), Arc::new(adapter))).collect();
         let pulled = pulled();
         let absent = Capabilities { delivery: Delivery::Push, dialect: Dialect::Plain, ..pulled.clone() };
-        Self { adapters, pulled, absent }
+        let stateless = Capabilities { async_delivery: false, ..pulled.clone() };
+        Self { adapters, pulled, stateless, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
@@ -45,6 +50,7 @@ impl Channels {
         match self.adapters.get(&platform) {
             Some(adapter) => adapter.capabilities(),
             None if PULLED.contains(&platform.as_str()) => &self.pulled,
+            None if STATELESS.contains(&platform.as_str()) => &self.stateless,
             None => &self.absent,
         }
     }
@@ -74,5 +80,20 @@ fn pulled() -> Capabilities {
         async_delivery: true,
         pace: Duration::ZERO,
         hint: "You are shown as Markdown in a web page or a terminal.".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_delivered_later_depends_on_the_channel_alone() {
+        let channels = Channels::new(vec![]);
+        for platform in Platform::known() {
+            let can = channels.capabilities(platform);
+            assert_eq!(can.async_delivery, platform.as_str() != "api_server", "{platform}");
+        }
+        assert_eq!(channels.capabilities(Platform::parse("api_server").unwrap()).delivery, Delivery::Pull);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use petasos_agent::{ModelConfig, Persona, system_prompt};
+use petasos_agent::{ModelConfig, Persona, TerminalConfig, system_prompt};
 use petasos_core::Millis;
 use petasos_core::access::{Access, Tiers};
 use petasos_core::admission::BusyMode;
@@ -55,6 +55,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The folder that file tools work in.
     pub workspace: PathBuf,
+    /// How commands are run; `None`: the agent has no terminal.
+    pub terminal: Option<TerminalConfig>,
     /// The owner's own words to the agent.
     pub persona: Option<String>,
     /// Who may use which command, where that is restricted.

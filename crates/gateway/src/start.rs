@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use petasos_agent::{Brain, Tools};
+use petasos_agent::{Brain, Terminal, Tools, Unjudged};
 use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::{Draft, Kind};
@@ -75,7 +75,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let shell = Arc::new(Shell {
         db,
         brain,
-        tools: Tools::default(),
+        tools: tools(&config.home, &config.settings)?,
         channels,
         deliver,
         router,
@@ -124,6 +124,16 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         handle: handle.clone(),
     };
     Ok((handle, running))
+}
+
+/// The terminal is there if it was asked for.
+fn tools(home: &Path, settings: &Settings) -> Result<Tools, Error> {
+    let tools = Tools::default();
+    let Some(config) = settings.terminal.clone() else { return Ok(tools) };
+    let terminal = Terminal::new(config, home, Arc::new(Unjudged));
+    let terminal =
+        terminal.map_err(|error| Error::Io(format!("the terminal's folder cannot be made: {error}")))?;
+    Ok(tools.with_terminal(Arc::new(terminal)))
 }
 
 /// What the process before us left, settled in one commit.

@@ -63,6 +63,35 @@ pub(super) const KEYS: &[Key] = &[
     key("agent.system_prompt", Text, "", "instructions put before every conversation"),
     key("agent.workspace", Text, "", "directory the file tools work in; default: workspace in the home"),
     key(
+        "terminal.enabled",
+        Flag,
+        "false",
+        "let the agent run commands on this machine, as the gateway's user",
+    ),
+    key("terminal.cwd", Text, "", "directory a conversation's first command runs in; default: the workspace")
+        .env(&["TERMINAL_CWD"]),
+    key("terminal.timeout", Count(1, 600), "180", "seconds a command may take that names no time itself")
+        .env(&["TERMINAL_TIMEOUT"]),
+    key(
+        "terminal.max_foreground_timeout",
+        Count(1, 86_400),
+        "600",
+        "most seconds a command may ask for; longer work goes to the background",
+    )
+    .env(&["TERMINAL_MAX_FOREGROUND_TIMEOUT"]),
+    key(
+        "terminal.env_passthrough",
+        List,
+        "",
+        "variables that commands see although they look like secrets; never a model provider's",
+    ),
+    key(
+        "tool_output.max_bytes",
+        Count(1000, 100_000),
+        "50000",
+        "bytes of a command's output that the model gets; of more, the beginning and the end",
+    ),
+    key(
         "agent.api_max_retries",
         Count(0, 20),
         "3",

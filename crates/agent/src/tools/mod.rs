@@ -4,42 +4,26 @@
 //! and the thread stops before its next file, line or rename. Nothing else outlives a call.
 
 mod clock;
+pub(crate) mod context;
 mod read;
 mod search;
 mod workspace;
 mod write;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use petasos_core::transcript::ToolCall;
-use petasos_core::{Millis, Platform, SessionId, SessionKey};
 use serde_json::{Map, Value, json};
 
 pub(crate) use clock::local;
+pub use context::{Later, SessionCtx};
 
 use crate::request::ToolSpec;
+use crate::terminal::{self, Terminal};
 
 /// Characters of one result.
 const RESULT: usize = 100_000;
-
-/// Who asks, and where. Fixed for a turn.
-#[derive(Debug, Clone)]
-pub struct SessionCtx {
-    pub key: SessionKey,
-    pub session: SessionId,
-    pub platform: Platform,
-    pub chat_id: String,
-    pub user: Option<String>,
-    /// Whether something can be delivered after the answer.
-    pub async_delivery: bool,
-    /// The directory the file tools are confined to. Made if missing.
-    pub workspace: PathBuf,
-    pub now: Millis,
-    /// IANA name; `None`: the system's.
-    pub timezone: Option<String>,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
@@ -54,10 +38,12 @@ enum Tool {
     WriteFile,
     SearchFiles,
     Clock,
+    Terminal,
 }
 
 impl Tool {
-    const ALL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::SearchFiles, Self::Clock];
+    /// Those that are on unless somebody says otherwise.
+    const USUAL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::SearchFiles, Self::Clock];
 
     const fn name(self) -> &'static str {
         match self {
@@ -65,13 +51,14 @@ impl Tool {
             Self::WriteFile => "write_file",
             Self::SearchFiles => "search_files",
             Self::Clock => "clock",
+            Self::Terminal => "terminal",
         }
     }
 
     const fn read_only(self) -> bool {
         match self {
             Self::ReadFile | Self::SearchFiles | Self::Clock => true,
-            Self::WriteFile => false,
+            Self::WriteFile | Self::Terminal => false,
         }
     }
 
@@ -81,6 +68,7 @@ impl Tool {
             Self::WriteFile => write::schema(),
             Self::SearchFiles => search::schema(),
             Self::Clock => clock::schema(),
+            Self::Terminal => terminal::schema(),
         };
         ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
     }
@@ -90,18 +78,27 @@ impl Tool {
 #[derive(Debug, Clone)]
 pub struct Tools {
     on: Vec<Tool>,
+    /// There if its tools are on.
+    terminal: Option<Arc<Terminal>>,
 }
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { on: Tool::ALL.to_vec() }
+        Self { on: Tool::USUAL.to_vec(), terminal: None }
     }
 }
 
 impl Tools {
     /// No tools at all.
     pub fn none() -> Self {
-        Self { on: Vec::new() }
+        Self { on: Vec::new(), terminal: None }
+    }
+
+    /// With commands on the owner's machine.
+    pub fn with_terminal(mut self, terminal: Arc<Terminal>) -> Self {
+        self.on.push(Tool::Terminal);
+        self.terminal = Some(terminal);
+        self
     }
 
     pub fn specs(&self) -> Vec<ToolSpec> {
@@ -132,6 +129,10 @@ impl Tools {
             Tool::ReadFile => blocking(ctx, arguments, read::run).await,
             Tool::WriteFile => blocking(ctx, arguments, write::run).await,
             Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
+            Tool::Terminal => match &self.terminal {
+                Some(terminal) => Ok(terminal.run(ctx, &arguments).await),
+                None => Err("There is no terminal here.".to_owned()),
+            },
         };
         match done {
             Ok(value) => ToolResult { content: bounded(value.to_string()), failed: false },
@@ -200,14 +201,14 @@ fn bounded(text: String) -> String {
 
 /// Arguments of a call, checked as they are taken.
 #[derive(Debug)]
-struct Arguments(Map<String, Value>);
+pub(crate) struct Arguments(pub(crate) Map<String, Value>);
 
 impl Arguments {
-    fn text(&self, name: &str) -> Result<&str, String> {
+    pub(crate) fn text(&self, name: &str) -> Result<&str, String> {
         self.maybe(name)?.ok_or_else(|| format!("The argument {name:?} is missing."))
     }
 
-    fn maybe(&self, name: &str) -> Result<Option<&str>, String> {
+    pub(crate) fn maybe(&self, name: &str) -> Result<Option<&str>, String> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -215,8 +216,19 @@ impl Arguments {
         }
     }
 
+    /// `false` unless it is there.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::String(text)) if text == "true" => Ok(true),
+            Some(Value::String(text)) if text == "false" => Ok(false),
+            Some(_) => Err(format!("The argument {name:?} must be true or false.")),
+        }
+    }
+
     /// A whole number between 1 and `most`; larger ones are lowered to it.
-    fn count(&self, name: &str, default: usize, most: usize) -> Result<usize, String> {
+    pub(crate) fn count(&self, name: &str, default: usize, most: usize) -> Result<usize, String> {
         let given = match self.0.get(name) {
             None | Some(Value::Null) => return Ok(default),
             Some(Value::String(text)) => text.trim().parse().ok(),

@@ -1,5 +1,7 @@
 use std::os::unix::fs::symlink;
 
+use petasos_core::message::ChatType;
+use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
 use tempfile::TempDir;
 
 use super::*;
@@ -16,10 +18,9 @@ fn desk() -> Desk {
     let ctx = SessionCtx {
         key: SessionKey("agent:main:local:dm:1".into()),
         session: SessionId("s".into()),
-        platform: Platform::parse("local").unwrap(),
-        chat_id: "1".into(),
-        user: None,
-        async_delivery: true,
+        source: Source::new(Platform::parse("local").unwrap(), ChatType::Dm, "1"),
+        later: Later::Supported,
+        home: directory.path().into(),
         workspace,
         now: Millis(1_700_000_000_000),
         timezone: Some("UTC".into()),

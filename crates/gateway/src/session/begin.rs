@@ -60,6 +60,7 @@ impl Session {
         slot.began(turn.id);
         self.slot = Some(slot);
         self.turn = Some(turn);
+        self.author = batch.first().map(|pending| pending.inbound.source.clone());
         self.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
         self.show.send_modify(|view| view.rows = row);
         self.go_live();

@@ -30,7 +30,7 @@ use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::transcript::EffectState;
 use petasos_core::turn::{self, Decision, Effect, Event, Turn};
-use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey, TurnId};
+use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey, Source, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -132,6 +132,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         show: Arc::new(show),
         queue: VecDeque::new(),
         turn: None,
+        author: None,
         slot: None,
         parked: None,
         barred: None,
@@ -155,6 +156,8 @@ struct Session {
     /// Accepted messages that wait, oldest first.
     queue: VecDeque<Waiting>,
     turn: Option<Turn>,
+    /// Who asked for it, and where.
+    author: Option<Source>,
     /// The place of the running turn among all that run.
     slot: Option<Slot>,
     /// The turn was found open and nobody has taken it up yet.

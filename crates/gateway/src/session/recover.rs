@@ -1,6 +1,5 @@
 //! How a session starts: it reads what the store knows of it, and goes on from there.
 
-use petasos_core::Inbound;
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::ids::{RowId, SessionId};
@@ -8,21 +7,25 @@ use petasos_core::journal::{Outcome, Write};
 use petasos_core::lifecycle::Claim;
 use petasos_core::session::Fate;
 use petasos_core::turn::{Event, Phase, Turn};
+use petasos_core::{Inbound, InboxId, Source};
 use petasos_store::Pending;
 
 use super::{Ended, Past, Promise, Session, words};
-use crate::{boot, clock};
+use crate::boot::{self, readable};
+use crate::clock;
 
 /// What the store knows of a conversation.
 struct Known {
     open: Option<Turn>,
+    /// Who asked for the open turn.
+    author: Option<Source>,
     session: Option<SessionId>,
     row: Option<RowId>,
 }
 
 impl Session {
     pub(super) async fn recover(&mut self, past: Past) -> Result<(), Ended> {
-        let Known { open, session, row } = self.known().await?;
+        let Known { open, author, session, row } = self.known().await?;
         if open.is_none() && past == Past::Hopeless {
             self.give_up_first().await?;
         }
@@ -32,6 +35,7 @@ impl Session {
         });
         self.parked = open.is_some().then_some(past);
         self.turn = open;
+        self.author = author;
         // Commands that wait are obeyed in their place: a `/stop` finds the turn it was meant for.
         self.reload().await?;
         self.show.send_modify(|view| view.ready = true);
@@ -74,7 +78,10 @@ impl Session {
             let read = self.shell.db.read(move |reader| {
                 let session = reader.entry(&key)?.map(|entry| entry.session_id);
                 let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
-                Ok(Known { open: reader.open_turn_of(&key)?, session, row })
+                let open = reader.open_turn_of(&key)?;
+                let asked = open.as_ref().map(|turn| reader.pending(InboxId::from(turn.id))).transpose();
+                let author = readable(asked)?.flatten().map(|pending| pending.inbound.source);
+                Ok(Known { open, author, session, row })
             });
             match read.await {
                 Ok(known) => return Ok(known),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use petasos_agent::{Chunk, Request, SessionCtx, repeated};
-use petasos_core::TurnId;
 use petasos_core::lifecycle::Doing;
+use petasos_core::message::ChatType;
 use petasos_core::session::{Entry, Interruption};
 use petasos_core::transcript::{EffectState, Message, Role, ToolCall};
 use petasos_core::turn::{Answer, Moment, Turn, resume_note};
+use petasos_core::{Source, TurnId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -104,7 +105,7 @@ impl Session {
     pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
         let Some(turn) = &self.turn else { return };
         self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
-        let ctx = context(&self.shell, turn);
+        let ctx = context(&self.shell, turn, self.author.as_ref());
         let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
         show.send_modify(|view| {
             let tools = calls.iter().map(|call| call.name.clone()).collect();
@@ -254,14 +255,20 @@ fn reset_note(entry: &Entry, messages: &[Message]) -> Option<String> {
     ))
 }
 
-fn context(shell: &Shell, turn: &Turn) -> SessionCtx {
+/// The only place where a tool call gets its context: what the channel can do is read off the channel that handles
+/// this turn.
+fn context(shell: &Shell, turn: &Turn, author: Option<&Source>) -> SessionCtx {
+    let route = &turn.route;
+    let source = author.cloned().unwrap_or_else(|| {
+        let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
+        Source { thread_id: route.thread_id.clone(), ..room }
+    });
     SessionCtx {
         key: turn.key.clone(),
         session: turn.session.clone(),
-        platform: turn.route.platform,
-        chat_id: turn.route.chat_id.clone(),
-        user: None,
-        async_delivery: shell.channels.capabilities(turn.route.platform).async_delivery,
+        source,
+        later: shell.channels.capabilities(route.platform).async_delivery.into(),
+        home: shell.home.clone(),
         workspace: shell.settings.workspace.clone(),
         now: clock::now(),
         timezone: None,

@@ -79,6 +79,7 @@ impl World {
             streaming: Streaming::default(),
             limits: Limits::default(),
             workspace: home.path().join("workspace"),
+            terminal: None,
             persona: None,
             tiers: std::collections::BTreeMap::new(),
             parallel_calls: 64,

@@ -167,6 +167,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
             streaming: Streaming::default(),
             limits: Limits::default(),
             workspace: home.path().join("workspace"),
+            terminal: None,
             persona: None,
             tiers: BTreeMap::new(),
             parallel_calls: 64,

@@ -1,0 +1,154 @@
+//! What a child process inherits: the gateway's environment without its secrets, and who the session is.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use crate::tools::SessionCtx;
+use crate::tools::context::NOT_OURS;
+
+/// A variable and its value.
+pub(super) type Variable = (OsString, OsString);
+
+/// Everything a child of this session starts with. `allowed`: names that are handed on although they look private.
+pub(super) fn of_child(
+    ctx: &SessionCtx,
+    allowed: &[String],
+    inherited: impl Iterator<Item = Variable>,
+) -> Vec<Variable> {
+    let mut child: Vec<Variable> = inherited.filter(|(name, _)| is_handed_on(name, allowed)).collect();
+    let real_home = child.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.clone());
+    let home = |path: &Path| path.as_os_str().to_owned();
+    let ours = [
+        ("PETASOS_HOME", home(&ctx.home)),
+        ("HERMES_HOME", home(&ctx.home)),
+        ("HERMES_REAL_HOME", real_home.unwrap_or_default()),
+        ("HERMES_EXEC_ASK", "1".into()),
+        ("HERMES_QUIET", "1".into()),
+        ("_HERMES_GATEWAY", "1".into()),
+    ];
+    let identity = ctx.variables().map(|(name, value)| (name, OsString::from(value)));
+    for (name, value) in ours.into_iter().chain(identity) {
+        child.retain(|(known, _)| known != name);
+        child.push((name.into(), value));
+    }
+    child
+}
+
+/// Names that a shell must not carry from one command to the next: they are given anew each time.
+pub(super) fn given_anew(ctx: &SessionCtx) -> impl Iterator<Item = &'static str> {
+    let identity = ctx.variables().map(|(name, _)| name);
+    let shells = ["PWD", "OLDPWD", "SHLVL", "_", "PYTHONUNBUFFERED"];
+    let ours = ["PETASOS_HOME", "HERMES_HOME", "HERMES_REAL_HOME"];
+    identity.into_iter().chain(shells).chain(ours)
+}
+
+/// Endings of names that hold a credential or say who may talk to us.
+const PRIVATE_ENDINGS: [&str; 10] = [
+    "_API_KEY",
+    "_BASE_URL",
+    "_TOKEN",
+    "_TOKEN_ID",
+    "_SECRET",
+    "_PASSWORD",
+    "_ALLOWED_USERS",
+    "_ALLOW_ALL_USERS",
+    "_HOME_CHANNEL",
+    "_HOME_CHANNEL_NAME",
+];
+const PRIVATE_STARTS: [&str; 4] = ["_HERMES_FORCE_", "AUXILIARY_", "GATEWAY_RELAY_", "HERMES_SESSION_"];
+/// Not secret, but wrong for a child: the service manager's, and environments we were started from.
+const NOT_FOR_CHILDREN: [&str; 7] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+];
+/// Endings that no list can allow: keys of model providers, and where they are sent to.
+const NEVER: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+
+fn is_handed_on(name: &OsStr, allowed: &[String]) -> bool {
+    let Some(name) = name.to_str() else { return true };
+    if NOT_FOR_CHILDREN.contains(&name) || NOT_OURS.contains(&name) {
+        return false;
+    }
+    let upper = name.to_ascii_uppercase();
+    // The usual chain of credentials of a cloud's own tools.
+    if upper.starts_with("AWS_") {
+        return true;
+    }
+    let private = PRIVATE_ENDINGS.iter().any(|end| upper.ends_with(end))
+        || PRIVATE_STARTS.iter().any(|start| upper.starts_with(start));
+    let listed = allowed.iter().any(|it| it == name) && !NEVER.iter().any(|end| upper.ends_with(end));
+    !private || listed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::testing;
+
+    fn child(inherited: &[(&str, &str)], allowed: &[&str]) -> Vec<(String, String)> {
+        let inherited = inherited.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
+        let ctx = testing::ctx(Path::new("/h"), "telegram", "7");
+        let child = of_child(&ctx, &allowed, inherited);
+        child
+            .into_iter()
+            .map(|(name, value)| (name.into_string().unwrap(), value.into_string().unwrap()))
+            .collect()
+    }
+
+    fn has(child: &[(String, String)], name: &str) -> bool {
+        child.iter().any(|(known, _)| known == name)
+    }
+
+    #[test]
+    fn secrets_stay_with_the_gateway() {
+        let secret = [
+            "OPENAI_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "TELEGRAM_BOT_TOKEN",
+            "SLACK_APP_TOKEN",
+            "TELEGRAM_ALLOWED_USERS",
+            "DISCORD_HOME_CHANNEL",
+            "GITHUB_TOKEN",
+            "GH_TOKEN",
+            "MODAL_TOKEN_ID",
+            "MODAL_TOKEN_SECRET",
+            "GATEWAY_RELAY_ID",
+            "SUDO_PASSWORD",
+            "_HERMES_FORCE_X",
+            "NOTIFY_SOCKET",
+            "VIRTUAL_ENV",
+            "HERMES_CRON_AUTO_DELIVER_CHAT_ID",
+        ];
+        let inherited: Vec<_> = secret.iter().map(|name| (*name, "x")).collect();
+        let child = child(&inherited, &[]);
+        for name in secret {
+            assert!(!has(&child, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_rest_and_what_is_listed_is_handed_on() {
+        let inherited =
+            [("PATH", "/bin"), ("AWS_SECRET_ACCESS_KEY", "k"), ("MY_TOKEN", "t"), ("X_API_KEY", "k")];
+        let child = child(&inherited, &["MY_TOKEN", "X_API_KEY"]);
+        assert!(has(&child, "PATH") && has(&child, "AWS_SECRET_ACCESS_KEY") && has(&child, "MY_TOKEN"));
+        assert!(!has(&child, "X_API_KEY"), "a provider's key cannot be allowed");
+    }
+
+    #[test]
+    fn the_session_replaces_whatever_was_inherited_under_its_names() {
+        let child = child(&[("HERMES_SESSION_KEY", "somebody else's"), ("HERMES_HOME", "/other")], &[]);
+        let values = |name: &str| -> Vec<&str> {
+            child.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
+        };
+        assert_eq!(values("HERMES_SESSION_KEY"), ["agent:main:telegram:dm:7"]);
+        assert_eq!(values("HERMES_HOME"), ["/h"]);
+        assert_eq!(values("HERMES_SESSION_USER_ID"), [""]);
+    }
+}

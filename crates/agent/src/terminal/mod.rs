@@ -1,0 +1,287 @@
+//! `terminal` and `process`: commands on the owner's machine.
+//!
+//! A command is first read (`guard.rs`), then judged ([`Judge`]), then run: in the foreground until it ends or its
+//! time is up (`foreground.rs`). Each is the leader of a process group, and the group ends with it when it is
+//! stopped. What it prints is bounded while it comes in (`capture.rs`). A session's commands follow one another in one
+//! directory with one set of exported variables (`shell.rs`), and no session sees another's.
+//!
+//! On disk, below `terminal/` in the home: `sessions/` (directory and variables), `output/` (what did not fit).
+
+mod capture;
+mod environment;
+mod foreground;
+mod group;
+mod guard;
+mod shell;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::tools::{Arguments, SessionCtx};
+use capture::Capture;
+use foreground::{Ran, Screen};
+use guard::Refused;
+use shell::{Launch, Memory};
+
+/// How commands are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalConfig {
+    /// Where a session's first command starts; `None`: in the workspace.
+    pub cwd: Option<PathBuf>,
+    /// What a command gets that names no time.
+    pub timeout: Duration,
+    /// The most a command may ask for.
+    pub longest: Duration,
+    /// Bytes of a command's output that the model gets.
+    pub output: usize,
+    /// Variables that are handed on although they look private.
+    pub passthrough: Vec<String>,
+}
+
+impl Default for TerminalConfig {
+    fn default() -> Self {
+        Self {
+            cwd: None,
+            timeout: Duration::from_secs(180),
+            longest: Duration::from_secs(600),
+            output: 50_000,
+            passthrough: vec![],
+        }
+    }
+}
+
+/// Whether a command may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// `note`: what is on record about the consent, for the model.
+    Run { note: Option<String> },
+    /// It is not run; the reason is for the model.
+    Blocked { reason: String },
+}
+
+/// Decides about every command before it is started; it may take its time and ask a person.
+pub trait Judge: fmt::Debug + Send + Sync {
+    fn judge<'a>(
+        &'a self,
+        command: &'a str,
+        ctx: &'a SessionCtx,
+    ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
+}
+
+/// Lets everything run. For owners who switch the terminal on without approvals, and for tests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unjudged;
+
+impl Judge for Unjudged {
+    fn judge<'a>(
+        &'a self,
+        _command: &'a str,
+        _ctx: &'a SessionCtx,
+    ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
+        Box::pin(std::future::ready(Verdict::Run { note: None }))
+    }
+}
+
+/// The owner of everything that commands share.
+#[derive(Debug)]
+pub struct Terminal {
+    config: TerminalConfig,
+    judge: Arc<dyn Judge>,
+    directory: PathBuf,
+    /// Numbers the outputs of this process.
+    commands: AtomicU64,
+}
+
+/// A command as it was asked for.
+#[derive(Debug)]
+struct Asked<'a> {
+    command: &'a str,
+    workdir: Option<&'a str>,
+    screen: Screen,
+    /// What is on record about the consent.
+    note: Option<String>,
+}
+
+impl Terminal {
+    /// `home`: where `terminal/` is kept.
+    pub fn new(config: TerminalConfig, home: &Path, judge: Arc<dyn Judge>) -> io::Result<Self> {
+        let directory = home.join("terminal");
+        private_directory(&directory.join("output"))?;
+        Ok(Self { config, judge, directory, commands: AtomicU64::new(0) })
+    }
+
+    pub(crate) async fn run(&self, ctx: &SessionCtx, arguments: &Arguments) -> Value {
+        let command = match arguments.0.get("command") {
+            Some(Value::String(command)) => command,
+            other => return not_a_command(other),
+        };
+        match self.ask(ctx, command, arguments).await {
+            Ok(result) | Err(result) => result,
+        }
+    }
+
+    async fn ask(&self, ctx: &SessionCtx, command: &str, arguments: &Arguments) -> Result<Value, Value> {
+        let wrong = |reason: String| json!({ "error": reason });
+        let longest = self.config.longest.as_secs();
+        let default = usize::try_from(self.config.timeout.as_secs()).unwrap_or(usize::MAX);
+        let limit = arguments.count("timeout", default, usize::MAX).map_err(wrong)? as u64;
+        if limit > longest {
+            return Err(wrong(format!(
+                "A foreground command may take at most {longest} seconds, and {limit} were asked for. It was not run. Use \
+                 background=true with notify_on_complete=true for longer work."
+            )));
+        }
+        guard::foreground(command).map_err(|refused| not_run(&refused))?;
+        let workdir = arguments.maybe("workdir").map_err(wrong)?.filter(|path| !path.trim().is_empty());
+        if let Some(strange) = workdir.and_then(guard::strange_in_path) {
+            return Err(blocked(&format!(
+                "The workdir contains the character {strange:?}, which is not allowed."
+            )));
+        }
+        let screen = if arguments.flag("pty").map_err(wrong)? { Screen::Terminal } else { Screen::None };
+        let note = self.consent(ctx, command).await?;
+        let asked = Asked { command, workdir, screen, note };
+        self.foreground(ctx, &asked, Duration::from_secs(limit)).await.map_err(|error| cannot_run(&error))
+    }
+
+    /// The one place where a command's fate is decided: nothing is started that has not passed here.
+    async fn consent(&self, ctx: &SessionCtx, command: &str) -> Result<Option<String>, Value> {
+        match self.judge.judge(command, ctx).await {
+            Verdict::Run { note } => Ok(note),
+            Verdict::Blocked { reason } => Err(blocked(&reason)),
+        }
+    }
+
+    async fn foreground(&self, ctx: &SessionCtx, asked: &Asked<'_>, limit: Duration) -> io::Result<Value> {
+        let memory = self.memory(ctx).await?;
+        let cwd = self.place(ctx, &memory, asked.workdir)?;
+        let number = self.commands.fetch_add(1, Ordering::Relaxed);
+        let spool = self.directory.join("output").join(format!("cmd_{}_{number}.log", ctx.now.0));
+        let launch = Launch {
+            program: shell::shell(),
+            args: vec![memory.flag().into(), memory.remembered(ctx, asked.command).into()],
+            cwd,
+            env: environment::of_child(ctx, &self.config.passthrough, std::env::vars_os()),
+        };
+        let capture = Capture::new(self.config.output, spool);
+        let Ran { output, exit_code } = foreground::run(launch, asked.screen, limit, capture).await?;
+        let mut result = json!({ "output": output, "exit_code": exit_code, "error": null });
+        if let Some(meaning) = text::meaning(asked.command, exit_code) {
+            result["exit_code_meaning"] = meaning.into();
+        }
+        if let Some(note) = &asked.note {
+            result["approval"] = note.as_str().into();
+        }
+        Ok(result)
+    }
+
+    async fn memory(&self, ctx: &SessionCtx) -> io::Result<Memory> {
+        tokio::fs::create_dir_all(self.first_directory(ctx)).await?;
+        Memory::of(&self.directory, ctx)
+    }
+
+    fn first_directory<'a>(&'a self, ctx: &'a SessionCtx) -> &'a Path {
+        self.config.cwd.as_deref().unwrap_or(&ctx.workspace)
+    }
+
+    fn place(&self, ctx: &SessionCtx, memory: &Memory, workdir: Option<&str>) -> io::Result<PathBuf> {
+        let last = memory.cwd(self.first_directory(ctx));
+        let Some(workdir) = workdir else { return Ok(last) };
+        let asked = match (workdir.strip_prefix('~'), std::env::home_dir()) {
+            (Some(below), Some(home)) if below.is_empty() || below.starts_with('/') => {
+                home.join(below.trim_start_matches('/'))
+            }
+            (Some(_) | None, _) => last.join(workdir),
+        };
+        if asked.is_dir() {
+            return Ok(asked);
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no directory {}", asked.display())))
+    }
+}
+
+pub(crate) fn schema() -> (&'static str, Value) {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "The command, for the shell"},
+            "timeout": {"type": "integer", "minimum": 1, "description": "Seconds it may take, default 180, at most 600"},
+            "workdir": {"type": "string", "description": "Directory to run it in; default: where the last command ended"},
+            "pty": {"type": "boolean", "default": false, "description": "Give it a terminal, for interactive programs"},
+        },
+        "required": ["command"],
+    });
+    (
+        "Runs a shell command on the owner's machine. The directory and exported variables persist between calls of \
+         this conversation.",
+        parameters,
+    )
+}
+
+fn not_a_command(value: Option<&Value>) -> Value {
+    let kind = match value {
+        None | Some(Value::Null) => "null",
+        Some(Value::Bool(_)) => "boolean",
+        Some(Value::Number(_)) => "number",
+        Some(Value::Array(_)) => "array",
+        Some(Value::Object(_)) => "object",
+        Some(Value::String(_)) => "string",
+    };
+    refused("error", -1, &format!("Invalid command: expected string, got {kind}"))
+}
+
+fn not_run(refusal: &Refused) -> Value {
+    match refusal {
+        Refused::LongLived(why) => refused(
+            "error",
+            -1,
+            &format!(
+                "Not run in the foreground: {why}. Use background=true (with notify_on_complete=true if it ends), \
+                 without &, nohup or setsid, and process(action='poll') to look after it."
+            ),
+        ),
+        Refused::Gateway => refused(
+            "error",
+            1,
+            "Not run: this would end the gateway in which you run, and this conversation with it. Ask the owner to do it.",
+        ),
+    }
+}
+
+fn blocked(reason: &str) -> Value {
+    refused("blocked", -1, reason)
+}
+
+fn cannot_run(error: &io::Error) -> Value {
+    json!({ "output": "", "exit_code": -1, "error": format!("The command could not be run: {error}") })
+}
+
+fn refused(status: &str, exit_code: i32, reason: &str) -> Value {
+    json!({ "output": "", "exit_code": exit_code, "error": reason, "status": status })
+}
+
+/// For the owner's eyes only.
+fn private_directory(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// For the owner's eyes only; what was there is replaced.
+fn private_file() -> tokio::fs::OpenOptions {
+    let mut options = tokio::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options
+}

@@ -1,0 +1,165 @@
+//! How a command is started: by which shell, where, with what around it.
+//!
+//! A session's directory and exported variables outlive its commands: the shell writes both down as it leaves, and
+//! the next one reads them. Identity and secrets are never among them; the former is given anew each time.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use pty_process::{Pty, Size};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use super::environment::{self, Variable};
+use super::private_directory;
+use crate::tools::SessionCtx;
+
+/// A program that is about to be started.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) program: OsString,
+    pub(super) args: Vec<OsString>,
+    pub(super) cwd: PathBuf,
+    pub(super) env: Vec<Variable>,
+}
+
+impl Launch {
+    /// In a process group of its own, both outputs in one pipe, no input.
+    pub(super) fn piped(self) -> io::Result<(Child, pipe::Receiver)> {
+        let (output, writer) = io::pipe()?;
+        let mut command = self.command();
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let child = command.spawn()?;
+        Ok((child, pipe::Receiver::from_owned_fd(output.into())?))
+    }
+
+    /// In a session of its own, with a terminal.
+    pub(super) fn on_terminal(self) -> io::Result<(Child, Pty)> {
+        let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
+        pty.resize(Size::new(30, 120)).map_err(io::Error::other)?;
+        let command = pty_process::Command::new(self.program).args(self.args).current_dir(self.cwd);
+        let command = command.env_clear().envs(self.env).env("TERM", "xterm");
+        Ok((command.spawn(pts).map_err(io::Error::other)?, pty))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).current_dir(&self.cwd).env_clear().envs(self.env.iter().cloned());
+        command.process_group(0);
+        command
+    }
+}
+
+/// What one session's commands leave to the next.
+#[derive(Debug, Clone)]
+pub(super) struct Memory {
+    cwd: PathBuf,
+    env: PathBuf,
+}
+
+impl Memory {
+    pub(super) fn of(directory: &Path, ctx: &SessionCtx) -> io::Result<Self> {
+        let own = directory.join("sessions").join(file_name(ctx.key.as_str()));
+        private_directory(&own)?;
+        Ok(Self { cwd: own.join("cwd"), env: own.join("env") })
+    }
+
+    /// Where the next command starts: where the last one ended, or as near to it as still exists.
+    pub(super) fn cwd(&self, first: &Path) -> PathBuf {
+        let last = std::fs::read_to_string(&self.cwd).unwrap_or_default();
+        let last = last.strip_suffix('\n').unwrap_or(&last);
+        let wanted = if last.is_empty() { first } else { Path::new(last) };
+        let usable = wanted.ancestors().find(|directory| directory.is_dir());
+        usable.unwrap_or(Path::new("/")).to_owned()
+    }
+
+    /// A command that remembers what it leaves.
+    pub(super) fn remembered(&self, ctx: &SessionCtx, command: &str) -> String {
+        let (env, cwd) = (quoted(&self.env), quoted(&self.cwd));
+        let (new_env, new_cwd) = (quoted(beside(&self.env)), quoted(beside(&self.cwd)));
+        let given: Vec<_> = environment::given_anew(ctx).collect();
+        let given = given.join(" ");
+        format!(
+            "__petasos_leave() {{\n\
+             __petasos_code=$?\n\
+             trap - EXIT\n\
+             {{ (umask 077; unset {given} __petasos_code; export -p >{new_env}) && mv -f {new_env} {env}\n\
+             (umask 077; pwd -P >{new_cwd}) && mv -f {new_cwd} {cwd}; }} 2>/dev/null\n\
+             exit $__petasos_code\n\
+             }}\n\
+             {}\ntrap __petasos_leave EXIT\neval {}",
+            self.recall(),
+            quoted(command)
+        )
+    }
+
+    fn recall(&self) -> String {
+        let env = quoted(&self.env);
+        format!("[ -r {env} ] && . {env}")
+    }
+
+    /// The first command of a session reads the owner's profile; later ones have what it set.
+    pub(super) fn flag(&self) -> &'static str {
+        if self.env.exists() { "-c" } else { "-lc" }
+    }
+}
+
+/// The owner's shell if we can talk to it, else the nearest one that we can.
+pub(super) fn shell() -> OsString {
+    let own = std::env::var_os("SHELL").map(PathBuf::from);
+    let speaks = |shell: &PathBuf| {
+        let name = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        ["bash", "sh", "dash", "zsh", "ksh"].contains(&name) && shell.is_file()
+    };
+    let usual = || ["/bin/bash", "/usr/bin/bash"].map(PathBuf::from).into_iter().find(|path| path.is_file());
+    own.filter(speaks).or_else(usual).unwrap_or_else(|| "/bin/sh".into()).into_os_string()
+}
+
+/// As one word of a shell's language.
+pub(super) fn quoted(text: impl AsRef<OsStr>) -> String {
+    format!("'{}'", text.as_ref().to_string_lossy().replace('\'', r"'\''"))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
+/// A session's key as the name of a file: readable, and different for different keys.
+fn file_name(key: &str) -> String {
+    let plain: String =
+        key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(80).collect();
+    // FNV-1a: the same name tomorrow, and no attacker to fear, since a key names nothing but its own files.
+    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{plain}-{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_become_different_names_of_files() {
+        assert!(file_name("agent:main:telegram:dm:7").starts_with("agent_main_telegram_dm_7-"));
+        assert_ne!(file_name("a:b"), file_name("a_b"));
+        assert!(file_name(&"x/..".repeat(200)).len() < 100);
+        assert!(!file_name("../../etc").contains(['/', '.']));
+    }
+
+    #[test]
+    fn a_word_stays_one_word() {
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_gives_way_to_the_nearest_that_is_not() {
+        let home = tempfile::TempDir::new().unwrap();
+        let memory = Memory { cwd: home.path().join("cwd"), env: home.path().join("env") };
+        assert_eq!(memory.cwd(home.path()), home.path(), "nothing is remembered");
+        std::fs::write(&memory.cwd, format!("{}/gone/deeper\n", home.path().display())).unwrap();
+        assert_eq!(memory.cwd(Path::new("/")), home.path());
+    }
+}

@@ -1,0 +1,115 @@
+//! What a program printed, as the model gets to read it: without control sequences and without credentials.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// For a field of a result.
+pub(super) fn readable(raw: &[u8]) -> String {
+    let plain = strip_control(&String::from_utf8_lossy(raw));
+    redact(plain.trim()).into_owned()
+}
+
+/// Escape sequences, carriage returns and other control characters are for terminals.
+pub(super) fn strip_control(text: &str) -> String {
+    let without = match ESCAPES.as_ref() {
+        Some(escapes) => escapes.replace_all(text, ""),
+        None => Cow::Borrowed(text),
+    };
+    without.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// What looks like a credential is not repeated to anybody.
+pub(super) fn redact(text: &str) -> Cow<'_, str> {
+    match CREDENTIALS.as_ref() {
+        Some(credentials) if credentials.is_match(text) => {
+            Cow::Owned(credentials.replace_all(text, "${keep}[redacted]").into_owned())
+        }
+        Some(_) | None => Cow::Borrowed(text),
+    }
+}
+
+static ESCAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])")
+        .ok()
+});
+static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?x)
+        (?P<keep>(?i:bearer\s+))[A-Za-z0-9._~+/=-]{16,}
+        | \b(?:sk|rk|pk)-[A-Za-z0-9_-]{20,}
+        | \b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,})
+        | \bxox[abeoprs]-[A-Za-z0-9-]{10,} | \bxapp-[A-Za-z0-9-]{10,}
+        | \b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b
+        | \bAKIA[0-9A-Z]{16}\b | \bAIza[A-Za-z0-9_-]{35}\b
+        | \beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}
+        | -----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----[^-]*(?:-----END\s[A-Z\s]*PRIVATE\sKEY-----)?",
+    )
+    .ok()
+});
+
+/// What a non-zero exit code means where it is no failure.
+pub(super) fn meaning(command: &str, code: i32) -> Option<&'static str> {
+    let last = command.rsplit(['|', ';', '&']).next().unwrap_or(command);
+    let mut words = last.split_whitespace().skip_while(|word| word.contains('=') || *word == "sudo");
+    let program = words.next()?.rsplit('/').next()?;
+    Some(match (program, code) {
+        ("grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack", 1) => "No matches found (not an error)",
+        ("diff" | "cmp" | "colordiff", 1) => "The files differ (not an error)",
+        ("find", 1) => "Some directories could not be read (the rest is listed)",
+        ("test" | "[", 1) => "The condition is false (not an error)",
+        ("git", 1) => "Git found a difference or nothing to do (often not an error)",
+        ("curl", 6) => "The host name could not be resolved",
+        ("curl", 7) => "The connection was refused",
+        ("curl", 22) => "The server answered with an HTTP error",
+        ("curl", 28) => "The request took too long",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_sequences_are_for_terminals() {
+        for (raw, want) in [
+            ("\x1b[31mred\x1b[0m", "red"),
+            ("\x1b]0;title\x07text", "text"),
+            ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+            ("a\r\nb\tc\n", "a\nb\tc"),
+            ("\x1b(Bplain\x07", "plain"),
+        ] {
+            assert_eq!(readable(raw.as_bytes()), want, "{raw:?}");
+        }
+        assert_eq!(readable(b"\xff ok"), "\u{fffd} ok");
+    }
+
+    #[test]
+    fn credentials_are_not_repeated() {
+        for secret in [
+            "sk-abcdefghijklmnopqrstuvwx",
+            "ghp_abcdefghijklmnopqrstuvwx",
+            "xoxb-1234567890-abc",
+            "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1",
+            "AKIAIOSFODNN7EXAMPLE",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijklmnop",
+        ] {
+            let shown = redact(&format!("key={secret} end")).into_owned();
+            assert_eq!(shown, "key=[redacted] end", "{secret}");
+        }
+        assert_eq!(redact("Authorization: Bearer abcdefghijklmnop123"), "Authorization: Bearer [redacted]");
+        assert_eq!(redact("task-force 12:30 sketch"), "task-force 12:30 sketch");
+    }
+
+    #[test]
+    fn some_codes_are_no_failures() {
+        assert!(meaning("cat x | grep y", 1).is_some());
+        assert!(meaning("LANG=C /usr/bin/diff a b", 1).is_some());
+        assert!(meaning("curl -f http://x", 22).is_some());
+        assert_eq!(meaning("grep x y", 2), None);
+        assert_eq!(meaning("make", 1), None);
+        assert_eq!(meaning("", 1), None);
+    }
+}

@@ -1,0 +1,22 @@
+//! Commands on the owner's machine: off unless switched on.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use petasos_agent::TerminalConfig;
+
+use crate::config::Settings;
+
+pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
+    let seconds = |path: &str| Duration::from_secs(settings.count(path).unwrap_or_default());
+    settings.flag("terminal.enabled").then(|| TerminalConfig {
+        cwd: settings.text("terminal.cwd").filter(|path| path != ".").map(PathBuf::from),
+        timeout: seconds("terminal.timeout"),
+        longest: seconds("terminal.max_foreground_timeout"),
+        output: settings
+            .count("tool_output.max_bytes")
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(50_000),
+        passthrough: settings.list("terminal.env_passthrough"),
+    })
+}
