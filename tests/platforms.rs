@@ -5,7 +5,7 @@
 mod support;
 
 use petasos_fakes::discord;
-use petasos_fakes::model::Point;
+use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::slack::{self, BOT};
 use support::{Bench, SOON};
 
@@ -250,5 +250,92 @@ fn on_discord_an_answer_whose_acknowledgement_was_lost_appears_once_and_unmarked
         assert_eq!(bench.discord().texts(DIRECT), ["echo: hello"], "killed: {killed}");
         assert_eq!(bench.discord().calls_of("createMessage").len(), 2, "it was sent again");
         assert_eq!(bench.model.requests().len(), 1);
+    }
+}
+
+const EYES: &str = "%F0%9F%91%80";
+const CHECK: &str = "%E2%9C%85";
+
+#[track_caller]
+fn marked_on_discord(bench: &Bench, channel: u64, message: u64, want: &str) {
+    let want = [(channel, message, want.to_owned())];
+    let seen = bench.discord().wait_until(SOON, |world| (world.reactions() == want).then_some(()));
+    assert!(seen.is_some(), "{:?}, wanted {want:?}", bench.discord().reactions());
+}
+
+#[track_caller]
+fn marked_on_slack(bench: &Bench, channel: &str, ts: &str, want: &str) {
+    let seen = bench.slack().wait_until(SOON, |world| (world.marks(channel, ts) == [want]).then_some(()));
+    assert!(seen.is_some(), "{:?}, wanted {want:?}", bench.slack().marks(channel, ts));
+}
+
+#[test]
+fn a_message_is_marked_while_it_is_worked_on_and_afterwards_also_by_the_next_process() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    let gate = bench.model.gate(Point::Before);
+    let asked = bench.discord().push_text(DIRECT, SOMEBODY, "hello");
+    marked_on_discord(&bench, DIRECT, asked, EYES);
+    bench.kill();
+    gate.open();
+    bench.start();
+    on_discord(&bench, DIRECT, "echo: hello");
+    marked_on_discord(&bench, DIRECT, asked, CHECK);
+}
+
+#[test]
+fn the_message_that_a_thread_was_opened_for_is_marked_where_it_stands() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    let asked = bench.discord().push(discord::Incoming::text(ROOM, SOMEBODY, "hello").mentioning_bot());
+    on_discord(&bench, asked, "echo: hello");
+    marked_on_discord(&bench, ROOM, asked, CHECK);
+}
+
+#[test]
+fn on_slack_only_what_is_addressed_to_the_bot_is_marked() {
+    let mut bench = Bench::setup().slack().build();
+    bench.start();
+    let asked = bench.slack().push_mention(slack::Incoming::new("C1", "U5", format!("<@{BOT}> hello")));
+    on_slack(&bench, "C1", "echo: hello");
+    marked_on_slack(&bench, "C1", &asked.ts, "white_check_mark");
+    let beside = slack::Incoming::new("C1", "U5", "and then?").thread(&asked.ts);
+    let beside = bench.slack().push(beside);
+    on_slack(&bench, "C1", "echo: and then?");
+    // Marks are made in order: once this one is there, the other is not to come any more.
+    let last = bench.slack().push_text("D1", "U5", "last");
+    marked_on_slack(&bench, "D1", &last, "white_check_mark");
+    assert!(bench.slack().marks("C1", &beside.ts).is_empty());
+}
+
+#[test]
+fn on_telegram_marks_are_wanted_first_and_a_failure_shows() {
+    for (wanted, want) in [("true", vec!["👎"]), ("false", vec![])] {
+        let mut bench = Bench::new();
+        bench.model.respond(|_| Answer::status(400, ""));
+        bench.launch_with(&[("TELEGRAM_REACTIONS", wanted)]);
+        let asked = bench.telegram.push(petasos_fakes::telegram::Incoming::text(7, 7, "hello"));
+        bench.wait_messages(7, 1);
+        let marked = bench
+            .telegram
+            .wait_until(SOON, |world| (world.reactions(7, asked.message_id) == want).then_some(()));
+        assert!(marked.is_some(), "{:?}, wanted {want:?}", bench.telegram.reactions(7, asked.message_id));
+        let calls = bench.telegram.calls_of("setMessageReaction").len();
+        assert_eq!(calls > 0, wanted == "true", "{calls}");
+    }
+}
+
+#[test]
+fn marks_that_are_refused_or_never_answered_hold_up_no_answer() {
+    for fault in [discord::Fault::Hang, discord::Fault::too_many(30.0), discord::Fault::missing_access()] {
+        let mut bench = Bench::setup().discord().build();
+        bench.discord().on("react").always().does(fault);
+        bench.start();
+        for count in 1..4 {
+            bench.discord().push_text(DIRECT, SOMEBODY, "hello");
+            let all = |world: &discord::World| (world.texts(DIRECT).len() == count).then_some(());
+            assert!(bench.discord().wait_until(SOON, all).is_some(), "answer {count} is held up");
+        }
+        assert!(!bench.discord().calls_of("react").is_empty(), "no mark was tried");
     }
 }

@@ -80,6 +80,7 @@ fn config(settings: &Settings, token: &str) -> Config {
         },
         catch_up: catch_up(settings),
         menu: menu(),
+        reactions: flag("reactions"),
         allow_bots: access::bots(settings, "discord"),
         bots_require_inline_mention: flag("bots_require_inline_mention"),
         require_mention: flag("require_mention"),

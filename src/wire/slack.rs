@@ -84,6 +84,7 @@ fn config(settings: &Settings, app: &str, bot: &str) -> Config {
         strict_mention: flag("strict_mention"),
         allowed_channels: list("allowed_channels"),
         free_response_channels: list("free_response_channels"),
+        reactions: flag("reactions"),
         allow_bots: access::bots(settings, "slack"),
         reply_in_thread: flag("extra.reply_in_thread"),
         dm_top_level_threads_as_sessions: flag("extra.dm_top_level_threads_as_sessions"),

@@ -66,6 +66,7 @@ fn config(settings: &Settings, token: &str) -> Config {
             Some(_) | None => Notifications::Important,
         },
         menu: menu(),
+        reactions: flag("reactions"),
         require_mention: flag("require_mention"),
         mention_patterns: list("mention_patterns"),
         allowed_chats: list("allowed_chats"),

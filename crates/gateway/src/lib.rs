@@ -20,6 +20,7 @@ mod ingest;
 mod lifetime;
 mod links;
 mod lookout;
+mod marks;
 mod mirror;
 mod outages;
 mod publish;

@@ -30,6 +30,7 @@ use crate::home::{self, restart};
 use crate::ingest::{Ingest, Rules};
 use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
+use crate::marks::Marks;
 use crate::publish::Publisher;
 use crate::resume::{self, Candidate, Candidates};
 use crate::router::{self, Router};
@@ -72,12 +73,14 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         Deliver::new(Outward::new(db.clone(), channels.clone(), streaming, stopper.clone()));
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
+    let (marks, markers) = Marks::new(&channels, &stopper);
     let shell = Arc::new(Shell {
         db,
         brain,
         tools: tools(&config.home, &config.settings)?,
         channels,
         deliver,
+        marks,
         router,
         calls: Semaphore::new(config.settings.parallel_calls.max(1)),
         settings: config.settings,
@@ -97,6 +100,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
         tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
     ];
+    running.extend(markers.into_iter().map(tokio::spawn));
     if config.mirror {
         running.push(tasks::vital("mirror", &stopper, mirror::run(shell.clone())));
     }

@@ -24,7 +24,7 @@ use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
 
 pub use intake::{Batch, Health, Intake, NotTaken, Taken, Unreadable};
 pub use kind::Kind;
-pub use outgoing::{MARK_ROOM, Part, Receipt, SendOptions};
+pub use outgoing::{MARK_ROOM, Mark, Part, Receipt, SendOptions};
 pub use petasos_core::Secret;
 
 /// Every platform we speak ourselves; others join over the relay wire.
@@ -149,6 +149,24 @@ impl Adapter {
             Self::Discord(it) => Ok(it.typing(to).await?),
             Self::Telegram(it) => Ok(it.typing(to).await?),
             Self::Slack(it) => Ok(it.typing(to).await?),
+        }
+    }
+
+    /// Whether messages get marks there: the owner may not want them.
+    pub fn marks(&self) -> bool {
+        match self {
+            Self::Discord(it) => it.marks(),
+            Self::Telegram(it) => it.marks(),
+            Self::Slack(it) => it.marks(),
+        }
+    }
+
+    /// Marks the message that the route answers. What is not (or no longer) to be marked is a success.
+    pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
+        match self {
+            Self::Discord(it) => Ok(it.react(to, mark).await?),
+            Self::Telegram(it) => Ok(it.react(to, mark).await?),
+            Self::Slack(it) => Ok(it.react(to, mark).await?),
         }
     }
 

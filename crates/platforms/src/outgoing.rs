@@ -40,6 +40,19 @@ pub struct SendOptions<'a> {
     pub buttons: &'a [Button],
 }
 
+/// A small sign below a message of somebody else's: how far we are with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// We are at it.
+    Seen,
+    /// In place of `Seen`: answered.
+    Done,
+    /// In place of `Seen`: there will be no answer.
+    Failed,
+    /// Nothing any more.
+    Cleared,
+}
+
 /// The platform has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {

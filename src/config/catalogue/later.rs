@@ -73,7 +73,6 @@ pub(super) const KEYS: &[Key] = &[
     key("platforms.telegram.extra.rich_messages", Flag, "false", "longer, richer messages"),
     key("platforms.telegram.fallback_ips", List, "", "addresses to try when the name does not resolve")
         .env(&["TELEGRAM_FALLBACK_IPS"]),
-    key("platforms.telegram.reactions", Flag, "false", "react to messages").env(&["TELEGRAM_REACTIONS"]),
     key("platforms.telegram.webhook_url", Text, "", "receive by webhook instead of polling")
         .env(&["TELEGRAM_WEBHOOK_URL"]),
     key("platforms.telegram.webhook_port", Count(1, 65_535), "8443", "port of that webhook")
@@ -87,7 +86,6 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["DISCORD_ALLOWED_ROLES"]),
     key("platforms.discord.dm_role_auth_guild", Text, "", "server whose roles count in direct messages")
         .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),
-    key("platforms.discord.reactions", Flag, "false", "react to messages").env(&["DISCORD_REACTIONS"]),
     key(
         "platforms.discord.reply_to_mode",
         Choice(&["off", "first", "all"]),
@@ -105,7 +103,6 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES"]),
     key("platforms.discord.extra.max_attachment_bytes", MANY, "", "largest attachment"),
     key("platforms.discord.extra.voice_fx", Table, "", "voice channels"),
-    key("platforms.slack.reactions", Flag, "false", "react to messages").env(&["SLACK_REACTIONS"]),
     key("platforms.relay.extra.relay_url", Text, "", "address of the connector"),
     // The API server.
     key("platforms.api_server.extra.key", Secret, "", "bearer key of the API server")

@@ -107,6 +107,8 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["TELEGRAM_ALLOWED_TOPICS"]),
     key("platforms.telegram.ignored_threads", List, "", "topics the bot never reads")
         .env(&["TELEGRAM_IGNORED_THREADS"]),
+    key("platforms.telegram.reactions", Flag, "false", "mark messages: 👀 while working, then 👍 or 👎")
+        .env(&["TELEGRAM_REACTIONS"]),
     // Discord.
     key("platforms.discord.enabled", Flag, "", "speak there; default: when there is a token"),
     key("platforms.discord.token", Secret, "", "the bot's token from discord.com/developers/applications")
@@ -210,6 +212,8 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["DISCORD_AUTO_THREAD"]),
     key("platforms.discord.no_thread_channels", List, "", "channels in which no thread is opened")
         .env(&["DISCORD_NO_THREAD_CHANNELS"]),
+    key("platforms.discord.reactions", Flag, "true", "mark messages: 👀 while working, then ✅ or ❌")
+        .env(&["DISCORD_REACTIONS"]),
     // Slack.
     key("platforms.slack.enabled", Flag, "", "speak there; default: when there are both tokens"),
     key(
@@ -266,5 +270,12 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         "show the first part of an answer in the channel, too",
     ),
+    key(
+        "platforms.slack.reactions",
+        Flag,
+        "true",
+        "mark messages that mention the bot: eyes while working, then a check or a cross",
+    )
+    .env(&["SLACK_REACTIONS"]),
     key("platforms.slack.typing_status_text", Text, "is thinking...", "what is shown meanwhile"),
 ];

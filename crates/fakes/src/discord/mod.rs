@@ -270,6 +270,12 @@ impl Discord {
         self.look(|world| world.messages(channel).cloned().collect())
     }
 
+    /// What the bot put below messages: channel, message, emoji.
+    #[must_use]
+    pub fn reactions(&self) -> Vec<(u64, u64, String)> {
+        self.look(|world| world.reactions().to_vec())
+    }
+
     /// Only the texts of `visible`.
     #[must_use]
     pub fn texts(&self, channel: u64) -> Vec<String> {

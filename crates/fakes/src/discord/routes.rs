@@ -52,6 +52,9 @@ pub(crate) fn find(method: &str, path: &str) -> Route {
         ("PUT", ["channels", channel, "messages", message, "reactions", emoji, "@me"]) => {
             route("react", Some(id(channel)), id(message), emoji)
         }
+        ("DELETE", ["channels", channel, "messages", message, "reactions", emoji, "@me"]) => {
+            route("unreact", Some(id(channel)), id(message), emoji)
+        }
         ("POST", ["interactions", interaction, token, "callback"]) => {
             route("answerInteraction", None, id(interaction), token)
         }
@@ -76,6 +79,7 @@ pub(crate) fn apply(world: &mut World, route: &Route, asked: &Asked) -> Done {
         "startThread" => start_thread(world, channel, route.message, &asked.body),
         "createThread" => create_thread(world, channel, &asked.body),
         "react" => react(world, channel, route),
+        "unreact" => unreact(world, channel, route),
         "answerInteraction" => answer(world, route, &asked.body),
         "putCommands" => put_commands(world, route.message, &asked.body),
         _unknown => Err(Refusal::not_found()),
@@ -220,8 +224,19 @@ fn react(world: &mut World, channel: u64, route: &Route) -> Done {
         return Err(Refusal::unknown_message());
     }
     let (id, emoji) = (route.message, route.word.clone());
-    world.reactions.push((channel, id, emoji.clone()));
+    let mark = (channel, id, emoji.clone());
+    if !world.reactions.contains(&mark) {
+        world.reactions.push(mark);
+    }
     Ok((Value::Null, Some(Change::Reacted { channel, id, emoji })))
+}
+
+fn unreact(world: &mut World, channel: u64, route: &Route) -> Done {
+    if !known(world, channel)?.messages.contains_key(&route.message) {
+        return Err(Refusal::unknown_message());
+    }
+    world.reactions.retain(|(_, id, emoji)| (*id, emoji.as_str()) != (route.message, &route.word));
+    Ok((Value::Null, None))
 }
 
 fn answer(world: &mut World, route: &Route, body: &Value) -> Done {

@@ -46,6 +46,8 @@ pub(crate) struct Channel {
     pub(crate) messages: Vec<Message>,
     /// The last status line of each thread.
     pub(crate) statuses: Vec<(String, String)>,
+    /// What the bot put below messages: the moment and the emoji's name.
+    pub(crate) marks: Vec<(String, String)>,
 }
 
 impl Channel {

@@ -22,6 +22,7 @@ pub(crate) fn takes_json(method: &str) -> bool {
             | "conversations.open"
             | "assistant.threads.setStatus"
             | "reactions.add"
+            | "reactions.remove"
             | "auth.test"
     )
 }
@@ -65,7 +66,8 @@ fn called(world: &mut World, method: &str, token: &str, params: &Params) -> Done
         "conversations.replies" | "conversations.history" => history(world, &workspace, params),
         "users.info" => user(world, params),
         "assistant.threads.setStatus" => status(world, &workspace, params),
-        "reactions.add" => channel(world, &workspace, params).map(|_| (json!({}), None)),
+        "reactions.add" => react(world, &workspace, params, true),
+        "reactions.remove" => react(world, &workspace, params, false),
         _unknown => Err(Refusal::new("unknown_method")),
     }
 }
@@ -173,6 +175,24 @@ fn status(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     place.statuses.push((thread.clone(), status.to_owned()));
     let channel = params.channel().unwrap_or_default().to_owned();
     Ok((json!({}), Some(Change::Status { channel, thread, status: status.to_owned() })))
+}
+
+fn react(world: &mut World, workspace: &Workspace, params: &Params, add: bool) -> Done {
+    let of = |name: &str| params.str(name).unwrap_or_default().to_owned();
+    let (ts, name) = (of("timestamp"), of("name"));
+    let place = channel(world, workspace, params)?;
+    let spoken = place.heard.iter().any(|it| it["ts"] == *ts);
+    if !spoken && place.find_mut(&ts).is_err() {
+        return Err(Refusal::new("message_not_found"));
+    }
+    let there = place.marks.iter().position(|mark| *mark == (ts.clone(), name.clone()));
+    match (there, add) {
+        (Some(_), true) => return Err(Refusal::new("already_reacted")),
+        (None, false) => return Err(Refusal::new("no_reaction")),
+        (None, true) => place.marks.push((ts, name)),
+        (Some(at), false) => drop(place.marks.remove(at)),
+    }
+    Ok((json!({}), None))
 }
 
 /// The channel, if this workspace knows it.

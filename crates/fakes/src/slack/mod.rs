@@ -245,6 +245,12 @@ impl Slack {
         self.look(|world| world.messages(channel).cloned().collect())
     }
 
+    /// The names of the emoji that the bot put below a message.
+    #[must_use]
+    pub fn marks(&self, channel: &str, ts: &str) -> Vec<String> {
+        self.look(|world| world.marks(channel, ts))
+    }
+
     #[must_use]
     pub fn texts(&self, channel: &str) -> Vec<String> {
         self.look(|world| world.texts(channel))

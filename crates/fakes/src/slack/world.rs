@@ -141,6 +141,13 @@ impl World {
         statuses.iter().rev().find(|(of, _)| of == thread).map(|(_, status)| status.as_str())
     }
 
+    /// The names of the emoji that the bot put below a message.
+    #[must_use]
+    pub fn marks(&self, channel: &str, ts: &str) -> Vec<String> {
+        let marks = self.channels.get(channel).into_iter().flat_map(|channel| &channel.marks);
+        marks.filter(|(of, _)| of == ts).map(|(_, name)| name.clone()).collect()
+    }
+
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = &Call> {
         self.calls.iter()
     }

@@ -164,6 +164,11 @@ impl Telegram {
         self.look(|world| world.visible(chat))
     }
 
+    #[must_use]
+    pub fn reactions(&self, chat: i64, message: i64) -> Vec<String> {
+        self.look(|world| world.reactions(chat, message))
+    }
+
     /// Only the texts of `visible`.
     #[must_use]
     pub fn texts(&self, chat: i64) -> Vec<String> {

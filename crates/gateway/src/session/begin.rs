@@ -58,6 +58,7 @@ impl Session {
         let Some(Begun { turn, row, effects }) = begun else { return Ok(()) };
         self.publish_queue();
         slot.began(turn.id);
+        self.shell.marks.begun(&turn.route);
         self.slot = Some(slot);
         self.turn = Some(turn);
         self.author = batch.first().map(|pending| pending.inbound.source.clone());

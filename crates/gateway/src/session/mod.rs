@@ -42,6 +42,7 @@ use crate::db::Db;
 use crate::deliver::Deliver;
 use crate::gate::{Gate, Slot};
 use crate::lifetime::Lifetime;
+use crate::marks::Marks;
 use crate::router::{Router, Word};
 use crate::stopper::Stopper;
 use crate::supervise::LinkHandle;
@@ -58,6 +59,7 @@ pub(crate) struct Shell {
     pub(crate) tools: Tools,
     pub(crate) channels: Arc<Channels>,
     pub(crate) deliver: Deliver,
+    pub(crate) marks: Marks,
     pub(crate) router: Router,
     pub(crate) settings: Settings,
     pub(crate) lifetime: Lifetime,
@@ -360,6 +362,7 @@ impl Session {
 
     fn finished(&mut self, outcome: Outcome) {
         if let Some(turn) = self.turn.take() {
+            self.shell.marks.ended(&turn.route, outcome);
             let took = clock::now().since(turn.started_at).as_millis();
             tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         }

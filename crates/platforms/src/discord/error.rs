@@ -166,6 +166,11 @@ impl Error {
         matches!(self, Self::Answered { code: 10008, .. })
     }
 
+    /// The message is gone, or nothing is below it.
+    pub(super) fn is_nothing_to_mark(&self) -> bool {
+        matches!(self, Self::Answered { code: 10008 | 10014, .. })
+    }
+
     /// A channel that holds posts, not messages.
     pub(super) fn is_forum(&self) -> bool {
         matches!(self, Self::Answered { code: 50008, .. })

@@ -19,6 +19,7 @@ mod ladder;
 mod parse;
 mod place;
 mod pulse;
+mod react;
 mod receive;
 mod render;
 mod rooms;
@@ -103,6 +104,8 @@ pub struct Config {
     /// Also hear of the members of servers: needed where names or roles are allowed.
     pub members_intent: bool,
     pub menu: Vec<MenuCommand>,
+    /// Mark messages that are worked on.
+    pub reactions: bool,
     pub allow_bots: Bots,
     /// A bot must name us in its text; answering us is not enough.
     pub bots_require_inline_mention: bool,
@@ -141,6 +144,7 @@ impl Config {
             catch_up: CatchUp { window: Duration::from_secs(6 * 3600), messages: 100 },
             members_intent: false,
             menu: Vec::new(),
+            reactions: true,
             allow_bots: Bots::default(),
             bots_require_inline_mention: false,
             require_mention: true,

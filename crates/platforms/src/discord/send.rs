@@ -145,12 +145,12 @@ impl<'a> Attempt<'a> {
 }
 
 /// Threads are channels: the finer address wins.
-fn target(to: &Route) -> &str {
+pub(super) fn target(to: &Route) -> &str {
     to.thread_id.as_deref().unwrap_or(&to.chat_id)
 }
 
 /// `done_already` names the refusals that mean there is nothing left to do.
-fn done(outcome: Result<Value, Error>, done_already: fn(&Error) -> bool) -> Result<(), Error> {
+pub(super) fn done(outcome: Result<Value, Error>, done_already: fn(&Error) -> bool) -> Result<(), Error> {
     match outcome {
         Ok(_) => Ok(()),
         Err(error) if done_already(&error) => Ok(()),

@@ -247,6 +247,14 @@ impl Error {
         matches!(self, Self::Answered { error, .. } if error == "message_not_found")
     }
 
+    pub(super) fn is_marked(&self) -> bool {
+        matches!(self, Self::Answered { error, .. } if error == "already_reacted")
+    }
+
+    pub(super) fn is_not_marked(&self) -> bool {
+        matches!(self, Self::Answered { error, .. } if error == "no_reaction")
+    }
+
     /// This workspace does not know the chat; another may.
     pub(super) fn is_chat_unknown(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if class(error) == Class::NoChat)

@@ -14,6 +14,7 @@ use super::team::Teams;
 const THREADS: usize = 500;
 const PLACES: usize = 2000;
 const NAMES: usize = 2000;
+const CALLS: usize = 500;
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -24,6 +25,10 @@ pub(super) struct Memory {
     pub(super) names: Recent<Option<String>>,
     /// Workspaces in which we may not show that we are thinking.
     pub(super) without_status: HashSet<String>,
+    /// The same for marks.
+    pub(super) without_marks: HashSet<String>,
+    /// Messages that call us, for a while.
+    pub(super) calls: Recent<()>,
     threads: Recent<()>,
     /// Of these, the ones in which something was said before us that we have not read.
     entered: Recent<()>,
@@ -49,6 +54,8 @@ impl Default for Memory {
             places: Recent::new(PLACES),
             names: Recent::new(NAMES),
             without_status: HashSet::new(),
+            without_marks: HashSet::new(),
+            calls: Recent::new(CALLS),
             threads: Recent::new(THREADS),
             entered: Recent::new(THREADS),
             unsaved: false,
@@ -103,7 +110,7 @@ impl Memory {
     }
 }
 
-fn key(channel: &str, thread: &str) -> String {
+pub(super) fn key(channel: &str, thread: &str) -> String {
     format!("{channel}/{thread}")
 }
 

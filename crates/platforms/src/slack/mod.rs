@@ -10,6 +10,7 @@ mod ladder;
 mod memory;
 mod parse;
 mod people;
+mod react;
 mod receive;
 mod render;
 mod send;
@@ -74,6 +75,8 @@ pub struct Config {
     pub allowed_channels: Vec<String>,
     pub free_response_channels: Vec<String>,
     pub allow_bots: Bots,
+    /// Mark messages that are worked on, if they are addressed to us.
+    pub reactions: bool,
     /// A message in a channel begins a thread, which is a session of its own.
     pub reply_in_thread: bool,
     /// The same in a conversation of two.
@@ -103,6 +106,7 @@ impl Config {
             allowed_channels: Vec::new(),
             free_response_channels: Vec::new(),
             allow_bots: Bots::None,
+            reactions: true,
             reply_in_thread: true,
             dm_top_level_threads_as_sessions: true,
             reply_broadcast: false,
@@ -127,7 +131,7 @@ pub struct Slack {
     config: Config,
     gate: Gate,
     api: Api,
-    memory: Mutex<Memory>,
+    memory: Mutex<Box<Memory>>,
 }
 
 impl Slack {
@@ -167,7 +171,7 @@ impl Slack {
     }
 
     /// Never held across a wait. One who panicked while holding it has not broken it: entries go in whole.
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn memory(&self) -> MutexGuard<'_, Box<Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Knowledge<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) struct Read {
     pub(super) event: Inbound,
+    /// It is addressed to us, not only said where we listen.
+    pub(super) called: bool,
     /// What the acknowledgement says to whoever typed a command.
     pub(super) reply: Option<Value>,
 }
@@ -61,17 +63,17 @@ pub(super) fn envelope(frame: &Frame, known: &Knowledge<'_>) -> Result<Option<Re
         wanted.then(|| json!({ "response_type": "ephemeral", "text": text }))
     };
     match frame.kind.as_str() {
-        "events_api" => Ok(event(payload, known)?.map(|event| Read { event, reply: None })),
+        "events_api" => Ok(event(payload, known)?),
         "slash_commands" => {
             let (event, notice) = typed(payload, known)?;
-            Ok(Some(Read { event, reply: notice.and_then(reply) }))
+            Ok(Some(Read { event, called: false, reply: notice.and_then(reply) }))
         }
-        "interactive" => Ok(pressed(payload, known)?.map(|event| Read { event, reply: None })),
+        "interactive" => Ok(pressed(payload, known)?.map(|event| Read { event, called: false, reply: None })),
         _unknown => Ok(None),
     }
 }
 
-fn event(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Inbound>, Unreadable> {
+fn event(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Read>, Unreadable> {
     let callback: Callback = serde_json::from_str(payload.get())?;
     let typed: Typed = serde_json::from_str(callback.event.get())?;
     let spoken = match typed.kind.as_str() {
@@ -87,7 +89,12 @@ fn event(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Inbound>, U
     let named = [callback.team_id.as_deref(), callback.context_team_id.as_deref()];
     let me = known.teams.of(authorized.chain(named.into_iter().flatten())).ok_or(Unreadable::Workspace)?;
     let called = typed.kind == "app_mention" || text::mentions(&message.text, &me.bot_user);
-    Ok(said(message, called, me, known))
+    let event = said(message, called, me, known);
+    Ok(event.map(|event| Read {
+        called: called || event.source.chat_type == ChatType::Dm,
+        event,
+        reply: None,
+    }))
 }
 
 fn said(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Option<Inbound> {

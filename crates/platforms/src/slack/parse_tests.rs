@@ -236,7 +236,7 @@ fn a_slash_command_is_answered_to_its_author_and_a_question_to_all() {
         ("/petasos", "what is up?", "what is up?", false),
         ("/queue", "then this", "/queue then this", false),
     ] {
-        let Read { event, reply } = setting().command(command, text);
+        let Read { event, reply, .. } = setting().command(command, text);
         assert_eq!(event.text, want, "{command} {text}");
         let way_back = event.source.message_id.as_deref();
         assert_eq!(response_url(way_back).is_some(), private, "{command} {text}");

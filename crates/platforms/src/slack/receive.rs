@@ -18,7 +18,7 @@ use tracing::{debug, info, warn};
 
 use super::api::{Sort, Token};
 use super::ladder::Ladder;
-use super::memory::Place;
+use super::memory::{self, Place};
 use super::parse::{self, Knowledge, Read, Unreadable};
 use super::socket::{Heard, Socket};
 use super::team::Teams;
@@ -109,9 +109,12 @@ impl Slack {
             takes_part: &|channel, thread| memory.takes_part(channel, thread),
         };
         let read = parse::envelope(frame, &known)?;
-        if let Some(Read { event: Inbound { source, .. }, .. }) = &read
+        if let Some(Read { event: Inbound { source, .. }, called, .. }) = &read
             && let (Some(channel), Some(team)) = (&source.chat_id, &source.scope_id)
         {
+            if let (true, Some(message)) = (called, &source.message_id) {
+                memory.calls.put(memory::key(channel, message), ());
+            }
             let place = Place { team: team.clone(), channel: channel.clone() };
             memory.places.put(channel.clone(), place);
             if let (ChatType::Group, Some(thread)) = (source.chat_type, &source.thread_id) {
@@ -270,7 +273,7 @@ impl Link<'_> {
 
     async fn envelope(&mut self, at: usize, envelope: &str, frame: &Frame, text: &str) -> Result<(), Error> {
         match self.slack.read(frame) {
-            Ok(Some(Read { event, reply })) => {
+            Ok(Some(Read { event, reply, .. })) => {
                 self.wait(at, Some(envelope.to_owned()), reply, Told::Event(Box::new(event)));
             }
             Ok(None) => return self.acknowledge(at, envelope, None).await,

@@ -91,7 +91,7 @@ impl Slack {
     }
 
     /// Where a chat is, and the token for it. A person (`U…`) is written to in the conversation of two.
-    async fn place(&self, chat: &str) -> Result<(Token, Place), Error> {
+    pub(super) async fn place(&self, chat: &str) -> Result<(Token, Place), Error> {
         let known = {
             let memory = self.memory();
             let place = memory.places.get(chat).cloned();

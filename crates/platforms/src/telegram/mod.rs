@@ -8,6 +8,7 @@ mod error;
 mod gate;
 mod ladder;
 mod parse;
+mod react;
 mod receive;
 mod render;
 mod send;
@@ -65,6 +66,8 @@ pub struct Config {
     pub request_timeout: Duration,
     pub notifications: Notifications,
     pub menu: Vec<MenuCommand>,
+    /// Mark messages that are worked on.
+    pub reactions: bool,
     /// In groups, answer only when addressed.
     pub require_mention: bool,
     /// Regular expressions that count as being addressed; case does not matter.
@@ -94,6 +97,7 @@ impl Config {
             request_timeout: Duration::from_secs(20),
             notifications: Notifications::default(),
             menu: Vec::new(),
+            reactions: false,
             require_mention: false,
             mention_patterns: Vec::new(),
             allowed_chats: Vec::new(),

@@ -89,7 +89,7 @@ impl Telegram {
     }
 
     /// `done_already` names the refusals that mean there is nothing left to do.
-    async fn act(
+    pub(super) async fn act(
         &self,
         method: &'static str,
         parameters: &Value,
@@ -180,7 +180,7 @@ fn is_private(to: &Route) -> bool {
 }
 
 /// Ids are numbers on the wire; a chat may also be an `@name`.
-fn id(text: &str) -> Value {
+pub(super) fn id(text: &str) -> Value {
     text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from)
 }
 

@@ -123,6 +123,12 @@ impl Peer for Rig {
         .collect()
     }
 
+    fn marks(&self, place: Place, message: &str) -> Vec<String> {
+        let of = (channel(place), message.parse().expect("a number"));
+        let all = self.fake.reactions().into_iter();
+        all.filter(|(channel, id, _)| (*channel, *id) == of).map(|(_, _, emoji)| emoji).collect()
+    }
+
     /// A greeting is READY, number 1, and the guild, number 2; what was said before is not in it.
     fn is_settled(&self, cursor: Option<&str>) -> bool {
         sequence(cursor) >= Some(2)

@@ -73,6 +73,9 @@ pub(crate) trait Peer {
     /// Our messages, oldest first.
     fn seen(&self, place: Place) -> Vec<Seen>;
 
+    /// What we put below a message of somebody else's.
+    fn marks(&self, place: Place, message: &str) -> Vec<String>;
+
     /// A link with this cursor hears what is said from now on.
     fn is_settled(&self, _cursor: Option<&str>) -> bool {
         true

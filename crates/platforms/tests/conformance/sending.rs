@@ -3,7 +3,7 @@
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Button;
 use petasos_core::{Fault, Reached, Route};
-use petasos_platforms::{Error, Kind, Part, Receipt, SendOptions};
+use petasos_platforms::{Error, Kind, Mark, Part, Receipt, SendOptions};
 
 use crate::Verdict;
 use crate::link::{Inbox, hold};
@@ -299,5 +299,37 @@ pub(crate) async fn barred(peer: &dyn Peer) -> Verdict {
     assert_eq!((error.fault(), error.reached()), (Fault::Fatal, Reached::No), "{error}");
     assert!(error.to_string().contains(peer.remedy()), "{error}");
     assert!(!error.kind().is_dead_chat(), "the chat is not to blame");
+    Verdict::Passed
+}
+
+pub(crate) async fn marks(peer: &dyn Peer) -> Verdict {
+    let mut inbox = Inbox::default();
+    let (ended, stopped) = hold(peer, &mut inbox, async |line| {
+        let ended = peer.say(Place::Private, "answer me");
+        let stopped = peer.say(Place::Group, "never mind");
+        line.hear(&["answer me", "never mind"]).await;
+        (ended, stopped)
+    })
+    .await;
+    let route = |text| Route::back_to(&inbox.all(text)[0].source, Delivery::Push);
+    let react = async |route: &Route, mark| peer.adapter().react(route, mark).await.expect("marked");
+    let (answered, left) = (route("answer me"), route("never mind"));
+    let shown = |of: &str| peer.marks(Place::Private, of);
+    for _twice in 0..2 {
+        react(&answered, Mark::Seen).await;
+    }
+    react(&left, Mark::Seen).await;
+    let first = shown(&ended);
+    assert!(!first.is_empty() && !peer.marks(Place::Group, &stopped).is_empty());
+    // As after a restart: what one process began another finishes.
+    let again = peer.restarted();
+    again.adapter().react(&answered, Mark::Done).await.expect("marked");
+    let last = shown(&ended);
+    assert!(last.len() == 1 && last != first, "{first:?} became {last:?}");
+    react(&left, Mark::Cleared).await;
+    react(&left, Mark::Cleared).await;
+    assert_eq!(peer.marks(Place::Group, &stopped), [""; 0]);
+    let nothing = Route { reply_to: None, thread_id: None, ..answered };
+    react(&nothing, Mark::Seen).await;
     Verdict::Passed
 }

@@ -105,6 +105,10 @@ impl Peer for Rig {
     }
 
     /// Slack is told of envelopes, not of places.
+    fn marks(&self, place: Place, message: &str) -> Vec<String> {
+        self.fake.marks(&self.chat(place), message)
+    }
+
     fn is_confirmed(&self, _cursor: Option<&str>) -> bool {
         self.fake.look(|world| world.deliveries().iter().all(|it| it.state == State::Acked))
     }

@@ -110,6 +110,7 @@ pub(crate) const CASES: &[Case] = &[
     }),
     case("a refused connection certainly sent nothing", |it| Box::pin(sending::unreached(it))),
     case("bad credentials are fatal and say what to do", |it| Box::pin(sending::barred(it))),
+    case("a mark is put, replaced, and taken away", |it| Box::pin(sending::marks(it))),
     // What it says of itself.
     case("the capabilities make sense", |it| Box::pin(async { shape::capabilities(it) })),
     case("no part of any text is too long, mark included", |it| Box::pin(async { shape::rendered(it) })),

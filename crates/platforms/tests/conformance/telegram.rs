@@ -28,6 +28,7 @@ pub(crate) fn start(temper: Temper) -> Box<dyn Peer> {
 fn boxed(fake: Arc<Fake>, temper: Temper) -> Box<dyn Peer> {
     let mut config = Config::new(Secret::new(TOKEN));
     config.base_url = format!("{}/bot", fake.url());
+    config.reactions = true;
     config.poll_backoff_base = Duration::from_millis(1);
     if temper == Temper::Impatient {
         config.request_timeout = Duration::from_millis(300);
@@ -93,6 +94,10 @@ impl Peer for Rig {
             answers: it.reply_to.map(|id| id.to_string()),
         })
         .collect()
+    }
+
+    fn marks(&self, place: Place, message: &str) -> Vec<String> {
+        self.fake.reactions(chat(place), message.parse().expect("a number"))
     }
 
     fn is_confirmed(&self, cursor: Option<&str>) -> bool {
