@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod access;
 pub mod admission;
+pub mod approve;
 pub mod backoff;
 pub mod capability;
 pub mod command;
