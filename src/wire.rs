@@ -17,13 +17,12 @@ use petasos_core::Platform;
 use petasos_core::admission::BusyMode;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::Limits;
-use petasos_gateway::Page;
-use petasos_gateway::Streaming;
 use petasos_gateway::sd::Notifier;
+use petasos_gateway::{Page, Streaming, Unbuilt, network};
 use petasos_platforms::Adapter;
 use petasos_web::Doors;
 
-use crate::config::{Home, Problem, Resolved, Settings};
+use crate::config::{Home, Problem, Resolved, Settings, Severity};
 use crate::scoped::Sole;
 
 /// Everything a gateway process is started with.
@@ -54,13 +53,15 @@ pub(crate) struct Listen {
 pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Problem>> {
     let settings = &resolved.settings;
     let mut problems = Vec::new();
-    let (adapters, sole) = platforms(settings, &mut problems);
+    let (spoken, unbuilt) = platforms(settings, &mut problems);
+    let (adapters, sole) = spoken.into_iter().map(|Spoken { adapter, sole }| (adapter, sole)).unzip();
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
     let gateway = petasos_gateway::Config {
         home: home.path().into(),
         model,
         adapters,
+        unbuilt,
         access: access::access(settings),
         keys: KeyOptions {
             group_per_user: settings.flag("group_sessions_per_user"),
@@ -70,6 +71,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         settings: session_settings(home, settings),
         lifetime: lifecycle::lifetime(settings, |name| std::env::var_os(name)),
         notifier: Notifier::from_env(|name| std::env::var_os(name)),
+        outward: network::outward,
         page: if settings.flag("web.enabled") { Page::Served } else { Page::None },
         mirror: settings.flag("gateway.write_sessions_json"),
     };
@@ -89,13 +91,30 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     Ok(Wired { gateway, listen, doors, sole })
 }
 
-fn platforms(settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Adapter>, Vec<Sole>) {
-    let spoken = [
-        telegram::spoken(settings, problems),
-        discord::spoken(settings, problems),
-        slack::spoken(settings, problems),
-    ];
-    spoken.into_iter().flatten().map(|Spoken { adapter, sole }| (adapter, sole)).unzip()
+/// One that cannot be built does not keep the others from working. Without any, its problems are those of the start.
+fn platforms(settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Spoken>, Vec<Unbuilt>) {
+    type Speak = fn(&Settings, &mut Vec<Problem>) -> Option<Spoken>;
+    let known: [(&str, Speak); 3] =
+        [("telegram", telegram::spoken), ("discord", discord::spoken), ("slack", slack::spoken)];
+    let (mut spoken, mut unbuilt, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, speak) in known {
+        let mut found = Vec::new();
+        let built = speak(settings, &mut found);
+        let reason = found.iter().find(|it| it.severity == Severity::Error).map(|it| it.what.clone());
+        match (built, reason, Platform::parse(name)) {
+            (Some(built), ..) => spoken.push(built),
+            (None, Some(reason), Some(platform)) => unbuilt.push(Unbuilt { platform, reason }),
+            (None, ..) => {}
+        }
+        let (wrong, odd): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.severity == Severity::Error);
+        errors.extend(wrong);
+        problems.extend(odd);
+    }
+    if !spoken.is_empty() {
+        errors.iter_mut().for_each(|problem| problem.severity = Severity::Warning);
+    }
+    problems.append(&mut errors);
+    (spoken, unbuilt)
 }
 
 fn listen(settings: &Settings) -> Listen {

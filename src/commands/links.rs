@@ -3,6 +3,7 @@
 mod unreadable;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use petasos_core::link::{Link, State};
 use serde::Deserialize;
@@ -12,7 +13,7 @@ use super::Context;
 use crate::arguments::{Links, LinksAction};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::print::{self, BAD, ODD, ago, cut, now, say, styled};
+use crate::print::{self, BAD, ODD, ago, cut, now, say, span, styled};
 
 /// What we read of the gateway's answer.
 #[derive(Debug, Deserialize)]
@@ -50,33 +51,50 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
         say!("no platform is configured; there are the web page and the terminal");
         return Ok(ExitCode::SUCCESS);
     }
+    let now = now();
     let rows = status.links.iter().map(|Named { name, link }| {
-        let (heard, next) = match &link.state {
-            State::Up { last_inbound, .. } => (ago(*last_inbound, now()), "-".into()),
-            State::Waiting { until, .. } => ("-".into(), format!("in {} s", until.since(now()).as_secs())),
-            State::Connecting | State::Fatal { .. } | State::Paused => ("-".into(), "-".into()),
+        let next = match &link.state {
+            State::Waiting { until, .. } => format!("in {} s", until.since(now).as_secs()),
+            State::Connecting { .. } | State::Up { .. } | State::Fatal { .. } | State::Paused => "-".into(),
         };
         vec![
             name.clone(),
-            link.published().into(),
-            heard,
+            state(link).into(),
+            link.last_inbound.map_or_else(|| "-".into(), |at| ago(at, now)),
+            behind(link).unwrap_or_else(|| "-".into()),
             link.attempts.to_string(),
             next,
+            link.failure().map_or("-", |failure| failure.class.as_str()).into(),
             cut(reason(link), 60),
         ]
     });
     print::table(
-        &["PLATFORM", "STATE", "LAST HEARD", "FAILED", "NEXT TRY", "WHY"],
+        &["PLATFORM", "STATE", "LAST HEARD", "BEHIND", "FAILED", "NEXT TRY", "CLASS", "WHY"],
         &rows.collect::<Vec<_>>(),
     );
     Ok(ExitCode::SUCCESS)
 }
 
-fn reason(link: &Link) -> &str {
-    match &link.state {
-        State::Waiting { reason, .. } | State::Fatal { reason, .. } => reason,
-        State::Connecting | State::Up { .. } | State::Paused => link.trouble.as_deref().unwrap_or("-"),
+/// As published, but for the one word that has two meanings.
+fn state(link: &Link) -> &'static str {
+    match link.state {
+        State::Waiting { slow: true, .. } => "paused (slow probe)",
+        State::Waiting { slow: false, .. }
+        | State::Connecting { .. }
+        | State::Up { .. }
+        | State::Fatal { .. }
+        | State::Paused => link.published(),
     }
+}
+
+/// How old the oldest message of the last batch was, while that matters.
+fn behind(link: &Link) -> Option<String> {
+    link.behind_ms.map(|ms| span(Duration::from_millis(ms)))
+}
+
+fn reason(link: &Link) -> &str {
+    let failure = link.failure().map(|failure| failure.reason.as_str());
+    failure.or(link.trouble.as_deref()).unwrap_or("-")
 }
 
 async fn change(context: &Context, name: &str, verb: &str) -> Result<ExitCode, Failure> {
@@ -97,18 +115,28 @@ async fn change(context: &Context, name: &str, verb: &str) -> Result<ExitCode, F
 
 /// In a line, for `petasos status`.
 pub(super) fn state_of(link: &Link) -> String {
+    let now = now();
+    let heard = match link.last_inbound {
+        Some(at) => format!("last heard {}", ago(at, now)),
+        None => "never heard".into(),
+    };
     match &link.state {
-        State::Connecting => match &link.trouble {
+        State::Connecting { .. } => match &link.trouble {
             Some(trouble) => styled(ODD, &format!("connecting: {trouble}")),
             None => "connecting".into(),
         },
-        State::Up { last_inbound, .. } => format!("up, last heard {}", ago(*last_inbound, now())),
-        State::Waiting { until, slow, reason, .. } => {
-            let wait = until.since(now()).as_secs();
-            let pace = if *slow { "paused (slow probe)" } else { "retrying" };
-            styled(ODD, &format!("{pace}, next try in {wait} s: {reason}"))
+        State::Up { .. } => {
+            let behind = behind(link).map(|span| format!(", {span} behind")).unwrap_or_default();
+            match &link.trouble {
+                Some(trouble) => styled(ODD, &format!("troubled: {trouble}, {heard}{behind}")),
+                None => format!("up, {heard}{behind}"),
+            }
         }
-        State::Fatal { reason, .. } => styled(BAD, &format!("stopped: {reason}")),
+        State::Waiting { until, failure, .. } => {
+            let (wait, why) = (until.since(now).as_secs(), &failure.reason);
+            styled(ODD, &format!("{}, next try in {wait} s, {heard}: {why}", state(link)))
+        }
+        State::Fatal { failure } => styled(BAD, &format!("stopped: {}", failure.reason)),
         State::Paused => "paused by the operator".into(),
     }
 }

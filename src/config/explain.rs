@@ -77,6 +77,7 @@ fn shown(path: &str, settings: &Settings) -> Option<Value> {
         Kind::Table => Some(redact(value)),
         Kind::Flag
         | Kind::Count(..)
+        | Kind::Limit(..)
         | Kind::Number
         | Kind::Wait
         | Kind::Text

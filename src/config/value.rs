@@ -5,6 +5,9 @@ use serde_json::Value;
 use super::catalogue::Kind;
 use super::yaml::describe;
 
+/// What is written where a limit is not wanted.
+const NO_LIMIT: &str = "none";
+
 /// `written` as `kind` wants it. The error says what was expected and found, and never shows a secret.
 pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
     let read = match kind {
@@ -12,6 +15,10 @@ pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
         Kind::Count(least, most) => {
             whole(written).filter(|number| (least..=most).contains(number)).map(Value::from)
         }
+        Kind::Limit(least, most) => match written.as_str().map(str::trim) {
+            Some(word) if word.eq_ignore_ascii_case(NO_LIMIT) => Some(Value::from(NO_LIMIT)),
+            Some(_) | None => coerce(Kind::Count(least, most), written).ok(),
+        },
         Kind::Number => number(written).filter(|it| it.is_finite() && *it >= 0.0).map(Value::from),
         Kind::Wait => number(written).filter(|it| it.is_finite()).map(|it| Value::from(it.max(0.0))),
         Kind::Text | Kind::Secret => text(written).map(Value::String),
@@ -23,6 +30,7 @@ pub(crate) fn coerce(kind: Kind, written: &Value) -> Result<Value, String> {
         Kind::Secret => "expected a text".into(),
         Kind::Flag
         | Kind::Count(..)
+        | Kind::Limit(..)
         | Kind::Number
         | Kind::Wait
         | Kind::Text
@@ -39,6 +47,7 @@ pub(crate) fn expected(kind: Kind) -> String {
         Kind::Flag => "true or false".into(),
         Kind::Count(least, i64::MAX) => format!("a whole number from {least}"),
         Kind::Count(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::Limit(least, most) => format!("a whole number from {least} to {most}, or {NO_LIMIT}"),
         Kind::Number => "a number that is not negative".into(),
         Kind::Wait => "a number of seconds; a negative one counts as 0".into(),
         Kind::Text => "a text (put it in quotes)".into(),
@@ -140,6 +149,8 @@ mod tests {
         takes(Kind::Number, json!("0.35"), json!(0.35));
         takes(Kind::Wait, json!("-5"), json!(0.0));
         takes(Kind::Wait, json!(7), json!(7.0));
+        takes(Kind::Limit(1, 9), json!("None"), json!("none"));
+        takes(Kind::Limit(1, 9), json!("7"), json!(7));
         takes(Kind::Text, json!(-100_123), json!("-100123"));
         takes(Kind::Choice(&["off", "first"]), json!(false), json!("off"));
         takes(Kind::Choice(&["off", "first"]), json!(" First "), json!("first"));

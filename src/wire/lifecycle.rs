@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use petasos_core::lifecycle::{boots, storm};
+use petasos_core::link::Terms;
 use petasos_core::session::CrashRecovery;
 use petasos_core::{Platform, Secret};
 use petasos_gateway::{HomeChannel, Lifetime};
@@ -16,6 +17,9 @@ use crate::service::{first_in_a_container, supervised};
 
 /// Whoever waits longer than a day for turns does not want to stop.
 const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3600);
+
+/// Whoever has refused so often is not asked more often than this.
+const SHORTEST_PROBE: Duration = Duration::from_secs(30);
 
 /// `env`: where a supervisor left its sign.
 pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
@@ -40,7 +44,21 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
         quiet_platforms: Platform::known().filter(|platform| !tells_restarts(settings, *platform)).collect(),
         outage_notice: seconds(settings, "gateway.outage_notice_seconds"),
+        reconnect: reconnect(settings),
+        disconnect_within: seconds(settings, "gateway.adapter_disconnect_timeout"),
         supervised: supervised(std::process::id(), env) || in_a_container(),
+    }
+}
+
+fn reconnect(settings: &Settings) -> Terms {
+    let within = Some(seconds(settings, "gateway.platform_connect_timeout"));
+    let most = settings.count("gateway.reconnect.max_attempts");
+    Terms {
+        fast_attempts: most.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
+        slow_probe: seconds(settings, "gateway.reconnect.park_probe_secs").max(SHORTEST_PROBE),
+        jitter: settings.flag("gateway.reconnect.jitter"),
+        connect_within: within.filter(|within| !within.is_zero()),
+        ..Terms::default()
     }
 }
 
@@ -153,6 +171,30 @@ max_concurrent_sessions: 4
         assert_eq!(wired("max_concurrent_sessions: 0", &[]).session_cap, None);
         let odd = "gateway: {restart_loop_guard: {max_restarts: many}, respawn_storm: {window_seconds: -1}}";
         assert_eq!(wired(odd, &[]), Lifetime::default());
+    }
+
+    #[test]
+    fn links_are_tried_as_the_file_and_the_environment_say() {
+        let yaml = "gateway: {reconnect: {max_attempts: none, park_probe_secs: 600, jitter: no}, \
+                    platform_connect_timeout: -1, adapter_disconnect_timeout: 2}";
+        let lifetime = wired(yaml, &[]);
+        let want = Terms {
+            fast_attempts: None,
+            slow_probe: Duration::from_secs(600),
+            jitter: false,
+            connect_within: None,
+            ..Terms::default()
+        };
+        assert_eq!((lifetime.reconnect, lifetime.disconnect_within), (want, Duration::from_secs(2)));
+        let env = [
+            ("HERMES_GATEWAY_PLATFORM_CONNECT_TIMEOUT", "7"),
+            ("HERMES_GATEWAY_ADAPTER_DISCONNECT_TIMEOUT", "3"),
+        ];
+        let lifetime = wired("gateway: {reconnect: {max_attempts: 3, park_probe_secs: 0}}", &env);
+        assert_eq!(lifetime.reconnect.fast_attempts, Some(3));
+        assert_eq!(lifetime.reconnect.slow_probe, SHORTEST_PROBE);
+        assert_eq!(lifetime.reconnect.connect_within, Some(Duration::from_secs(7)));
+        assert_eq!(lifetime.disconnect_within, Duration::from_secs(3));
     }
 
     #[test]

@@ -78,6 +78,21 @@ fn tokens_turn_discord_and_slack_on() {
     refuses("slack: {token: xoxb-1, app_token: xapp-1, api_base: nonsense}", &[], "api_base");
 }
 
+#[test]
+fn one_platform_that_cannot_be_built_is_listed_and_the_others_start() {
+    let yaml = "slack: {enabled: true}\ndiscord: {token: a.b.c, extra: {api_base: nonsense}}\ntelegram: {token: '1:a'}";
+    let wired = wired(yaml, &[]).unwrap();
+    assert_eq!(wired.gateway.adapters.len(), 1);
+    let listed = wired.gateway.unbuilt.iter().map(|it| (it.platform.as_str(), it.reason.as_str()));
+    let listed: Vec<_> = listed.collect();
+    assert!(
+        matches!(listed[..], [("discord", one), ("slack", other)]
+        if one.contains("api_base") && other.contains("there is no")),
+        "{listed:?}"
+    );
+    warns(yaml, &[], "api_base");
+}
+
 #[track_caller]
 fn warns(yaml: &str, env: &[(&str, &str)], want: &str) {
     let process = env.iter().map(|(name, value)| ((*name).into(), (*value).into()));

@@ -16,6 +16,9 @@ pub enum Spread {
     Extra(Duration),
 }
 
+/// The roll that leaves a wait `Around` as it is.
+pub const EVEN: u64 = 500;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
     pub base: Duration,

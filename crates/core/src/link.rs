@@ -2,40 +2,73 @@
 //!
 //! Every connection has a generation number; what an older generation still says is ignored. A failure
 //! that time can heal is retried for ever: fast and with growing waits at first, then as a slow probe.
-//! A failure that needs a person stops the link and says why.
+//! A failure that needs a person stops the link and says why. A link that stood is followed at once;
+//! one whose connection takes too long, or has fallen silent, counts as broken.
 
+use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backoff::{RECONNECT, backoff};
+use crate::backoff::{EVEN, RECONNECT, backoff};
 use crate::fault::Fault;
 use crate::time::Millis;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    Connecting,
-    /// Something came in at `last_inbound`: the only proof of life.
+    Connecting {
+        since: Millis,
+    },
+    /// Something came in: the only proof of life.
     Up {
         since: Millis,
-        last_inbound: Millis,
     },
     /// Broken; tried again at `until`. `slow`: the fast attempts are spent.
     Waiting {
         until: Millis,
         slow: bool,
-        code: String,
-        reason: String,
+        #[serde(flatten)]
+        failure: Failure,
     },
     /// Needs a person.
     Fatal {
-        code: String,
-        reason: String,
+        #[serde(flatten)]
+        failure: Failure,
     },
     /// Stopped by the operator.
     Paused,
+}
+
+/// Why a link is down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub class: Class,
+    /// A stable name: `telegram_invalid_token`.
+    pub code: String,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Time may heal it.
+    Passing,
+    /// The platform understood us and said no; it may change its mind.
+    Refused,
+    /// Only a person can.
+    Fatal,
+}
+
+impl Class {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passing => "passing",
+            Self::Refused => "refused",
+            Self::Fatal => "fatal",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +81,41 @@ pub struct Link {
     /// What the connection struggles with, while it has not given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// The last inbound round trip, of whichever generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_inbound: Option<Millis>,
+    /// How old the oldest message of the last batch was when we took it, if that is worth a word: we are catching up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_ms: Option<u64>,
+}
+
+/// What a link goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Whose link it is, for what it says of itself.
+    pub name: &'static str,
+    /// Failed attempts in a row after which only the slow probe is left. `None`: it never comes to that.
+    pub fast_attempts: Option<u32>,
+    pub slow_probe: Duration,
+    /// Whether chance spreads the waits.
+    pub jitter: bool,
+    /// How long a connection may take to stand.
+    pub connect_within: Option<Duration>,
+    /// A healthy link is never silent for longer. `None`: silence says nothing.
+    pub longest_silence: Option<Duration>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            name: "link",
+            fast_attempts: Some(20),
+            slow_probe: Duration::from_secs(1800),
+            jitter: true,
+            connect_within: Some(Duration::from_secs(30)),
+            longest_silence: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +125,12 @@ pub enum Event {
     Alive {
         generation: u64,
     },
-    /// The connection of this generation has trouble and keeps trying.
+    /// Messages are on disk; the oldest was sent then, if the platform says.
+    Took {
+        generation: u64,
+        oldest: Option<Millis>,
+    },
+    /// The connection of this generation stands, has trouble and keeps trying.
     Troubled {
         generation: u64,
         reason: String,
@@ -76,77 +149,133 @@ pub enum Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Drop what is left of older generations and connect.
+    /// End what is left of older generations, then connect.
     Connect {
         generation: u64,
     },
     Disconnect,
-    WakeAt(Millis),
     /// The link has just come up: lanes may send again.
     CameUp,
 }
 
-/// Fast attempts before the slow probe.
-pub const FAST_ATTEMPTS: u32 = 20;
-const SLOW_PROBE: Duration = Duration::from_secs(1800);
+/// Whether messages come in now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Up,
+    Down,
+    /// Down, and its owner wants it so.
+    Paused,
+}
+
 /// A wait that lies further ahead was not planned by us: the clock was set back.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// A link that comes up only to break is not dialled more often than this.
+const BREATH: Duration = Duration::from_secs(10);
+/// Platforms give whole seconds, and clocks differ: an older message is a late one.
+const LATE: Duration = Duration::from_secs(10);
 
 impl Default for Link {
     fn default() -> Self {
-        Self { state: State::Connecting, generation: 0, attempts: 0, trouble: None }
+        Self {
+            state: State::Connecting { since: Millis(0) },
+            generation: 0,
+            attempts: 0,
+            trouble: None,
+            last_inbound: None,
+            behind_ms: None,
+        }
     }
 }
 
 impl Link {
+    /// One that can never be tried: what it needs is not configured.
+    pub fn unbuilt(code: String, reason: String) -> Self {
+        let failure = Failure { class: Class::Fatal, code, reason };
+        Self { state: State::Fatal { failure }, ..Self::default() }
+    }
+
     /// Its state in the words that are published: `connecting`, `connected`, `retrying`, `paused` or `fatal`.
     pub const fn published(&self) -> &'static str {
         match (&self.state, &self.trouble) {
-            (State::Connecting, None) => "connecting",
-            (State::Connecting, Some(_)) | (State::Waiting { slow: false, .. }, _) => "retrying",
-            (State::Up { .. }, _) => "connected",
+            (State::Connecting { .. }, None) => "connecting",
+            (State::Connecting { .. } | State::Up { .. }, Some(_))
+            | (State::Waiting { slow: false, .. }, _) => "retrying",
+            (State::Up { .. }, None) => "connected",
             (State::Waiting { slow: true, .. } | State::Paused, _) => "paused",
             (State::Fatal { .. }, _) => "fatal",
         }
     }
 
-    pub fn step(self, now: Millis, roll: u64, event: Event) -> (Self, Option<Effect>) {
+    pub const fn standing(&self) -> Standing {
+        match (&self.state, &self.trouble) {
+            (State::Up { .. }, None) => Standing::Up,
+            (State::Paused, _) => Standing::Paused,
+            (State::Up { .. }, Some(_))
+            | (State::Connecting { .. } | State::Waiting { .. } | State::Fatal { .. }, _) => Standing::Down,
+        }
+    }
+
+    /// Why it is down, if it has given up for now.
+    pub const fn failure(&self) -> Option<&Failure> {
+        match &self.state {
+            State::Waiting { failure, .. } | State::Fatal { failure } => Some(failure),
+            State::Connecting { .. } | State::Up { .. } | State::Paused => None,
+        }
+    }
+
+    /// When to tick, if nothing happens before.
+    pub fn due(&self, terms: &Terms) -> Option<Millis> {
+        match &self.state {
+            State::Waiting { until, .. } => Some(*until),
+            State::Connecting { since } => self.untroubled(*since, terms.connect_within),
+            State::Up { since } => self.untroubled(self.heard(*since), terms.longest_silence),
+            State::Fatal { .. } | State::Paused => None,
+        }
+    }
+
+    pub fn step(self, now: Millis, roll: u64, event: Event, terms: &Terms) -> (Self, Option<Effect>) {
         match event {
-            Event::Start => self.connect(),
+            Event::Start => self.connect(now),
             Event::Alive { generation } if generation == self.generation => self.alive(now),
+            Event::Took { generation, oldest } if generation == self.generation => {
+                let age = oldest.map(|sent| now.since(sent)).filter(|age| *age >= LATE);
+                let behind_ms = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+                (Self { behind_ms, ..self }, None)
+            }
             Event::Broke { generation, fault, code, reason } if generation == self.generation => {
-                self.broke(now, roll, fault, code, reason)
+                self.broke(now, roll, fault, Failure { class: class(fault), code, reason }, terms)
             }
             Event::Troubled { generation, reason } if generation == self.generation => {
                 (Self { trouble: Some(reason), ..self }, None)
             }
             // A generation we have left behind is still talking.
-            Event::Alive { .. } | Event::Troubled { .. } | Event::Broke { .. } => (self, None),
-            Event::Tick => self.tick(now),
-            Event::Retry => Self { attempts: 0, ..self }.connect(),
+            Event::Alive { .. } | Event::Took { .. } | Event::Troubled { .. } | Event::Broke { .. } => {
+                (self, None)
+            }
+            Event::Tick => self.tick(now, roll, terms),
+            Event::Retry => Self { attempts: 0, ..self }.connect(now),
             Event::Pause => (
-                Self { state: State::Paused, generation: self.generation + 1, ..self },
+                Self { state: State::Paused, generation: self.generation + 1, trouble: None, ..self },
                 Some(Effect::Disconnect),
             ),
         }
     }
 
-    fn connect(self) -> (Self, Option<Effect>) {
+    fn connect(self, now: Millis) -> (Self, Option<Effect>) {
         let generation = self.generation + 1;
-        let link = Self { state: State::Connecting, generation, trouble: None, ..self };
+        let state = State::Connecting { since: now };
+        let link = Self { state, generation, trouble: None, behind_ms: None, ..self };
         (link, Some(Effect::Connect { generation }))
     }
 
     fn alive(self, now: Millis) -> (Self, Option<Effect>) {
-        match self.state {
-            State::Up { since, .. } => {
-                (Self { state: State::Up { since, last_inbound: now }, trouble: None, ..self }, None)
+        let heard = Self { trouble: None, last_inbound: Some(now), behind_ms: None, ..self };
+        match heard.state {
+            State::Up { .. } => (heard, None),
+            State::Connecting { .. } => {
+                (Self { state: State::Up { since: now }, attempts: 0, ..heard }, Some(Effect::CameUp))
             }
-            State::Connecting => {
-                let state = State::Up { since: now, last_inbound: now };
-                (Self { state, attempts: 0, trouble: None, ..self }, Some(Effect::CameUp))
-            }
-            State::Waiting { .. } | State::Fatal { .. } | State::Paused => (self, None),
+            State::Waiting { .. } | State::Fatal { .. } | State::Paused => (heard, None),
         }
     }
 
@@ -155,134 +284,79 @@ impl Link {
         now: Millis,
         roll: u64,
         fault: Fault,
-        code: String,
-        reason: String,
+        failure: Failure,
+        terms: &Terms,
     ) -> (Self, Option<Effect>) {
-        let wait = match fault {
-            Fault::Fatal => return (Self { state: State::Fatal { code, reason }, ..self }, None),
-            Fault::Later { after } => after,
-            Fault::Refused => None,
+        let named = match fault {
+            Fault::Later { after } => after.unwrap_or_default(),
+            Fault::Refused | Fault::Fatal => Duration::ZERO,
         };
-        let attempts = self.attempts.saturating_add(1);
-        let slow = attempts > FAST_ATTEMPTS;
-        let planned = if slow { SLOW_PROBE } else { backoff(&RECONNECT, attempts, roll) };
-        let until = now.after(wait.unwrap_or_default().max(planned).min(LONGEST_WAIT));
-        let state = State::Waiting { until, slow, code, reason };
-        (Self { state, attempts, ..self }, Some(Effect::WakeAt(until)))
+        let (attempts, slow, planned) = match self.state {
+            // It waits, or is stopped: a second fault changes nothing.
+            State::Waiting { .. } | State::Fatal { .. } | State::Paused => return (self, None),
+            State::Up { since } => (0, false, since.after(BREATH).since(now)),
+            State::Connecting { .. } => {
+                let attempts = self.attempts.saturating_add(1);
+                let slow = terms.fast_attempts.is_some_and(|fast| attempts >= fast);
+                let roll = if terms.jitter { roll } else { EVEN };
+                let wait = if slow { terms.slow_probe } else { backoff(&RECONNECT, attempts, roll) };
+                (attempts, slow, wait)
+            }
+        };
+        let state = match failure.class {
+            Class::Fatal => State::Fatal { failure },
+            Class::Passing | Class::Refused => {
+                let longest = LONGEST_WAIT.max(terms.slow_probe);
+                State::Waiting { until: now.after(named.max(planned).min(longest)), slow, failure }
+            }
+        };
+        let link = Self { state, attempts, trouble: None, behind_ms: None, ..self };
+        (link, Some(Effect::Disconnect))
     }
 
-    fn tick(self, now: Millis) -> (Self, Option<Effect>) {
+    fn tick(self, now: Millis, roll: u64, terms: &Terms) -> (Self, Option<Effect>) {
+        let due = self.due(terms).is_some_and(|due| now >= due);
+        let name = terms.name;
+        let passing =
+            |code, reason| (Fault::Later { after: None }, Failure { class: Class::Passing, code, reason });
         match self.state {
-            State::Waiting { until, .. } if now >= until || until.since(now) > LONGEST_WAIT => self.connect(),
-            State::Waiting { until, .. } => (self, Some(Effect::WakeAt(until))),
-            State::Connecting | State::Up { .. } | State::Fatal { .. } | State::Paused => (self, None),
+            State::Waiting { until, .. } => {
+                let longest = LONGEST_WAIT.max(terms.slow_probe);
+                if due || until.since(now) > longest { self.connect(now) } else { (self, None) }
+            }
+            State::Connecting { since } if due => {
+                let reason = format!("{name} connect timed out after {}s", now.since(since).as_secs());
+                let (fault, failure) = passing(format!("{name}_connect_timeout"), reason);
+                self.broke(now, roll, fault, failure, terms)
+            }
+            State::Up { since } if due => {
+                let silence = now.since(self.heard(since)).as_secs();
+                let reason = format!("nothing came in for {silence}s, though the connection stands");
+                let (fault, failure) = passing(format!("{name}_silent"), reason);
+                self.broke(now, roll, fault, failure, terms)
+            }
+            State::Connecting { .. } | State::Up { .. } | State::Fatal { .. } | State::Paused => (self, None),
         }
+    }
+
+    /// One that has trouble is known to be awake: its own patience counts.
+    fn untroubled(&self, since: Millis, limit: Option<Duration>) -> Option<Millis> {
+        limit.filter(|_| self.trouble.is_none()).map(|limit| since.after(limit))
+    }
+
+    fn heard(&self, since: Millis) -> Millis {
+        self.last_inbound.unwrap_or(since).max(since)
+    }
+}
+
+const fn class(fault: Fault) -> Class {
+    match fault {
+        Fault::Later { .. } => Class::Passing,
+        Fault::Refused => Class::Refused,
+        Fault::Fatal => Class::Fatal,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The roll that leaves a wait as it is.
-    const EVEN: u64 = 500;
-    const NOW: Millis = Millis(1_000_000);
-
-    fn broke(generation: u64, fault: Fault) -> Event {
-        Event::Broke { generation, fault, code: "c".into(), reason: "r".into() }
-    }
-
-    fn wait_after(link: &Link) -> u64 {
-        match link.state {
-            State::Waiting { until, .. } => until.since(NOW).as_secs(),
-            State::Connecting | State::Up { .. } | State::Fatal { .. } | State::Paused => 0,
-        }
-    }
-
-    #[test]
-    fn waits_grow_to_five_minutes_and_become_a_slow_probe_after_twenty() {
-        let (mut link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let mut waits = alloc::vec![];
-        for _ in 0..22 {
-            let generation = link.generation;
-            link = link.step(NOW, EVEN, broke(generation, Fault::Later { after: None })).0;
-            waits.push(wait_after(&link));
-            link = link.step(NOW.after(Duration::from_secs(4000)), EVEN, Event::Tick).0;
-            assert_eq!(link.state, State::Connecting);
-        }
-        assert_eq!(waits[..6], [30, 60, 120, 240, 300, 300]);
-        assert_eq!(waits[19..], [300, 1800, 1800]);
-    }
-
-    #[test]
-    fn trouble_is_seen_until_something_comes_in() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let troubled = |generation| Event::Troubled { generation, reason: "refused".into() };
-        assert_eq!(link.clone().step(NOW, EVEN, troubled(9)).0.trouble, None);
-        let (link, effect) = link.step(NOW, EVEN, troubled(1));
-        assert_eq!((link.trouble.as_deref(), effect), (Some("refused"), None));
-        assert_eq!(link.step(NOW, EVEN, Event::Alive { generation: 1 }).0.trouble, None);
-    }
-
-    #[test]
-    fn a_superseded_generation_is_not_heard() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let (link, _) = link.step(NOW, EVEN, Event::Retry);
-        let before = link.clone();
-        let (link, effect) = link.step(NOW, EVEN, broke(1, Fault::Fatal));
-        assert_eq!((link, effect), (before, None));
-    }
-
-    #[test]
-    fn a_fatal_fault_stops_the_link_until_someone_asks_again() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let (link, effect) = link.step(NOW, EVEN, broke(1, Fault::Fatal));
-        assert_eq!(effect, None);
-        let (link, effect) = link.step(NOW, EVEN, Event::Tick);
-        assert_eq!(effect, None);
-        assert_eq!(link.step(NOW, EVEN, Event::Retry).1, Some(Effect::Connect { generation: 2 }));
-    }
-
-    #[test]
-    fn only_something_coming_in_makes_a_link_alive_and_forgets_failures() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let (link, _) = link.step(NOW, EVEN, broke(1, Fault::Later { after: None }));
-        let (link, effect) = link.step(NOW.after(Duration::from_secs(30)), EVEN, Event::Tick);
-        assert_eq!(effect, Some(Effect::Connect { generation: 2 }));
-        assert_eq!(link.attempts, 1);
-        let (link, effect) = link.step(NOW, EVEN, Event::Alive { generation: 2 });
-        assert_eq!((link.attempts, effect), (0, Some(Effect::CameUp)));
-    }
-
-    #[test]
-    fn the_platforms_own_wait_is_honoured_when_longer() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let after = Some(Duration::from_secs(90));
-        let (link, _) = link.step(NOW, EVEN, broke(1, Fault::Later { after }));
-        assert_eq!(wait_after(&link), 90);
-    }
-
-    #[test]
-    fn a_paused_link_stays_paused() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let (link, effect) = link.step(NOW, EVEN, Event::Pause);
-        assert_eq!(effect, Some(Effect::Disconnect));
-        let (link, _) = link.step(NOW, EVEN, Event::Alive { generation: 1 });
-        assert_eq!(link.step(NOW, EVEN, Event::Tick).0.state, State::Paused);
-    }
-
-    #[test]
-    fn a_clock_set_back_does_not_silence_a_link() {
-        let (link, _) = Link::default().step(NOW, EVEN, Event::Start);
-        let (link, _) = link.step(NOW, EVEN, broke(1, Fault::Later { after: None }));
-        let earlier = NOW.before(Duration::from_secs(900));
-        let long_ago = Millis(0);
-        assert!(
-            matches!(link.clone().step(earlier, EVEN, Event::Tick).1, Some(Effect::WakeAt(_))),
-            "a small step"
-        );
-        let (link, _) =
-            link.step(NOW.after(Duration::from_secs(86_400)), EVEN, broke(1, Fault::Later { after: None }));
-        assert_eq!(link.step(long_ago, EVEN, Event::Tick).1, Some(Effect::Connect { generation: 2 }));
-    }
-}
+#[path = "link_tests.rs"]
+mod tests;

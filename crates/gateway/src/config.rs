@@ -15,6 +15,7 @@ use petasos_store::{Binding, Error as StoreError, Tx};
 
 use crate::deliver::Streaming;
 use crate::lifetime::Lifetime;
+use crate::network::Outward;
 use crate::sd::Notifier;
 
 #[derive(Debug)]
@@ -23,15 +24,26 @@ pub struct Config {
     pub home: PathBuf,
     pub model: ModelConfig,
     pub adapters: Vec<Adapter>,
+    /// Platforms that are asked for and cannot be spoken: listed, so that somebody sees why.
+    pub unbuilt: Vec<Unbuilt>,
     pub access: Access,
     pub keys: KeyOptions,
     pub settings: Settings,
     pub lifetime: Lifetime,
     /// The service manager, if there is one.
     pub notifier: Notifier,
+    /// Which addresses we have towards the world: [`crate::network::outward`], or what a test says.
+    pub outward: fn() -> Outward,
     pub page: Page,
     /// Keep `sessions/sessions.json` for older tools.
     pub mirror: bool,
+}
+
+/// A platform without an adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unbuilt {
+    pub platform: Platform,
+    pub reason: String,
 }
 
 /// Whether the gateway is of use without any platform.

@@ -10,7 +10,7 @@ use petasos_core::command::{self, Parsed};
 use petasos_core::ids::{OutboxId, RowId, SessionId, SessionKey};
 use petasos_core::lifecycle::marker::Marker;
 use petasos_core::lifecycle::{From, How, Leave, State};
-use petasos_core::link;
+use petasos_core::link::Standing;
 use petasos_core::outbox::{self, Item};
 use petasos_core::pairing::{Approval, Book};
 use petasos_core::{Inbound, InboxId, Millis, Platform, Source};
@@ -23,7 +23,7 @@ use crate::home::drain;
 use crate::ingest::Ingest;
 use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Status};
-use crate::supervise::{DEAF_AFTER, LinkHandle};
+use crate::supervise::LinkHandle;
 use crate::view::View;
 use crate::{Error, clock};
 
@@ -283,7 +283,7 @@ impl Handle {
             .map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() })
             .collect();
         let trouble = self.0.shell.db.trouble();
-        let deaf = links.iter().any(|it| !hears(&it.link.state));
+        let deaf = links.iter().any(|it| it.link.standing() == Standing::Down);
         let situation = self.situation();
         let state = match situation.state {
             State::Running if deaf || trouble.is_some() => State::Degraded,
@@ -319,12 +319,4 @@ async fn on_disk<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(job).await;
     done.map_err(|_panicked| Error::Io("writing a file panicked".into()))?
         .map_err(|error| Error::Io(error.to_string()))
-}
-
-fn hears(link: &link::State) -> bool {
-    match link {
-        link::State::Up { last_inbound, .. } => clock::now().since(*last_inbound) < DEAF_AFTER,
-        link::State::Paused => true,
-        link::State::Connecting | link::State::Waiting { .. } | link::State::Fatal { .. } => false,
-    }
 }

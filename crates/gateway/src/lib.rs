@@ -10,6 +10,7 @@ mod boot;
 mod channels;
 pub mod clock;
 mod config;
+mod connection;
 mod counts;
 mod db;
 mod deliver;
@@ -22,6 +23,7 @@ mod links;
 mod lookout;
 mod marks;
 mod mirror;
+pub mod network;
 mod outages;
 mod publish;
 mod pulse;
@@ -40,7 +42,7 @@ mod tasks;
 mod view;
 mod watchdog;
 
-pub use config::{Config, Page, Settings};
+pub use config::{Config, Page, Settings, Unbuilt};
 pub use deliver::Streaming;
 pub use gate::{Leaving, Situation};
 pub use handle::{Handle, Leaver, Submitted};
@@ -64,6 +66,9 @@ pub enum Error {
     NotFound(&'static str),
     #[error("the gateway is stopping")]
     Stopping,
+    /// A platform that cannot be spoken as it is configured.
+    #[error("{0}")]
+    Unbuilt(String),
     /// No turn may start now.
     #[error("{}", Refusal::Closed(*.0).text())]
     Closed(Closed),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use petasos_core::lifecycle::{boots, storm};
+use petasos_core::link::Terms;
 use petasos_core::message::Delivery;
 use petasos_core::session::CrashRecovery;
 use petasos_core::{Platform, Route};
@@ -29,6 +30,10 @@ pub struct Lifetime {
     pub quiet_platforms: Vec<Platform>,
     /// Down for this long, and the owner hears of a platform.
     pub outage_notice: Duration,
+    /// How links are tried; their names and their pulse are their own.
+    pub reconnect: Terms,
+    /// How long a connection may take to end before it is left behind.
+    pub disconnect_within: Duration,
     /// Somebody starts us again when we end with 75.
     pub supervised: bool,
 }
@@ -54,6 +59,8 @@ impl Default for Lifetime {
             home_channels: Vec::new(),
             quiet_platforms: Vec::new(),
             outage_notice: Duration::from_secs(180),
+            reconnect: Terms::default(),
+            disconnect_within: Duration::from_secs(5),
             supervised: false,
         }
     }

@@ -22,6 +22,18 @@ pub(crate) async fn watch(mut links: Vec<LinkHandle>, shell: Arc<Shell>, page: P
     }
 }
 
+/// Tries every link that a changed world may have helped, once.
+pub(crate) async fn retry_all(links: &[LinkHandle]) {
+    let wanted = |link: &&LinkHandle| match link.link.borrow().state {
+        State::Connecting { .. } | State::Up { .. } | State::Waiting { .. } => true,
+        State::Fatal { .. } | State::Paused => false,
+    };
+    for link in links.iter().filter(wanted) {
+        // Closed only while we stop.
+        let _ = link.retry().await;
+    }
+}
+
 /// Resolves when any of them changes; never, if there are none.
 pub(crate) async fn any_changed(links: &mut [LinkHandle]) {
     if links.is_empty() {
@@ -40,7 +52,7 @@ fn judge(links: &[LinkHandle], gate: &Gate, page: Page) {
     let up = states.iter().any(|state| matches!(state, State::Up { .. }));
     let undecided = links.iter().any(|link| {
         let link = link.link.borrow();
-        link.state == State::Connecting && link.trouble.is_none()
+        matches!(link.state, State::Connecting { .. }) && link.trouble.is_none()
     });
     if let Some(reason) = hopeless(links, &states) {
         match (gate.has_started(), page) {
@@ -61,8 +73,8 @@ fn hopeless(links: &[LinkHandle], states: &[State]) -> Option<String> {
         .iter()
         .zip(states)
         .filter_map(|(link, state)| match state {
-            State::Fatal { reason, .. } => Some(format!("{}: {reason}", link.name)),
-            State::Connecting | State::Up { .. } | State::Waiting { .. } | State::Paused => None,
+            State::Fatal { failure } => Some(format!("{}: {}", link.name, failure.reason)),
+            State::Connecting { .. } | State::Up { .. } | State::Waiting { .. } | State::Paused => None,
         })
         .collect();
     (!reasons.is_empty() && reasons.len() == states.len()).then(|| reasons.join("; "))

@@ -133,16 +133,20 @@ impl Publisher {
 }
 
 fn platform(link: &Link) -> PlatformState {
-    let (code, message) = match &link.state {
-        LinkState::Waiting { code, reason, .. } | LinkState::Fatal { code, reason } => {
-            (Some(code.clone()), Some(reason.clone()))
+    let failure = link.failure();
+    let next = match link.state {
+        LinkState::Waiting { until, .. } => Some(until),
+        LinkState::Connecting { .. } | LinkState::Up { .. } | LinkState::Fatal { .. } | LinkState::Paused => {
+            None
         }
-        LinkState::Connecting | LinkState::Up { .. } | LinkState::Paused => (None, link.trouble.clone()),
     };
     PlatformState {
         state: link.published(),
-        error_code: code,
-        error_message: message,
+        error_code: failure.map(|failure| failure.code.clone()),
+        error_message: failure.map(|failure| failure.reason.clone()).or_else(|| link.trouble.clone()),
+        error_class: failure.map(|failure| failure.class.as_str()),
+        attempts: link.attempts,
+        next_retry_at: next,
         updated_at: clock::now(),
     }
 }

@@ -38,7 +38,7 @@ use crate::running::Running;
 use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
-use crate::{Error, clock, links, mirror, outages, pulse, sweep, tasks};
+use crate::{Error, clock, links, mirror, network, outages, pulse, sweep, tasks};
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
@@ -108,12 +108,19 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         shell.deliver.due(lane).await;
     }
     let ingest = Arc::new(Ingest::new(&shell, rules));
-    let links = connect(&shell, &ingest, booted.candidates, &mut running).await;
+    let mut links = connect(&shell, &ingest, booted.candidates, &mut running).await;
+    links.extend(config.unbuilt.into_iter().map(|it| LinkHandle::unbuilt(it.platform, it.reason)));
+    links.sort_by_key(|link| link.name);
     // Set once, here; a session that asks before sees none.
     let _first = shell.links.set(links.clone());
     let watching = links::watch(links.clone(), shell.clone(), config.page);
     running.push(tasks::vital("links", &stopper, watching));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
+    running.push(tasks::vital(
+        "network",
+        &stopper,
+        network::watch(shell.clone(), links.clone(), config.outward),
+    ));
     let publishing = tokio::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
     let handle = Handle(Arc::new(Inner { shell: shell.clone(), ingest, links: links.clone() }));
     let running = Running {
@@ -171,8 +178,13 @@ async fn connect(
     let mut links = Vec::new();
     for adapter in shell.channels.adapters() {
         let waiting = candidates.remove(&adapter.platform()).unwrap_or_default();
-        let (link, task) =
-            supervise::supervisor(adapter.clone(), ingest.clone(), shell.stopper.clone(), waiting);
+        let (link, task) = supervise::supervisor(
+            adapter.clone(),
+            ingest.clone(),
+            shell.stopper.clone(),
+            &shell.lifetime,
+            waiting,
+        );
         links.push(link);
         running.push(tasks::vital("link", &shell.stopper, task));
     }

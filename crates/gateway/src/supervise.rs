@@ -1,28 +1,37 @@
 //! One supervisor per platform: it connects, listens, and connects again.
 //!
-//! Owns the link's machine and the connection's task. The adapter runs in a task of its own, so that a
-//! panic there is a broken link like any other; dropping the connection ends it.
+//! Owns the link's machine and the connection. The machine's word is published before anything is torn down or built
+//! up, so a connection that will not end cannot hide that it is broken. After the ways in are closed nothing of a
+//! connection is heard any more, however late it comes to stand.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::link::{Effect, Event, Link};
-use petasos_core::{Fault, Inbound, Millis};
-use petasos_platforms::{Adapter, Batch, Health, Intake, Taken};
+use petasos_core::link::{Effect, Event, Link, Terms};
+use petasos_core::{Inbound, Platform};
+use petasos_platforms::{Adapter, Batch, Health, Taken};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 
+use crate::connection::{Connection, Heard, Parting};
 use crate::ingest::Ingest;
+use crate::lifetime::Lifetime;
 use crate::resume::{self, Candidate};
 use crate::stopper::Stopper;
 use crate::{Error, clock};
 
-/// The way to one supervisor.
+/// The way to one link.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkHandle {
     pub(crate) name: &'static str,
     pub(crate) link: watch::Receiver<Link>,
-    commands: mpsc::Sender<Command>,
+    way: Way,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    Supervised(mpsc::Sender<Command>),
+    /// There is nothing to supervise; what is said of it stands.
+    Unbuilt(Arc<watch::Sender<Link>>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +41,31 @@ enum Command {
 }
 
 impl LinkHandle {
+    /// A platform that is asked for and cannot be spoken as it is configured.
+    pub(crate) fn unbuilt(platform: Platform, reason: String) -> Self {
+        let name = platform.as_str();
+        let (report, link) = watch::channel(Link::unbuilt(format!("{name}_misconfigured"), reason));
+        Self { name, link, way: Way::Unbuilt(Arc::new(report)) }
+    }
+
     /// Tries now, whatever the link is waiting for.
     pub(crate) async fn retry(&self) -> Result<(), Error> {
-        self.commands.send(Command::Retry).await.map_err(|_closed| Error::Stopping)
+        self.ask(Command::Retry).await
     }
 
     /// Disconnects until somebody wants it back.
     pub(crate) async fn pause(&self) -> Result<(), Error> {
-        self.commands.send(Command::Pause).await.map_err(|_closed| Error::Stopping)
+        self.ask(Command::Pause).await
+    }
+
+    async fn ask(&self, command: Command) -> Result<(), Error> {
+        match &self.way {
+            Way::Supervised(commands) => commands.send(command).await.map_err(|_closed| Error::Stopping),
+            Way::Unbuilt(report) => Err(Error::Unbuilt(match report.borrow().failure() {
+                Some(failure) => failure.reason.clone(),
+                None => self.name.to_owned(),
+            })),
+        }
     }
 }
 
@@ -48,19 +74,26 @@ pub(crate) fn supervisor(
     adapter: Arc<Adapter>,
     ingest: Arc<Ingest>,
     stopper: Stopper,
+    lifetime: &Lifetime,
     waiting: Vec<Candidate>,
-) -> (LinkHandle, impl Future<Output = ()>) {
+) -> (LinkHandle, impl Future<Output = ()> + use<>) {
     let (commands, asked) = mpsc::channel(4);
     let (report, link) = watch::channel(Link::default());
     let name = adapter.platform().as_str();
-    let supervisor = Supervisor { adapter, ingest, stopper, report, asked, waiting, connection: None };
-    (LinkHandle { name, link, commands }, supervisor.run())
+    let terms = Terms { name, longest_silence: adapter.longest_silence(), ..lifetime.reconnect };
+    let farewell = lifetime.disconnect_within;
+    let supervisor =
+        Supervisor { adapter, ingest, stopper, terms, farewell, report, asked, waiting, connection: None };
+    (LinkHandle { name, link, way: Way::Supervised(commands) }, supervisor.run())
 }
 
 struct Supervisor {
     adapter: Arc<Adapter>,
     ingest: Arc<Ingest>,
     stopper: Stopper,
+    terms: Terms,
+    /// How long a connection may take to end.
+    farewell: Duration,
     report: watch::Sender<Link>,
     asked: mpsc::Receiver<Command>,
     /// What goes on as soon as the link is up for the first time.
@@ -68,70 +101,57 @@ struct Supervisor {
     connection: Option<Connection>,
 }
 
-/// A running adapter. Dropping it ends the adapter at its next wait.
-struct Connection {
-    generation: u64,
-    task: JoinHandle<petasos_platforms::Error>,
-    batches: mpsc::Receiver<Batch>,
-    /// What it said last: news that nobody has noticed yet gives way to newer.
-    health: watch::Receiver<Health>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Batches that may wait for a commit.
-const BATCHES: usize = 2;
-
 impl Supervisor {
     async fn run(mut self) {
         let mut event = Some(Event::Start);
-        let mut wake: Option<Millis> = None;
         loop {
             if let Some(event) = event.take() {
-                match self.feed(event).await {
-                    Some(Effect::WakeAt(at)) => wake = Some(at),
-                    Some(Effect::Connect { .. } | Effect::Disconnect | Effect::CameUp) | None => wake = None,
-                }
+                self.feed(event).await;
             }
+            let due = self.report.borrow().due(&self.terms);
             event = tokio::select! {
-                () = self.stopper.stopped() => return,
+                biased;
+                () = self.stopper.stopped() => break,
                 Some(command) = self.asked.recv() => Some(match command {
                     Command::Retry => Event::Retry,
                     Command::Pause => Event::Pause,
                 }),
-                () = clock::sleep_until(wake.unwrap_or_default()), if wake.is_some() => Some(Event::Tick),
-                heard = hear(&mut self.connection) => self.heard(heard).await,
+                (generation, heard) = hear(&mut self.connection) => self.heard(generation, heard).await,
+                () = clock::sleep_until(due.unwrap_or_default()), if due.is_some() => Some(Event::Tick),
             };
         }
+        self.disconnect().await;
     }
 
-    async fn feed(&mut self, event: Event) -> Option<Effect> {
-        let link = self.report.borrow().clone();
-        let (link, effect) = link.step(clock::now(), clock::roll(), event);
+    async fn feed(&mut self, event: Event) {
+        let before = self.report.borrow().clone();
+        let (link, effect) = before.clone().step(clock::now(), clock::roll(), event, &self.terms);
+        if let Some(failure) = link.failure().filter(|failure| before.failure() != Some(failure)) {
+            tracing::warn!(
+                link = self.name(),
+                code = failure.code,
+                reason = failure.reason,
+                "connection lost"
+            );
+        }
         self.report.send_if_modified(|known| {
-            let changed = *known != link;
             *known = link;
-            changed
+            *known != before
         });
-        match effect? {
-            Effect::Connect { generation } => self.connect(generation).await,
-            Effect::Disconnect => self.connection = None,
-            Effect::CameUp => {
+        match effect {
+            Some(Effect::Connect { generation }) => self.connect(generation).await,
+            Some(Effect::Disconnect) => self.disconnect().await,
+            Some(Effect::CameUp) => {
                 tracing::info!(link = self.name(), "connected");
                 self.wake_lanes().await;
                 resume::take_up(&self.ingest, std::mem::take(&mut self.waiting)).await;
             }
-            Effect::WakeAt(_) => {}
+            None => {}
         }
-        effect
     }
 
     async fn connect(&mut self, generation: u64) {
-        self.connection = None;
+        self.disconnect().await;
         let (name, cursor_name) = (self.name(), self.cursor_name());
         let cursor =
             self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await.unwrap_or_else(|error| {
@@ -139,51 +159,58 @@ impl Supervisor {
                 tracing::warn!(link = name, %error, "the cursor cannot be read");
                 None
             });
-        let (intake, batches) = Intake::new(BATCHES);
-        let (pulse, health) = watch::channel(Health::Connecting);
-        let adapter = self.adapter.clone();
-        let task = tokio::spawn(async move {
-            let mut tell = move |health| {
-                pulse.send_replace(health);
-            };
-            adapter.receive(cursor, &intake, &mut tell).await
-        });
-        self.connection = Some(Connection { generation, task, batches, health });
+        self.connection = Some(Connection::open(self.adapter.clone(), generation, cursor));
     }
 
-    async fn heard(&mut self, heard: Heard) -> Option<Event> {
+    /// Returns when the old connection is dead, or past waiting for.
+    async fn disconnect(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        match connection.close(self.farewell).await {
+            Parting::Gone => {}
+            Parting::Abandoned => {
+                tracing::error!(
+                    link = self.name(),
+                    "the connection does not end; it is left behind, unheard"
+                );
+            }
+        }
+    }
+
+    async fn heard(&mut self, generation: u64, heard: Heard) -> Option<Event> {
         match heard {
             Heard::Batch(batch) => {
-                let pressed: Vec<_> = batch.events.iter().map(|event| event.dedup.clone()).collect();
-                let events = batch.events.into_iter().map(|event| self.named(event)).collect();
-                let taken =
-                    self.ingest.take(self.cursor_name(), events, batch.unreadable, batch.cursor).await;
-                let answer = match &taken {
-                    Ok(()) => {
-                        self.acknowledge(pressed);
-                        Taken::Committed
-                    }
-                    Err(error) => {
-                        tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
-                        Taken::NotTaken
-                    }
-                };
-                // An adapter that has gone meanwhile asks again from the stored cursor.
-                let _ = batch.done.send(answer);
-                None
+                let oldest = batch.events.iter().filter_map(|event| event.sent_at).min();
+                let some = !batch.events.is_empty();
+                (self.take(batch).await && some).then_some(Event::Took { generation, oldest })
             }
-            Heard::Health(generation, Health::Polling) => Some(Event::Alive { generation }),
-            Heard::Health(generation, Health::Degraded { reason }) => {
+            Heard::Health(Health::Polling) => Some(Event::Alive { generation }),
+            Heard::Health(Health::Degraded { reason }) => {
                 tracing::warn!(link = self.name(), reason, "connection troubled");
                 Some(Event::Troubled { generation, reason: reason.to_owned() })
             }
-            Heard::Health(_, Health::Connecting) => None,
-            Heard::Broke { generation, fault, code, reason } => {
-                self.connection = None;
-                tracing::warn!(link = self.name(), code, reason, "connection lost");
-                Some(Event::Broke { generation, fault, code, reason })
-            }
+            Heard::Health(Health::Connecting) => None,
+            Heard::Broke { fault, code, reason } => Some(Event::Broke { generation, fault, code, reason }),
         }
+    }
+
+    /// `false`: the platform has to keep it for us.
+    async fn take(&self, batch: Batch) -> bool {
+        let pressed: Vec<_> = batch.events.iter().map(|event| event.dedup.clone()).collect();
+        let events = batch.events.into_iter().map(|event| self.named(event)).collect();
+        let taken = self.ingest.take(self.cursor_name(), events, batch.unreadable, batch.cursor).await;
+        let answer = match &taken {
+            Ok(()) => {
+                self.acknowledge(pressed);
+                Taken::Committed
+            }
+            Err(error) => {
+                tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
+                Taken::NotTaken
+            }
+        };
+        // An adapter that has gone meanwhile asks again from the stored cursor.
+        let _ = batch.done.send(answer);
+        taken.is_ok()
     }
 
     /// What waited for this platform need not wait any longer.
@@ -230,35 +257,10 @@ impl Supervisor {
     }
 }
 
-enum Heard {
-    Batch(Batch),
-    Health(u64, Health),
-    Broke { generation: u64, fault: Fault, code: String, reason: String },
-}
-
-async fn hear(connection: &mut Option<Connection>) -> Heard {
-    let Some(connection) = connection else {
-        return std::future::pending().await;
-    };
-    let generation = connection.generation;
-    tokio::select! {
-        biased;
-        Some(batch) = connection.batches.recv() => Heard::Batch(batch),
-        Ok(()) = connection.health.changed() => {
-            Heard::Health(generation, connection.health.borrow_and_update().clone())
-        }
-        ended = &mut connection.task => match ended {
-            Ok(error) => {
-                let (fault, code, reason) = (error.fault(), error.code().to_owned(), error.to_string());
-                Heard::Broke { generation, fault, code, reason }
-            }
-            Err(_panicked) => {
-                let (fault, reason) = (Fault::Later { after: None }, "the adapter panicked".to_owned());
-                Heard::Broke { generation, fault, code: "adapter_panicked".into(), reason }
-            }
-        },
+/// What the connection says, if there is one.
+async fn hear(connection: &mut Option<Connection>) -> (u64, Heard) {
+    match connection {
+        Some(connection) => (connection.generation, connection.hear().await),
+        None => std::future::pending().await,
     }
 }
-
-/// A link counts as deaf when nothing has come in for this long.
-pub(crate) const DEAF_AFTER: Duration = Duration::from_secs(120);

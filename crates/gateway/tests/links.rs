@@ -3,9 +3,18 @@
 
 mod support;
 
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use petasos_gateway::HomeChannel;
+use futures_util::FutureExt;
+use petasos_core::Platform;
+use petasos_core::lifecycle::Leave;
+use petasos_core::link::{Class, Link, Standing, State};
+use petasos_fakes::telegram::{Fault, Side};
+use petasos_gateway::network::Outward;
+use petasos_gateway::{HomeChannel, Unbuilt};
+use serde_json::json;
 use support::{World, telegram};
 
 const HOME: i64 = 99;
@@ -58,4 +67,104 @@ fn a_short_outage_is_nobodys_business() {
     world.ends_with(7, "echo: hello");
     world.owes_nothing();
     assert_eq!(world.telegram.texts(HOME), [""; 0]);
+}
+
+/// What is said of the link by this name.
+fn link(world: &World, name: &str) -> Link {
+    let status = world.runtime.block_on(world.handle().status()).expect("a status");
+    status.links.into_iter().find(|link| link.name == name).expect("listed").link
+}
+
+#[test]
+fn a_connection_that_hangs_is_given_up_in_time_and_named() {
+    let mut world =
+        World::idle(|setup| setup.lifetime.reconnect.connect_within = Some(Duration::from_millis(300)));
+    world.telegram.on("getMe").always().does(Fault::Hang);
+    world.start();
+    let failed = support::eventually("given up", || link(&world, "telegram").failure().cloned());
+    assert_eq!((failed.class, failed.code.as_str()), (Class::Passing, "telegram_connect_timeout"));
+    assert!(failed.reason.starts_with("telegram connect timed out after "), "{}", failed.reason);
+    let told = support::eventually("on disk", || {
+        let state = world.state();
+        let told = state.get("platforms")?.get("telegram")?.clone();
+        (told["state"] == "retrying").then_some(told)
+    });
+    assert_eq!((told["attempts"].as_u64(), told["error_class"].as_str()), (Some(1), Some("passing")));
+    assert!(told["next_retry_at"].is_string(), "{told}");
+    assert_eq!(world.telegram.calls_of("getMe").len(), 1);
+}
+
+#[test]
+fn a_platform_that_cannot_be_built_is_listed_and_disturbs_nobody() {
+    let world = World::with(|setup| {
+        let platform = Platform::parse("slack").expect("known");
+        setup.unbuilt = vec![Unbuilt { platform, reason: "platforms.slack has no app token".into() }];
+    });
+    world.telegram.push_text(7, 7, "hello");
+    world.ends_with(7, "echo: hello");
+    let slack = link(&world, "slack");
+    assert_eq!(slack.published(), "fatal");
+    assert!(slack.failure().expect("why").reason.contains("no app token"));
+    for asked in [world.handle().link_retry("slack").boxed(), world.handle().link_pause("slack").boxed()] {
+        let refused = world.runtime.block_on(asked).expect_err("refused").to_string();
+        assert!(refused.contains("no app token"), "{refused}");
+    }
+    world.telegram.push_text(7, 7, "/platform");
+    world.ends_with(7, "slack: stopped (slack_misconfigured)");
+}
+
+/// The last number of our address; zero: we have none.
+static ADDRESS: AtomicU8 = AtomicU8::new(0);
+
+fn outward() -> Outward {
+    let last = ADDRESS.load(Ordering::Relaxed);
+    let v4 = (last > 0).then(|| Ipv4Addr::new(10, 0, 0, last).into());
+    Outward { v4, v6: None }
+}
+
+#[test]
+fn another_network_makes_every_link_try_once() {
+    ADDRESS.store(1, Ordering::Relaxed);
+    let mut world = World::idle(|setup| setup.outward = outward);
+    world.telegram.down();
+    world.start();
+    let waits = support::eventually("waiting", || {
+        let link = link(&world, "telegram");
+        matches!(link.state, State::Waiting { .. }).then_some(link)
+    });
+    assert_eq!((waits.attempts, waits.generation), (1, 1));
+    world.telegram.up().expect("it is there again");
+    ADDRESS.store(2, Ordering::Relaxed);
+    support::eventually("up", || (link(&world, "telegram").standing() == Standing::Up).then_some(()));
+    assert_eq!(link(&world, "telegram").generation, 2, "one try");
+    assert_eq!(world.telegram.calls_of("getMe").len(), 1);
+}
+
+#[test]
+fn what_comes_to_stand_after_the_ways_in_are_closed_is_not_published() {
+    let mut world = World::idle(|_| {});
+    let gate = world.telegram.gate("getMe", Side::Before);
+    world.start();
+    assert!(gate.wait(support::SOON), "it connects");
+    world.leave(Leave::Stop);
+    gate.open();
+    let state = world.state();
+    assert_ne!(state["platforms"]["telegram"]["state"], "connected", "{state:?}");
+    assert_eq!(state["gateway_state"], "stopped", "{state:?}");
+}
+
+#[test]
+fn how_far_behind_we_are_is_told_while_the_platform_is_ahead() {
+    let world = World::new(|_| {});
+    let hour = i64::try_from(petasos_gateway::clock::now().0 / 1000).expect("a time") - 3600;
+    let late = json!({ "message": {
+        "message_id": 900, "date": hour, "text": "an hour ago", "chat": { "id": 7, "type": "private" },
+        "from": { "id": 7, "is_bot": false, "first_name": "U" } } });
+    world.telegram.push_update(late);
+    world.ends_with(7, "echo: an hour ago");
+    let behind = link(&world, "telegram").behind_ms.expect("behind") / 1000;
+    assert!((3590..3700).contains(&behind), "{behind}");
+    world.telegram.push_text(7, 7, "/platform");
+    world.ends_with(7, "telegram: connected");
+    support::eventually("caught up", || link(&world, "telegram").behind_ms.is_none().then_some(()));
 }

@@ -61,8 +61,18 @@ impl Adapter {
         }
     }
 
+    /// A healthy link is never silent for longer, by a wide margin. `None`: its silence says nothing.
+    pub fn longest_silence(&self) -> Option<Duration> {
+        match self {
+            Self::Discord(it) => it.longest_silence(),
+            Self::Telegram(it) => it.longest_silence(),
+            Self::Slack(it) => it.longest_silence(),
+        }
+    }
+
     /// Listens until the link breaks or the future is dropped. `cursor` is where to go on, as handed
-    /// over with the last committed batch; `None` on the very first start.
+    /// over with the last committed batch; `None` on the very first start. A connection that cannot be made is the
+    /// end at once; one that has stood tries again by itself for a while, and says so (`Health::Degraded`).
     pub async fn receive(
         &self,
         cursor: Option<String>,

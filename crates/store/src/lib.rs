@@ -10,7 +10,7 @@
 //! | `outbox` | outbox |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
-//! | `unreadable`, `pairing`, `links`, `completions`, `logins`, `meta` | their namesakes |
+//! | `unreadable`, `pairing`, `completions`, `logins`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 
 mod apply;
@@ -22,7 +22,6 @@ mod failures;
 mod group;
 mod inbox;
 mod legacy;
-mod links;
 mod logins;
 mod meta;
 mod open;
@@ -46,7 +45,6 @@ pub use error::{Error, OpenError, Result};
 pub use group::{Group, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};
 pub use legacy::Imported;
-pub use links::LinkRow;
 pub use logins::{Login, Token};
 pub use outbox::{Head, OutboxCounts, Recovered, Stagehand};
 pub use pairing::PairingAnswer;

@@ -64,17 +64,44 @@ function when(ms) {
   return then.toLocaleDateString([], { day: 'numeric', month: 'short' });
 }
 
-/** The channels, each with a light and its state in words. */
+/** The channels, each with a light, its state in words, and what it waits for or lags behind. */
 export function drawLinks(footer, status) {
   const links = Array.isArray(status.links) ? status.links : [];
   footer.replaceChildren(...links.map(link => {
-    const node = document.createElement('span');
-    node.className = `link ${link.state}`;
-    node.textContent = `${platformName(link.name)}: ${STATES[link.state] ?? link.state}`;
-    if (link.reason) node.title = link.reason;
+    const node = document.createElement('div');
+    const about = document.createElement('small');
+    node.className = `link ${link.trouble ? 'waiting' : link.state}`;
+    node.textContent = `${platformName(link.name)}: ${linkState(link)}`;
+    about.textContent = linkFacts(link, Date.now()).join(' · ');
+    if (about.textContent) node.append(about);
     return node;
   }));
   const version = document.createElement('span');
   version.textContent = `Petasos ${status.version}`;
   footer.append(version);
+}
+
+function linkState(link) {
+  if (link.state === 'waiting' && link.slow) return 'paused (slow probe)';
+  if (link.trouble) return 'has trouble …';
+  return STATES[link.state] ?? link.state;
+}
+
+/** Only what is known. */
+function linkFacts(link, now) {
+  const facts = [];
+  if (link.last_inbound) facts.push(`heard ${age(now - link.last_inbound)} ago`);
+  if (link.behind_ms) facts.push(`${age(link.behind_ms)} behind`);
+  if (link.until) facts.push(`next try in ${age(link.until - now)}`);
+  if (link.attempts) facts.push(`${link.attempts} failed`);
+  const why = link.reason ?? link.trouble;
+  if (why) facts.push(why);
+  return facts;
+}
+
+function age(ms) {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 90) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.round(minutes / 60)} h`;
 }

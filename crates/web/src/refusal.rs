@@ -96,6 +96,7 @@ impl From<Error> for Refusal {
         let message = error.to_string();
         match error {
             Error::NotFound(_) => Self::not_found(message),
+            Error::Unbuilt(_) => Self::new(StatusCode::CONFLICT, "misconfigured", message),
             Error::Store(_) | Error::Io(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
             }

@@ -120,16 +120,11 @@ pub(super) const KEYS: &[Key] = &[
         "agent runs over the API at once; 0 for no cap",
     ),
     // The gateway.
-    key("gateway.platform_connect_timeout", Text, "30", "seconds one connection attempt may take")
-        .env(&["HERMES_GATEWAY_PLATFORM_CONNECT_TIMEOUT"]),
-    key("gateway.adapter_disconnect_timeout", Number, "5", "seconds a platform may take to say goodbye")
-        .env(&["HERMES_GATEWAY_ADAPTER_DISCONNECT_TIMEOUT"]),
     key("gateway.delivery_ledger", Flag, "true", "deliveries are always durable here"),
     key("gateway.max_inbound_media_bytes", MANY, "134217728", "largest attachment; 0 for no cap"),
     key("gateway.strict", Flag, "false", "send only files from allowed directories")
         .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
     key("gateway.media_allow_dirs", List, "", "those directories").env(&["HERMES_MEDIA_ALLOW_DIRS"]),
-    key("gateway.reconnect", Table, "", "max_attempts, park_probe_secs, jitter"),
     key("gateway.relay_url", Text, "", "address of the connector").env(&["GATEWAY_RELAY_URL"]),
     key("gateway.relay_platforms", List, "", "platforms that come over the relay")
         .env(&["GATEWAY_RELAY_PLATFORMS"]),

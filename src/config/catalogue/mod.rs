@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Flag,
     /// A whole number in this range.
     Count(i64, i64),
+    /// The same, or `none` for no limit.
+    Limit(i64, i64),
     /// A number of seconds or the like, not negative.
     Number,
     /// A number of seconds; less than nothing is nothing.

@@ -1,7 +1,7 @@
 //! The keys that have an effect today, but for those of platforms.
 
 use super::Key;
-use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text, Wait};
+use super::Kind::{Choice, Count, Flag, Limit, List, Number, Secret, Table, Text, Wait};
 
 const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
     Key::new(path, kind, default, help)
@@ -193,6 +193,36 @@ pub(super) const KEYS: &[Key] = &[
         Choice(&["journal", "suspend", "resume"]),
         "journal",
         "what becomes of conversations that a crash interrupted",
+    ),
+    // Links.
+    key(
+        "gateway.platform_connect_timeout",
+        Wait,
+        "30",
+        "seconds a connection may take; 0 or less for any time",
+    )
+    .env(&["HERMES_GATEWAY_PLATFORM_CONNECT_TIMEOUT"])
+    .forgiving(),
+    key(
+        "gateway.adapter_disconnect_timeout",
+        Wait,
+        "5",
+        "seconds a connection may take to end before it is left behind",
+    )
+    .env(&["HERMES_GATEWAY_ADAPTER_DISCONNECT_TIMEOUT"])
+    .forgiving(),
+    key(
+        "gateway.reconnect.max_attempts",
+        Limit(1, 1_000_000),
+        "20",
+        "failed attempts in a row before a platform is only probed now and then; none for no such limit",
+    ),
+    key("gateway.reconnect.park_probe_secs", Number, "1800", "seconds between two such probes"),
+    key(
+        "gateway.reconnect.jitter",
+        Flag,
+        "true",
+        "spread the waits before attempts by chance, up to a fifth",
     ),
     key(
         "gateway.outage_notice_seconds",

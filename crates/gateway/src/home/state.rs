@@ -44,6 +44,13 @@ pub struct PlatformState {
     pub state: &'static str,
     pub error_code: Option<String>,
     pub error_message: Option<String>,
+    /// `passing`, `refused` or `fatal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_class: Option<&'static str>,
+    /// Failed attempts in a row.
+    pub attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "iso_if_any")]
+    pub next_retry_at: Option<Millis>,
     #[serde(serialize_with = "iso")]
     pub updated_at: Millis,
 }
@@ -113,6 +120,13 @@ fn iso<S: Serializer>(at: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&stamp::format(*at))
 }
 
+fn iso_if_any<S: Serializer>(at: &Option<Millis>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => iso(at, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -123,8 +137,15 @@ mod tests {
     const NOW: Millis = Millis(1_794_766_299_613);
 
     fn published() -> Published {
-        let telegram =
-            PlatformState { state: "connected", error_code: None, error_message: None, updated_at: NOW };
+        let telegram = PlatformState {
+            state: "connected",
+            error_code: None,
+            error_message: None,
+            error_class: None,
+            attempts: 0,
+            next_retry_at: None,
+            updated_at: NOW,
+        };
         Published {
             record: Record {
                 pid: 7,
@@ -148,8 +169,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         write(home.path(), &published(), Durable::Synced).unwrap();
         let at = "2026-11-15T18:11:39.613000+00:00";
-        let telegram =
-            json!({"state": "connected", "error_code": null, "error_message": null, "updated_at": at});
+        let telegram = json!({
+            "state": "connected", "error_code": null, "error_message": null, "attempts": 0, "updated_at": at,
+        });
         let want = json!({
             "pid": 7, "kind": "hermes-gateway", "argv": ["x"], "start_time": 3,
             "gateway_state": "running", "exit_reason": null, "restart_requested": false,

@@ -386,7 +386,9 @@ impl Session {
         let fault = match error {
             Error::Stopping => return Err(Ended::Stopping),
             Error::Store(error) => error.fault(),
-            Error::Io(_) | Error::NotFound(_) | Error::Closed(_) => Fault::Later { after: None },
+            Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::Closed(_) => {
+                Fault::Later { after: None }
+            }
         };
         match fault {
             Fault::Later { .. } | Fault::Fatal => {

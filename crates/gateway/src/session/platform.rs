@@ -57,16 +57,24 @@ fn listed(links: &[LinkHandle]) -> String {
 
 /// Without addresses and other details that are not for a chat.
 fn described(link: &Link, now: Millis) -> String {
+    let heard = match link.last_inbound {
+        Some(at) => format!("last heard {} s ago", now.since(at).as_secs()),
+        None => "never heard".into(),
+    };
     match &link.state {
-        State::Connecting if link.trouble.is_some() => "has trouble connecting".into(),
-        State::Connecting => "connecting".into(),
-        State::Up { last_inbound, .. } => {
-            format!("connected, last heard {} s ago", now.since(*last_inbound).as_secs())
+        State::Connecting { .. } if link.trouble.is_some() => format!("has trouble connecting, {heard}"),
+        State::Connecting { .. } => "connecting".into(),
+        State::Up { .. } => {
+            let trouble = link.trouble.as_ref().map(|code| format!(", has trouble ({code})"));
+            let behind = link.behind_ms.map(|ms| format!(", {} s behind", ms / 1000));
+            format!("connected, {heard}{}{}", trouble.unwrap_or_default(), behind.unwrap_or_default())
         }
-        State::Waiting { until, code, .. } => {
-            format!("down ({code}), next try in {} s, {} failed", until.since(now).as_secs(), link.attempts)
+        State::Waiting { until, slow, failure } => {
+            let pace = if *slow { "paused (slow probe)" } else { "down" };
+            let (code, wait) = (&failure.code, until.since(now).as_secs());
+            format!("{pace} ({code}), next try in {wait} s, {} failed, {heard}", link.attempts)
         }
-        State::Fatal { code, .. } => format!("stopped ({code}); it needs its owner"),
+        State::Fatal { failure } => format!("stopped ({}); it needs its owner", failure.code),
         State::Paused => "paused".into(),
     }
 }

@@ -22,8 +22,11 @@ use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Model, Point};
 use petasos_fakes::telegram::Telegram;
 use petasos_gateway::home::state;
+use petasos_gateway::network::Outward;
 use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Streaming};
+use petasos_gateway::{
+    Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Streaming, Unbuilt,
+};
 use petasos_platforms::{Adapter, telegram};
 use petasos_store::{Reader, Result, Store, Tx};
 use serde_json::{Map, Value};
@@ -53,6 +56,8 @@ pub struct Setup {
     pub settings: Settings,
     pub lifetime: Lifetime,
     pub access: Access,
+    pub unbuilt: Vec<Unbuilt>,
+    pub outward: fn() -> Outward,
     /// With more than one a crash is none: while one thread lets tasks go, another may still run those that miss them.
     pub workers: usize,
 }
@@ -86,7 +91,8 @@ impl World {
         };
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };
-        let mut setup = Setup { settings, lifetime, access, workers: 1 };
+        let mut setup =
+            Setup { settings, lifetime, access, unbuilt: vec![], outward: Outward::default, workers: 1 };
         change(&mut setup);
         Self {
             telegram: Telegram::start().expect("fake telegram"),
@@ -108,16 +114,18 @@ impl World {
         config.base_url = format!("{}/bot", self.telegram.url());
         config.poll_backoff_base = Duration::from_millis(50);
         let adapter = Adapter::Telegram(telegram::Telegram::new(config).expect("an adapter"));
-        let Setup { settings, lifetime, access, workers: _ } = self.setup.clone();
+        let Setup { settings, lifetime, access, .. } = self.setup.clone();
         let config = Config {
             home: self.home.path().to_owned(),
             model,
             adapters: vec![adapter],
+            unbuilt: self.setup.unbuilt.clone(),
             access,
             keys: KeyOptions::default(),
             settings,
             lifetime,
             notifier: Notifier::default(),
+            outward: self.setup.outward,
             page: Page::Served,
             mirror: false,
         };

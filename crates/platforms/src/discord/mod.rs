@@ -50,6 +50,8 @@ use tokens::Tokens;
 const MAX_MESSAGE: usize = 2000;
 /// Discord remembers the key of a message for "a few minutes"; we count on less.
 pub(crate) const KEY_MEMORY: Duration = Duration::from_secs(120);
+/// Four heartbeats and some.
+const LONGEST_SILENCE: Duration = Duration::from_secs(180);
 
 pub const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
 
@@ -221,6 +223,11 @@ impl Discord {
 
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    /// Discord asks for a heartbeat every 41 s, and every one is acknowledged.
+    pub fn longest_silence(&self) -> Option<Duration> {
+        Some(LONGEST_SILENCE)
     }
 }
 

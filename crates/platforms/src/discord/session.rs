@@ -54,6 +54,8 @@ pub(super) struct Sockets<'a> {
     arrived: mpsc::Sender<Arrived>,
     kept: watch::Receiver<Option<Kept>>,
     told: mpsc::Sender<Health>,
+    /// A session was greeted or resumed since the link began.
+    stood: bool,
 }
 
 /// The session that sockets belong to.
@@ -92,14 +94,17 @@ impl<'a> Sockets<'a> {
             queued: session.sequence,
         });
         let ladder = Ladder::new(discord.config.reconnect_base);
-        Self { discord, known, ladder, arrived, kept, told }
+        Self { discord, known, ladder, arrived, kept, told, stood: false }
     }
 
     pub(super) async fn run(mut self) -> Error {
         loop {
             let ended = self.once().await;
-            if matches!(ended, Ended::Fresh { .. }) {
-                self.known = None;
+            match ended {
+                Ended::Fresh { .. } => self.known = None,
+                // There is no connection yet: how often to try is the supervisor's business.
+                Ended::Failed(error) if !self.stood => return error,
+                Ended::Resume { .. } | Ended::Failed(_) | Ended::End(_) => {}
             }
             match self.ladder.after(ended, chance()) {
                 Step::Wait { span, reason } => {
@@ -124,12 +129,8 @@ impl<'a> Sockets<'a> {
         let proxy = self.discord.config.proxy.as_ref().map(Secret::expose);
         let mut socket = match timeout_at(deadline, Socket::dial(&url, proxy)).await {
             Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => {
-                // The session may live elsewhere: the next try asks where.
-                self.known.iter_mut().for_each(|known| known.resume_url = None);
-                return Ended::Failed(error);
-            }
-            Err(_elapsed) => return Ended::Failed(Failure::Silent(limit).into()),
+            Ok(Err(error)) => return self.undialled(error),
+            Err(_elapsed) => return self.undialled(Failure::Silent(limit).into()),
         };
         let interval = match timeout_at(deadline, hello(&mut socket)).await {
             Ok(Ok(interval)) => interval,
@@ -144,6 +145,15 @@ impl<'a> Sockets<'a> {
         let ended = self.converse(&mut open, deadline).await;
         open.socket.leave().await;
         ended
+    }
+
+    /// A session that cannot be reached where it was may live elsewhere: the next try asks where.
+    fn undialled(&mut self, error: Error) -> Ended {
+        let elsewhere = self.known.as_mut().and_then(|known| known.resume_url.take());
+        match elsewhere.filter(|_| self.discord.config.gateway_url.is_none()) {
+            Some(_) => Ended::Resume { reason: error.code() },
+            None => Ended::Failed(error),
+        }
     }
 
     /// Where the next socket is opened. A new session needs leave to start.
@@ -271,6 +281,7 @@ impl<'a> Sockets<'a> {
             _event => {}
         }
         if open.ready {
+            self.stood = true;
             self.tell(Health::Polling);
         }
         let Some(known) = &mut self.known else { return Next::Go };

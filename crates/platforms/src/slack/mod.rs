@@ -165,6 +165,11 @@ impl Slack {
         &self.capabilities
     }
 
+    /// Every ping is answered.
+    pub fn longest_silence(&self) -> Option<Duration> {
+        Some(2 * (self.config.silence + self.config.ping_interval))
+    }
+
     /// Nothing to tell: whoever pressed a button was answered by the acknowledgement of its envelope.
     pub async fn answer_callback(&self, _dedup: &str, _notice: Option<&str>) -> Result<(), Error> {
         Ok(())

@@ -63,6 +63,7 @@ impl Slack {
             waiting: Vec::new(),
             committing: None,
             ladder: Ladder::new(self.config.reconnect_base),
+            stood: false,
         };
         link.run().await
     }
@@ -163,6 +164,8 @@ struct Link<'a> {
     waiting: Vec<(Told, Due)>,
     committing: Option<Task<'a, Committed>>,
     ladder: Ladder,
+    /// A socket has stood since the link began.
+    stood: bool,
 }
 
 impl Link<'_> {
@@ -199,6 +202,7 @@ impl Link<'_> {
             Ok(socket) => {
                 info!(platform = "slack", socket = socket.number, "connected");
                 self.sockets.push(socket);
+                self.stood = true;
                 self.alive();
                 Ok(())
             }
@@ -207,6 +211,10 @@ impl Link<'_> {
     }
 
     fn try_again(&mut self, error: Error) -> Result<(), Error> {
+        if !self.stood {
+            // There is no connection yet: how often to try is the supervisor's business.
+            return Err(error);
+        }
         let reason = error.code();
         let wait = self.ladder.after(error)?;
         warn!(platform = "slack", reason, ?wait, "connecting again");

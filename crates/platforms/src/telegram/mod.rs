@@ -167,6 +167,11 @@ impl Telegram {
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
+
+    /// Two whole polls.
+    pub fn longest_silence(&self) -> Option<Duration> {
+        Some(2 * (self.config.poll_timeout + self.config.poll_grace))
+    }
 }
 
 fn base_url(config: &Config) -> Result<Url, Invalid> {

@@ -52,13 +52,18 @@ impl Telegram {
         let mut linger = Duration::ZERO;
         loop {
             let asked = Instant::now();
-            let step = match self.round(me.as_ref(), offset, linger).await {
-                Ok((found, updates)) => {
+            let (me, polled) = match self.round(&mut me, offset, linger).await {
+                Ok(round) => round,
+                // There is no connection yet: how often to try is the supervisor's business.
+                Err(error) => return error,
+            };
+            let step = match polled {
+                Ok(updates) => {
                     ladder.answered();
                     health(Health::Polling);
                     let hasty = !linger.is_zero() && asked.elapsed() < HASTE;
                     linger = self.config.poll_timeout;
-                    match self.hand_over(updates, offset, me.insert(found), intake).await {
+                    match self.hand_over(updates, offset, me, intake).await {
                         Ok(next) => {
                             ladder.taken();
                             if hasty && next == offset {
@@ -89,19 +94,22 @@ impl Telegram {
         }
     }
 
-    /// One poll. The first one finds out who we are at the same time.
-    async fn round(
+    /// One poll. The first one finds out who we are at the same time; without that there is no connection.
+    async fn round<'a>(
         &self,
-        known: Option<&Me>,
+        known: &'a mut Option<Me>,
         offset: Option<i64>,
         linger: Duration,
-    ) -> Result<(Me, Vec<Box<RawValue>>), Error> {
-        if let Some(me) = known {
-            return Ok((me.clone(), self.get_updates(offset, linger).await?));
+    ) -> Result<(&'a Me, Result<Vec<Box<RawValue>>, Error>), Error> {
+        match known {
+            Some(me) => Ok((me, self.get_updates(offset, linger).await)),
+            None => {
+                let (me, polled) = tokio::join!(self.get_me(), self.get_updates(offset, linger));
+                let me = known.insert(me?);
+                info!(platform = "telegram", bot = me.username, "connected");
+                Ok((me, polled))
+            }
         }
-        let (me, updates) = tokio::try_join!(self.get_me(), self.get_updates(offset, linger))?;
-        info!(platform = "telegram", bot = me.username, "connected");
-        Ok((me, updates))
     }
 
     /// The offset to go on from, once the gateway has what came before it.

@@ -322,12 +322,26 @@ async fn a_gateway_that_never_becomes_ready_is_no_link() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_is_given_back_to_the_supervisor_at_the_sixth_failure() {
+async fn a_service_that_was_never_reached_is_given_back_to_the_supervisor_at_once() {
     let rig = rig();
     rig.fake.down();
     let (error, told) = rig.listen_to_the_end(None).await;
+    assert_eq!((error.code(), error.fault()), ("discord_connect_error", Meaning::Later { after: None }));
+    assert!(degraded(&told).is_empty(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_service_that_goes_down_is_given_back_at_the_sixth_failure() {
+    let rig = rig();
+    let went_down = async {
+        rig.wait_heard(IDENTIFY, 1).await;
+        rig.wait_until("listening", |world| world.heard(1).next().map(|_| ())).await;
+        rig.fake.down();
+    };
+    rig.fake.heartbeat_interval(Duration::from_millis(20));
+    let ((error, told), ()) = tokio::join!(rig.listen_to_the_end(None), went_down);
     assert_eq!((error.code(), error.fault()), ("discord_network_error", Meaning::Later { after: None }));
-    assert_eq!(degraded(&told), ["discord_connect_error"; 5]);
+    assert_eq!(degraded(&told).len(), 5, "{told:?}");
 }
 
 #[tokio::test]

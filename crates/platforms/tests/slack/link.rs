@@ -335,29 +335,50 @@ async fn an_outage_loses_nothing() {
 async fn a_socket_that_never_says_hello_is_given_up() {
     let rig = rig_with(|config| config.hello_timeout = 2 * BRIEF);
     rig.fake.on("hello").does(Fault::Hang);
-    rig.fake.push_text("D1", "U7", "after");
-    let ((), told) =
-        rig.listen(None, async |batches| assert_eq!(texts(&take(batches, 1).await), ["after"])).await;
-    assert_eq!(degraded(&told), ["slack_socket_silent"]);
+    let (error, told) = rig.listen_to_the_end().await;
+    assert_eq!((error.code(), error.fault()), ("slack_socket_silent", Meaning::Later { after: None }));
+    assert!(degraded(&told).is_empty(), "{told:?}");
 }
 
 #[tokio::test]
-async fn a_dead_slack_is_given_back_to_the_supervisor_at_the_sixth_failure() {
+async fn a_slack_that_was_never_reached_is_given_back_to_the_supervisor_at_once() {
     let rig = rig();
     rig.fake.on("apps.connections.open").always().does(Fault::Status(502));
     let (error, told) = rig.listen_to_the_end().await;
+    assert_eq!(error.fault(), Meaning::Later { after: None });
+    assert_eq!((rig.fake.calls_of("apps.connections.open").len(), degraded(&told).len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_slack_that_dies_is_given_back_at_the_sixth_failure() {
+    let rig = rig();
+    rig.fake.on("apps.connections.open").nth(2).always().does(Fault::Status(502));
+    let died = async {
+        rig.opened(1).await;
+        rig.fake.reset_sockets();
+    };
+    let ((error, told), ()) = tokio::join!(rig.listen_to_the_end(), died);
     assert_eq!((error.code(), error.fault()), ("slack_network_error", Meaning::Later { after: None }));
     assert_eq!((rig.fake.calls_of("apps.connections.open").len(), degraded(&told).len()), (6, 5));
 }
 
 #[tokio::test]
-async fn being_told_to_slow_down_is_heeded() {
+async fn being_told_to_slow_down_is_passed_on_and_heeded() {
     let rig = rig();
     rig.fake.on("apps.connections.open").does(Fault::TooMany(1));
-    let ((), told) = rig.listen(None, async |_| rig.opened(1).await).await;
-    assert_eq!(degraded(&told), ["slack_rate_limited"]);
+    let (error, _) = rig.listen_to_the_end().await;
+    let after = Some(Duration::from_secs(1));
+    assert_eq!((error.code(), error.fault()), ("slack_rate_limited", Meaning::Later { after }));
+    rig.fake.on("apps.connections.open").nth(2).does(Fault::TooMany(1));
+    let slowed = async |_: &mut _| {
+        rig.opened(1).await;
+        rig.fake.reset_sockets();
+        rig.opened(2).await;
+    };
+    let ((), told) = rig.listen(None, slowed).await;
+    assert!(degraded(&told).contains(&"slack_rate_limited"), "{told:?}");
     let at: Vec<_> = rig.fake.calls_of("apps.connections.open").iter().map(|call| call.at).collect();
-    assert!(at[1] - at[0] >= Duration::from_secs(1), "{:?}", at[1] - at[0]);
+    assert!(at[3] - at[2] >= Duration::from_secs(1), "{:?}", at[3] - at[2]);
 }
 
 #[tokio::test]

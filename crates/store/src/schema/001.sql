@@ -196,15 +196,6 @@ CREATE TABLE pairing (
     book     TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- links: the last known state of each link, for companions that look without a running gateway.
--- Written by: the link's supervisor. A crash leaves: an old state; its age tells.
-CREATE TABLE links (
-    name       TEXT PRIMARY KEY,
-    state      TEXT    NOT NULL,
-    attempts   INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- completions: ended background work, addressed to a session.
 -- Written by: whoever ran the work (insert, once per dispatch), the session (delivered, consumed).
 -- A crash leaves: 'queued' and 'delivered' rows, which are offered again; only 'consumed' ones are pruned.

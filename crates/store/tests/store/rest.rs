@@ -112,18 +112,6 @@ fn a_pairing_book_that_cannot_be_read_lets_nobody_in_and_is_kept() {
 }
 
 #[test]
-fn links_keep_their_last_state_and_unknown_shapes_are_left_out() {
-    let mut home = Home::new();
-    home.write(|tx| tx.put_link("telegram", &"up", 0, NOW));
-    home.write(|tx| tx.put_link("telegram", &"waiting", 3, later(1)));
-    home.write(|tx| tx.put_link("discord", &[1, 2], 0, NOW));
-    let links = home.store.links::<String>().unwrap();
-    assert_eq!(links.len(), 1);
-    assert_eq!((links[0].state.as_str(), links[0].attempts, links[0].updated_at), ("waiting", 3, later(1)));
-    assert!(home.write(|tx| tx.forget_link("telegram")));
-}
-
-#[test]
 fn an_installation_keeps_its_name() {
     let mut home = Home::new();
     let id = home.write(|tx| tx.install_id());

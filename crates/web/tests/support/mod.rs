@@ -157,6 +157,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
         home: home.path().to_owned(),
         model: ask,
         adapters: vec![],
+        unbuilt: vec![],
         access: Access::default(),
         keys: KeyOptions::default(),
         settings: Settings {
@@ -174,6 +175,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
         },
         lifetime: Lifetime::default(),
         notifier: Notifier::default(),
+        outward: petasos_gateway::network::Outward::default,
         page: petasos_gateway::Page::Served,
         mirror: false,
     }
