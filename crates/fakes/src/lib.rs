@@ -28,3 +28,8 @@ pub use keep::Keep;
 pub use model::Model;
 pub use slack::Slack;
 pub use telegram::Telegram;
+
+/// By the clock of the runtime, which may stand still; the machine's outside of one.
+fn now() -> std::time::Instant {
+    tokio::time::Instant::now().into_std()
+}

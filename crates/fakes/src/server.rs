@@ -1,4 +1,4 @@
-//! The life of a fake: a runtime of its own, a fixed port, and going down and up again on that port.
+//! The life of a fake: a runtime of its own or a test's, a fixed port, and going down and up again on that port.
 //!
 //! The fake's state lives outside and survives an outage.
 
@@ -7,15 +7,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
 use axum::Router;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::line::{Line, Lines, Listening};
 
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// `None` only while dropping.
-    runtime: Option<Runtime>,
+    /// `None`: it runs on somebody else's, or is being dropped.
+    own: Option<Runtime>,
+    runtime: Handle,
     router: Router,
     addr: SocketAddr,
     lines: Lines,
@@ -28,15 +29,19 @@ impl Server {
     pub(crate) fn start(port: u16, router: Router) -> io::Result<Self> {
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("fake").enable_all().build()?;
+        let handle = runtime.handle().clone();
+        Self::run(port, router, Some(runtime), handle)
+    }
+
+    /// On a test's runtime, whose clock may stand still. Only the runtime's thread may drive it.
+    pub(crate) fn start_in(runtime: &Handle, router: Router) -> io::Result<Self> {
+        Self::run(0, router, None, runtime.clone())
+    }
+
+    fn run(port: u16, router: Router, own: Option<Runtime>, runtime: Handle) -> io::Result<Self> {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let addr = socket.local_addr()?;
-        let server = Self {
-            runtime: Some(runtime),
-            router,
-            addr,
-            lines: Lines::default(),
-            listener: Mutex::default(),
-        };
+        let server = Self { own, runtime, router, addr, lines: Lines::default(), listener: Mutex::default() };
         server.listen(socket)?;
         Ok(server)
     }
@@ -70,15 +75,12 @@ impl Server {
     }
 
     fn listen(&self, socket: TcpListener) -> io::Result<()> {
-        let Some(runtime) = &self.runtime else {
-            return Ok(());
-        };
         socket.set_nonblocking(true)?;
-        let _inside = runtime.enter();
+        let _inside = self.runtime.enter();
         let inner = tokio::net::TcpListener::from_std(socket)?;
         let service = self.router.clone().into_make_service_with_connect_info::<Line>();
         let serve = axum::serve(Listening { inner, lines: self.lines.clone() }, service);
-        let task = runtime.spawn(async move {
+        let task = self.runtime.spawn(async move {
             // It never returns: errors of single connections stay theirs.
             let _never = serve.await;
         });
@@ -89,8 +91,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(listener) = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            listener.abort();
+        }
         self.lines.reset_all();
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.own.take() {
             // The ordinary drop would block, and panics inside another runtime.
             runtime.shutdown_background();
         }

@@ -1,7 +1,6 @@
 //! One socket of the gateway: HELLO, then whatever the client asks and the test orders.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use serde_json::{Value, json};
@@ -87,7 +86,7 @@ async fn speak(shared: &Shared, connection: u64, socket: &mut WebSocket, line: &
 
 fn hear(world: &mut World, connection: u64, path: &str, frame: &Value) {
     let (op, data) = (frame["op"].as_u64().unwrap_or(u64::MAX), frame["d"].clone());
-    world.heard.push(Heard { connection, path: path.to_owned(), op, data: data.clone(), at: Instant::now() });
+    world.heard.push(Heard { connection, path: path.to_owned(), op, data: data.clone(), at: crate::now() });
     match op {
         HEARTBEAT if world.manner.acks => order(world, connection, json!({ "op": ACK })),
         IDENTIFY | RESUME => begin(world, connection, op, &data),

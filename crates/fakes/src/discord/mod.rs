@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use axum::Router;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 pub use channel::Message;
 pub use fault::{Fault, When};
@@ -50,9 +51,18 @@ impl Discord {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
+        Self::serve(|router| Server::start(port, router))
+    }
+
+    /// On a test's runtime, whose clock may stand still.
+    pub fn start_in(runtime: &Handle) -> io::Result<Self> {
+        Self::serve(|router| Server::start_in(runtime, router))
+    }
+
+    fn serve(start: impl FnOnce(Router) -> io::Result<Server>) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
-        let server = Server::start(port, router)?;
+        let server = start(router)?;
         shared.world.change(|world| world.address = server.addr().to_string());
         Ok(Self { shared, server })
     }

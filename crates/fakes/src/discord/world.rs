@@ -287,7 +287,7 @@ impl World {
             channel,
             body: asked.body.clone(),
             query: asked.query.clone(),
-            at: Instant::now(),
+            at: crate::now(),
             applied: false,
             outcome: Outcome::Pending,
         });

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use tokio::runtime::Handle;
 
 pub use answer::{Answer, Fault, Point, Quirk, ToolCall, Usage};
 pub use request::{Api, Outcome, Request};
@@ -85,10 +86,19 @@ impl Model {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
+        Self::serve(|router| Server::start(port, router))
+    }
+
+    /// On a test's runtime, whose clock may stand still.
+    pub fn start_in(runtime: &Handle) -> io::Result<Self> {
+        Self::serve(|router| Server::start_in(runtime, router))
+    }
+
+    fn serve(start: impl FnOnce(Router) -> io::Result<Server>) -> io::Result<Self> {
         let desk = Desk { models: vec!["fake-model".into()], ..Desk::default() };
         let shared = Arc::new(Watched::new(desk));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
-        Ok(Self { shared, server: Server::start(port, router)? })
+        Ok(Self { shared, server: start(router)? })
     }
 
     /// `http://127.0.0.1:PORT`, to be followed by `/v1/...` or `/api/chat`.

@@ -56,7 +56,7 @@ impl Request {
         let streams_unasked = api == Api::Ollama;
         Ok(Self {
             number: 0,
-            at: Instant::now(),
+            at: crate::now(),
             api,
             path: path.to_owned(),
             headers,

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use axum::Router;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 pub use chat::Message;
 pub use deliveries::{Delivery, State};
@@ -56,9 +57,18 @@ impl Slack {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
+        Self::serve(|router| Server::start(port, router))
+    }
+
+    /// On a test's runtime, whose clock may stand still.
+    pub fn start_in(runtime: &Handle) -> io::Result<Self> {
+        Self::serve(|router| Server::start_in(runtime, router))
+    }
+
+    fn serve(start: impl FnOnce(Router) -> io::Result<Server>) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
-        let slack = Self { server: Server::start(port, router)?, shared };
+        let slack = Self { server: start(router)?, shared };
         let origin = format!("http://{}", slack.server.addr());
         slack.shared.world.change(|world| world.origin = origin);
         slack.add_workspace(TEAM, TOKEN);

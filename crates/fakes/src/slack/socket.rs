@@ -45,7 +45,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, line: Line, mut socket: WebSocket
     }
     loop {
         let rung = shared.bell.notified();
-        let todo = shared.world.change(|world| next(world, seat.number, Instant::now()));
+        let todo = shared.world.change(|world| next(world, seat.number, crate::now()));
         let sent = match todo {
             Todo::Say(text) => socket.send(Message::text(text)).await,
             Todo::Ping => socket.send(Message::Ping(Bytes::from_static(b"Ping from applink"))).await,
@@ -97,7 +97,7 @@ fn next(world: &mut World, number: u64, now: Instant) -> Todo {
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => {
-            let wait = at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            let wait = at.saturating_duration_since(crate::now()).max(Duration::from_millis(1));
             tokio::time::sleep(wait).await;
         }
         None => future::pending().await,
@@ -133,7 +133,7 @@ impl<'a> Seat<'a> {
     }
 
     fn heard(&self, message: &Message) {
-        let (at, connection) = (Instant::now(), self.number);
+        let (at, connection) = (crate::now(), self.number);
         match message {
             Message::Text(text) => {
                 let Ok(acked) = serde_json::from_str::<Acked>(text.as_str()) else { return };

@@ -196,7 +196,7 @@ impl World {
             method: method.to_owned(),
             token: token.to_owned(),
             params: params.clone(),
-            at: Instant::now(),
+            at: crate::now(),
             applied: false,
             outcome: Outcome::Pending,
         });

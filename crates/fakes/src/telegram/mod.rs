@@ -21,6 +21,7 @@ use std::time::Duration;
 use axum::Router;
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::runtime::Handle;
 
 pub use chat::{Draft, Message};
 pub use fault::{Fault, When};
@@ -51,9 +52,18 @@ impl Telegram {
     }
 
     pub fn start_on(port: u16) -> io::Result<Self> {
+        Self::serve(|router| Server::start(port, router))
+    }
+
+    /// On a test's runtime, whose clock may stand still.
+    pub fn start_in(runtime: &Handle) -> io::Result<Self> {
+        Self::serve(|router| Server::start_in(runtime, router))
+    }
+
+    fn serve(start: impl FnOnce(Router) -> io::Result<Server>) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
-        Ok(Self { shared, server: Server::start(port, router)? })
+        Ok(Self { shared, server: start(router)? })
     }
 
     /// `http://127.0.0.1:PORT`, to be followed by `/bot<token>/<method>`.

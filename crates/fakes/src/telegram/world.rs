@@ -164,7 +164,7 @@ impl World {
             number,
             method: method.to_owned(),
             params: params.clone(),
-            at: Instant::now(),
+            at: crate::now(),
             applied: false,
             outcome: Outcome::Pending,
         });
