@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Instant;
+
 use petasos_fakes::discord;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::slack::{self, BOT};
@@ -338,4 +340,36 @@ fn marks_that_are_refused_or_never_answered_hold_up_no_answer() {
         }
         assert!(!bench.discord().calls_of("react").is_empty(), "no mark was tried");
     }
+}
+
+#[test]
+fn a_platform_that_is_set_up_wrongly_is_listed_and_one_that_is_out_says_when_it_is_tried() {
+    let more =
+        "slack: {enabled: true}\ndiscord: {token: a.b.c, extra: {api_base: 'http://127.0.0.1:9/api'}}\n";
+    let mut bench = Bench::setup().telegram().with(more).build();
+    bench.start();
+    bench.telegram.push_text(7, 7, "hello");
+    assert_eq!(bench.wait_messages(7, 1), ["echo: hello"]);
+    let until = Instant::now() + SOON;
+    let told = loop {
+        let platforms = bench.state_file().unwrap_or_default()["platforms"].clone();
+        if platforms["discord"]["state"] == "retrying" {
+            break platforms;
+        }
+        assert!(Instant::now() < until, "never told: {platforms}");
+        std::thread::yield_now();
+    };
+    assert_eq!(told["telegram"]["state"], "connected", "{told}");
+    let slack = &told["slack"];
+    assert_eq!((&slack["state"], &slack["error_class"]), (&"fatal".into(), &"fatal".into()), "{told}");
+    assert!(slack["error_message"].as_str().is_some_and(|it| it.contains("there is no")), "{told}");
+    let discord = &told["discord"];
+    assert_eq!((&discord["attempts"], &discord["error_class"]), (&1.into(), &"passing".into()), "{told}");
+    assert!(discord["next_retry_at"].is_string(), "{told}");
+    let listed = bench.run(&["links"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("NEXT TRY") && listed.contains("passing"), "{listed}");
+    assert!(bench.run(&["stop"]).status.success());
+    let (code, said) = bench.gateway.take().expect("launched").wait();
+    assert_eq!(code, Some(0), "{said}");
 }
