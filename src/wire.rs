@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use petasos_core::Platform;
 use petasos_core::admission::BusyMode;
+use petasos_core::capability::ReplyTo;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::Limits;
 use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Page, Streaming, Unbuilt, network};
-use petasos_platforms::Adapter;
+use petasos_gateway::{Page, Streaming, Transport, Unbuilt, network};
+use petasos_platforms::{Adapter, CatchUp};
 use petasos_web::Doors;
 
 use crate::config::{Home, Problem, Resolved, Settings, Severity};
@@ -53,7 +54,7 @@ pub(crate) struct Listen {
 pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Problem>> {
     let settings = &resolved.settings;
     let mut problems = Vec::new();
-    let (spoken, unbuilt) = platforms(settings, &mut problems);
+    let (spoken, unbuilt) = platforms(home, settings, &mut problems);
     let (adapters, sole) = spoken.into_iter().map(|Spoken { adapter, sole }| (adapter, sole)).unzip();
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
@@ -92,14 +93,17 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
 }
 
 /// One that cannot be built does not keep the others from working. Without any, its problems are those of the start.
-fn platforms(settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Spoken>, Vec<Unbuilt>) {
-    type Speak = fn(&Settings, &mut Vec<Problem>) -> Option<Spoken>;
-    let known: [(&str, Speak); 3] =
-        [("telegram", telegram::spoken), ("discord", discord::spoken), ("slack", slack::spoken)];
+fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Spoken>, Vec<Unbuilt>) {
+    type Speak<'a> = &'a dyn Fn(&mut Vec<Problem>) -> Option<Spoken>;
+    let known: [(&str, Speak<'_>); 3] = [
+        ("telegram", &|found| telegram::spoken(settings, found)),
+        ("discord", &|found| discord::spoken(settings, found)),
+        ("slack", &|found| slack::spoken(home, settings, found)),
+    ];
     let (mut spoken, mut unbuilt, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (name, speak) in known {
         let mut found = Vec::new();
-        let built = speak(settings, &mut found);
+        let built = speak(&mut found);
         let reason = found.iter().find(|it| it.severity == Severity::Error).map(|it| it.what.clone());
         match (built, reason, Platform::parse(name)) {
             (Some(built), ..) => spoken.push(built),
@@ -178,9 +182,14 @@ fn mode(settings: &Settings) -> Mode {
 }
 
 fn streaming(settings: &Settings) -> Streaming {
-    let off = settings.text("streaming.transport").as_deref() == Some("off");
+    let transport = settings.text("streaming.transport");
+    let off = transport.as_deref() == Some("off");
     Streaming {
         enabled: settings.flag("streaming.enabled") && !off,
+        transport: match transport.as_deref() {
+            Some("edit") => Transport::Edit,
+            Some(_) | None => Transport::Draft,
+        },
         gap: seconds(settings, "streaming.edit_interval"),
         cursor: settings.text("streaming.cursor").unwrap_or_default(),
     }
@@ -189,6 +198,21 @@ fn streaming(settings: &Settings) -> Streaming {
 /// Relative to the home, unless it says otherwise.
 fn workspace(home: &Home, settings: &Settings) -> PathBuf {
     home.path().join(settings.text("agent.workspace").unwrap_or_else(|| "workspace".into()))
+}
+
+/// What is fetched after a time in which a platform could tell us nothing.
+fn catch_up(settings: &Settings, platform: &str) -> CatchUp {
+    let path = |name: &str| format!("platforms.{platform}.extra.missed_message_backfill.{name}");
+    let limit = settings.count(&path("limit")).filter(|_| settings.flag(&path("enabled")));
+    CatchUp {
+        window: seconds(settings, &path("window_seconds")),
+        messages: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or_default(),
+    }
+}
+
+fn reply_to(settings: &Settings, platform: &str) -> ReplyTo {
+    let set = settings.text(&format!("platforms.{platform}.reply_to_mode"));
+    set.map_or(ReplyTo::First, |word| ReplyTo::parse(&word))
 }
 
 /// The catalogue has checked the range.

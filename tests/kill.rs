@@ -172,7 +172,7 @@ fn killed_during_the_model_call() {
 
 #[test]
 fn killed_in_the_middle_of_a_streamed_answer() {
-    let mut bench = Bench::with("streaming:\n  enabled: true\n");
+    let mut bench = Bench::with("streaming:\n  enabled: true\n  transport: edit\n");
     let gate = bench.model.gate(Point::AfterDelta(2));
     bench.model.respond(|request| Answer::text(format!("echo: {}", said(&request.last_user))).chunks(4));
     bench.start();

@@ -161,6 +161,28 @@ fn what_was_said_on_discord_while_nobody_listened_is_answered_once() {
 }
 
 #[test]
+fn what_was_said_on_slack_while_nobody_listened_is_answered_once() {
+    let mut bench = Bench::setup().slack().build();
+    // The fake's clock stands in another year.
+    let file = bench.home.path().join("config.yaml");
+    let config = std::fs::read_to_string(&file).expect("a configuration");
+    let config = config
+        .replace("api_base: ", "missed_message_backfill: {window_seconds: 1000000000}\n      api_base: ");
+    std::fs::write(&file, config).expect("written");
+    bench.start();
+    bench.slack().push_text("D1", "U5", "one");
+    on_slack(&bench, "D1", "echo: one");
+    bench.settle();
+    bench.kill();
+    bench.slack().push_text("D1", "U5", "two");
+    bench.slack().give_up_deliveries();
+    bench.start();
+    on_slack(&bench, "D1", "echo: two");
+    bench.settle();
+    assert_eq!(bench.slack().texts("D1"), ["echo: one", "echo: two"]);
+}
+
+#[test]
 fn a_token_that_discord_does_not_know_ends_the_start_with_advice() {
     let bench = Bench::setup().discord().build();
     bench.discord().expect_token("another");
@@ -372,4 +394,44 @@ fn a_platform_that_is_set_up_wrongly_is_listed_and_one_that_is_out_says_when_it_
     assert!(bench.run(&["stop"]).status.success());
     let (code, said) = bench.gateway.take().expect("launched").wait();
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn the_doctor_asks_discord_and_slack_and_says_what_to_do() {
+    let bench = Bench::setup().discord().slack().build();
+    let told = |bench: &Bench| support::stdout(&bench.run(&["doctor", "--online"]));
+    let fine = told(&bench);
+    assert_eq!(fine.matches("the credentials work").count(), 2, "{fine}");
+    bench.discord().refuse_sessions(4014);
+    bench.slack().revoke(slack::TOKEN);
+    let said = told(&bench);
+    assert!(said.contains("Message Content") && said.contains("SLACK_BOT_TOKEN"), "{said}");
+    bench.discord().expect_token("another");
+    let said = told(&bench);
+    assert!(said.contains("DISCORD_BOT_TOKEN") && !said.contains("OTAw.x.secret"), "{said}");
+}
+
+#[test]
+fn a_part_that_discord_refuses_for_now_is_sent_later_and_no_other_part_twice() {
+    for fault in [discord::Fault::too_many(0.5), discord::Fault::status(500, 0, "oh no")] {
+        let mut bench = Bench::setup().discord().build();
+        let words: Vec<String> = (0..1000).map(|n| format!("w{n}")).collect();
+        let answer = words.join(" ");
+        bench.model.respond(move |_| Answer::text(answer.clone()));
+        bench.discord().on("createMessage").nth(2).does(fault);
+        bench.start();
+        bench.discord().push_text(DIRECT, SOMEBODY, "talk");
+        let last =
+            |world: &discord::World| world.texts(DIRECT).iter().any(|it| it.contains("w999")).then_some(());
+        assert!(
+            bench.discord().wait_until(SOON, last).is_some(),
+            "{:?}",
+            bench.discord().texts(DIRECT).len()
+        );
+        let shown = bench.discord().texts(DIRECT).join(" ");
+        let told: Vec<&str> = shown.split_whitespace().filter(|word| word.starts_with('w')).collect();
+        assert_eq!(told, words.iter().map(String::as_str).collect::<Vec<_>>(), "every word once, in order");
+        let parts = bench.discord().texts(DIRECT).len();
+        assert_eq!(bench.discord().calls_of("createMessage").len(), parts + 1, "one part was sent again");
+    }
 }

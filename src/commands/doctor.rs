@@ -95,6 +95,7 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
         }
         findings.push(remote::model(&wired.gateway.model, online).await);
         findings.push(remote::telegram(&resolved.settings, online).await);
+        findings.extend(remote::platforms(&wired.gateway.adapters, online).await);
     }
     findings.push(local::clock());
     findings

@@ -1,7 +1,7 @@
 //! The Discord adapter, if there is to be one.
 
 use petasos_core::command;
-use petasos_platforms::discord::{CatchUp, Config, Discord, Liveness, MenuCommand};
+use petasos_platforms::discord::{Config, Discord, Liveness, MenuCommand};
 use petasos_platforms::{Adapter, Secret};
 
 use super::credential::{self, Credential, Wanted};
@@ -78,8 +78,11 @@ fn config(settings: &Settings, token: &str) -> Config {
             ack_age: wait("extra.websocket_heartbeat_ack_max_age_seconds"),
             latency: wait("extra.websocket_max_latency_seconds"),
         },
-        catch_up: catch_up(settings),
+        catch_up: super::catch_up(settings, "discord"),
         menu: menu(),
+        typing: flag("typing_indicator"),
+        reply_to: super::reply_to(settings, "discord"),
+        allowed_roles: list("allowed_roles"),
         reactions: flag("reactions"),
         allow_bots: access::bots(settings, "discord"),
         bots_require_inline_mention: flag("bots_require_inline_mention"),
@@ -92,15 +95,6 @@ fn config(settings: &Settings, token: &str) -> Config {
         auto_thread: flag("auto_thread"),
         no_thread_channels: list("no_thread_channels"),
         ..fresh
-    }
-}
-
-fn catch_up(settings: &Settings) -> CatchUp {
-    let path = |name: &str| format!("platforms.discord.extra.missed_message_backfill.{name}");
-    let limit = settings.count(&path("limit")).filter(|_| settings.flag(&path("enabled")));
-    CatchUp {
-        window: seconds(settings, &path("window_seconds")),
-        messages: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or_default(),
     }
 }
 

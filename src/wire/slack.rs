@@ -1,11 +1,15 @@
 //! The Slack adapter, if there is to be one. It takes two tokens: the app's, which listens, and the bot's, which speaks.
 
+use std::collections::BTreeMap;
+
 use petasos_platforms::slack::{Config, Slack};
 use petasos_platforms::{Adapter, Secret};
 
+use serde::Deserialize;
+
 use super::credential::{self, Credential, Wanted};
 use super::{Spoken, access, seconds};
-use crate::config::{Problem, Settings};
+use crate::config::{Home, Problem, Settings};
 use crate::scoped::Sole;
 
 const BOT: Credential = Credential {
@@ -22,7 +26,7 @@ const APP: Credential = Credential {
     replace: "put the token there that api.slack.com/apps shows under Basic Information, App-Level Tokens",
 };
 
-pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
+pub(super) fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
     let wanted = credential::wanted(settings, "slack");
     if wanted == Wanted::No {
         return None;
@@ -40,7 +44,8 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         "xoxb-",
     ));
     problems.extend(misplaced(settings, APP, app.starts_with("xapp-"), "xapp-"));
-    match Slack::new(config(settings, &app, &bot)) {
+    let bots = [bot].into_iter().chain(further(home, problems)).collect::<Vec<_>>().join(",");
+    match Slack::new(config(settings, &app, &bots)) {
         Ok(slack) => Some(Spoken {
             adapter: Adapter::Slack(slack),
             // Slack tells each event to one of an app's sockets: two gateways would hear half of it each.
@@ -49,6 +54,44 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         Err(invalid) => {
             problems.push(Problem::error(settings.origin(APP.path).to_string(), invalid.to_string()));
             None
+        }
+    }
+}
+
+/// The tokens of further workspaces: `slack_tokens.json`, by the workspace's id.
+fn further(home: &Home, problems: &mut Vec<Problem>) -> Vec<String> {
+    let path = home.path().join("slack_tokens.json");
+    let place = path.display().to_string();
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            problems.push(Problem::warning(place, format!("it cannot be read: {error}")));
+            return Vec::new();
+        }
+    };
+    match serde_json::from_str::<BTreeMap<String, Further>>(&text) {
+        Ok(teams) => teams.into_values().map(Further::token).collect(),
+        Err(error) => {
+            let what = format!("it is not as expected (line {} column {})", error.line(), error.column());
+            let next = "it looks like {\"T0123\": {\"token\": \"xoxb-…\"}}";
+            problems.push(Problem::warning(place, what).next(next));
+            Vec::new()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Further {
+    Token(String),
+    Workspace { token: String },
+}
+
+impl Further {
+    fn token(self) -> String {
+        match self {
+            Self::Token(token) | Self::Workspace { token } => token,
         }
     }
 }
@@ -84,11 +127,13 @@ fn config(settings: &Settings, app: &str, bot: &str) -> Config {
         strict_mention: flag("strict_mention"),
         allowed_channels: list("allowed_channels"),
         free_response_channels: list("free_response_channels"),
+        typing: flag("typing_indicator"),
         reactions: flag("reactions"),
         allow_bots: access::bots(settings, "slack"),
         reply_in_thread: flag("extra.reply_in_thread"),
         dm_top_level_threads_as_sessions: flag("extra.dm_top_level_threads_as_sessions"),
         reply_broadcast: flag("extra.reply_broadcast"),
+        catch_up: super::catch_up(settings, "slack"),
         typing_status_text: text("typing_status_text").unwrap_or(fresh.typing_status_text),
         ..fresh
     }

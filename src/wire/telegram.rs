@@ -66,6 +66,8 @@ fn config(settings: &Settings, token: &str) -> Config {
             Some(_) | None => Notifications::Important,
         },
         menu: menu(),
+        typing: flag("typing_indicator"),
+        reply_to: super::reply_to(settings, "telegram"),
         reactions: flag("reactions"),
         require_mention: flag("require_mention"),
         mention_patterns: list("mention_patterns"),

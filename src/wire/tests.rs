@@ -172,3 +172,36 @@ fn transport_off_means_no_previews() {
     assert!(!on("streaming: {enabled: true, transport: off}"));
     assert!(!on(""));
 }
+
+#[test]
+fn what_the_owner_set_for_a_platform_reaches_its_adapter() {
+    let env =
+        [("TELEGRAM_BOT_TOKEN", "123:abc"), ("TELEGRAM_REPLY_TO_MODE", "all"), ("TELEGRAM_REACTIONS", "yes")];
+    let wired = wired("telegram: {typing_indicator: false}", &env).unwrap();
+    let telegram = &wired.gateway.adapters[0];
+    assert_eq!(telegram.capabilities().reply_to, ReplyTo::All);
+    assert!(!telegram.capabilities().typing && telegram.marks());
+}
+
+#[test]
+fn further_workspaces_of_slack_come_from_their_file() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let home = Home::resolve(Some(folder.path()), |_| None).unwrap();
+    let spoken = |file: &str| {
+        std::fs::write(folder.path().join("slack_tokens.json"), file).unwrap();
+        let process = [("SLACK_BOT_TOKEN", "xoxb-1"), ("SLACK_APP_TOKEN", "xapp-1")];
+        let process = process.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let mut resolved = from_texts(b"", b"", process);
+        let wired = wire(&home, &mut resolved).unwrap();
+        let told: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();
+        match wired.gateway.adapters.into_iter().next() {
+            Some(Adapter::Slack(slack)) => (slack.workspaces(), told),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (count, told) = spoken(r#"{"T1": {"token": "xoxb-1", "team_name": "a"}, "T2": "xoxb-2"}"#);
+    assert_eq!((count, told.len()), (2, 0), "{told:?}");
+    let (count, told) = spoken(r#"{"T1": 5, "hush": "hush"}"#);
+    assert_eq!(count, 1);
+    assert!(told[0].contains("slack_tokens.json") && !told[0].contains("hush"), "{told:?}");
+}

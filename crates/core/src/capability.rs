@@ -20,12 +20,43 @@ pub enum Dialect {
     Html,
 }
 
+/// Which parts of an answer are shown as answers to the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyTo {
+    Off,
+    #[default]
+    First,
+    All,
+}
+
+impl ReplyTo {
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "off" => Self::Off,
+            "all" => Self::All,
+            _first => Self::First,
+        }
+    }
+
+    /// Parts are counted from 0.
+    pub const fn quotes(self, part: usize) -> bool {
+        match self {
+            Self::Off => false,
+            Self::First => part == 0,
+            Self::All => true,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     pub label: String,
     pub delivery: Delivery,
     /// Longest message, in `unit`s.
     pub max_message: usize,
+    /// Longest text that a sent message can be changed to.
+    pub max_edit: usize,
     pub unit: Unit,
     /// A text at least this long may be the first half of one the client has split; wait for the rest.
     pub split_hint: Option<usize>,
@@ -35,6 +66,8 @@ pub struct Capabilities {
     /// The last edit must be made even if the text is the same (the preview was plain, the final is marked up).
     pub finalize: bool,
     pub typing: bool,
+    /// What the owner wants.
+    pub reply_to: ReplyTo,
     pub buttons: bool,
     /// A later event can be pushed after the turn has ended.
     pub async_delivery: bool,

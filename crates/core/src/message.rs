@@ -154,6 +154,9 @@ pub struct Source {
     pub profile: Option<String>,
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_bot: bool,
+    /// The platform says that the sender has a role which the owner admits.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub role_authorized: bool,
 }
 
 impl Source {
@@ -176,6 +179,7 @@ impl Source {
             message_id: None,
             profile: None,
             is_bot: false,
+            role_authorized: false,
         }
     }
 }

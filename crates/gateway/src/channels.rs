@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::capability::{Capabilities, Dialect};
+use petasos_core::capability::{Capabilities, Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::session::Reader;
 use petasos_core::text::Unit;
@@ -70,12 +70,14 @@ fn pulled() -> Capabilities {
         label: "Petasos".into(),
         delivery: Delivery::Pull,
         max_message: usize::MAX,
+        max_edit: usize::MAX,
         unit: Unit::Chars,
         split_hint: None,
         dialect: Dialect::Markdown,
         edit: false,
         finalize: false,
         typing: false,
+        reply_to: ReplyTo::First,
         buttons: false,
         async_delivery: true,
         pace: Duration::ZERO,

@@ -159,10 +159,11 @@ fn place(
 
 /// The lists first; whoever is on none of them may be paired.
 fn verdict(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<Verdict, StoreError> {
-    let listed = access::decide(&rules.access, source, Standing::default());
+    let standing = Standing { role: source.role_authorized, ..Standing::default() };
+    let listed = access::decide(&rules.access, source, standing);
     let (Verdict::Deny(_), Some(user)) = (listed, &source.user_id) else { return Ok(listed) };
     let paired = tx.is_paired(source.platform, user)?;
-    Ok(access::decide(&rules.access, source, Standing { paired, ..Standing::default() }))
+    Ok(access::decide(&rules.access, source, Standing { paired, ..standing }))
 }
 
 /// Whether this author may talk to us.

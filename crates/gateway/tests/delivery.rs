@@ -175,3 +175,110 @@ fn a_stop_does_not_wait_for_idle_lanes() {
     world.stop();
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
 }
+
+fn drafting() -> World {
+    World::new(|settings| {
+        settings.streaming.enabled = true;
+        settings.streaming.gap = Duration::from_millis(100);
+        settings.streaming.transport = petasos_gateway::Transport::Draft;
+    })
+}
+
+const GROWING: &str = "A text that is long enough to be shown while it grows.";
+
+#[test]
+fn in_private_an_answer_grows_as_a_draft_and_becomes_one_message() {
+    let world = drafting();
+    let gate = world.model.gate(Point::AfterDelta(3));
+    world.model.script(Answer::text(GROWING).chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    assert!(gate.wait(SOON));
+    let drawn = world.telegram.wait_until(SOON, |telegram| telegram.draft(7).map(|draft| draft.text.clone()));
+    assert!(drawn.as_deref().is_some_and(|text| GROWING.starts_with(text) && text.len() > 10), "{drawn:?}");
+    assert!(world.telegram.texts(7).is_empty(), "a draft is no message");
+    gate.open();
+    world.shows(7, &[GROWING]);
+    assert_eq!(world.telegram.calls_of("editMessageText").len(), 0);
+    let drafts = world.telegram.calls_of("sendMessageDraft");
+    let numbers: std::collections::HashSet<_> =
+        drafts.iter().map(|call| call.params.int("draft_id")).collect();
+    assert!(numbers.len() == 1 && !numbers.contains(&Some(0)), "{numbers:?}");
+}
+
+#[test]
+fn a_draft_that_is_refused_is_the_last_of_its_turn_and_edits_go_on() {
+    let world = drafting();
+    world
+        .telegram
+        .on("sendMessageDraft")
+        .nth(1)
+        .does(Fault::status(400, "Bad Request: drafts are not for you"));
+    let gate = world.model.gate(Point::AfterDelta(3));
+    world.model.script(Answer::text(GROWING).chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    sees(&world, 7, "A text");
+    gate.open();
+    world.shows(7, &[GROWING]);
+    assert_eq!(world.telegram.calls_of("sendMessageDraft").len(), 1);
+    assert_eq!(world.telegram.calls_of("sendMessage").len(), 1, "the preview became the answer");
+    // The next turn may try again.
+    let gate = world.model.gate(Point::AfterDelta(3));
+    world.model.script(Answer::text(GROWING).chunks(4));
+    world.telegram.push_text(7, 7, "again");
+    let tried =
+        world.telegram.wait_until(SOON, |telegram| telegram.calls_of("sendMessageDraft").nth(1).map(drop));
+    assert!(tried.is_some(), "drafts are off for good");
+    gate.open();
+    world.shows(7, &[GROWING, GROWING]);
+}
+
+#[test]
+fn in_a_group_nobody_draws() {
+    let world = drafting();
+    let gate = world.model.gate(Point::AfterDelta(3));
+    world.model.script(Answer::text(GROWING).chunks(4));
+    world.telegram.push_text(GROUP, 7, "talk");
+    sees(&world, GROUP, "A text");
+    gate.open();
+    world.shows(GROUP, &[GROWING]);
+    assert_eq!(world.telegram.calls_of("sendMessageDraft").len(), 0);
+}
+
+#[test]
+fn edits_that_are_held_back_end_and_the_answer_is_there_once_without_a_cursor() {
+    let world = streaming(Duration::from_millis(100));
+    world.telegram.on("editMessageText").nth(2).times(3).does(Fault::too_many(1));
+    let text = "word ".repeat(40);
+    world.model.script(Answer::text(text.clone()).chunks(40).every(Duration::from_millis(50)));
+    world.telegram.push_text(7, 7, "talk");
+    world.shows(7, &[text.trim()]);
+    assert_eq!(world.telegram.calls_of("sendMessage").len(), 1, "the preview became the answer");
+    assert!(world.telegram.calls_of("editMessageText").len() >= 3, "an edit was refused");
+}
+
+#[test]
+fn a_final_edit_that_is_held_back_is_made_later() {
+    let world = streaming(Duration::from_millis(100));
+    let gate = world.model.gate(Point::AfterDelta(3));
+    world.model.script(Answer::text(GROWING).chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    sees(&world, 7, "A text");
+    world.telegram.on("editMessageText").times(1).does(Fault::too_many(1));
+    gate.open();
+    world.shows(7, &[GROWING]);
+    assert_eq!(world.telegram.calls_of("sendMessage").len(), 1);
+}
+
+#[test]
+fn an_answer_that_outgrows_its_preview_is_whole_in_the_end() {
+    let world = streaming(Duration::from_millis(100));
+    let words: Vec<String> = (0..1500).map(|n| format!("w{n}")).collect();
+    let answer = words.join(" ");
+    world.model.script(Answer::text(answer).chunks(20).every(Duration::from_millis(30)));
+    world.telegram.push_text(7, 7, "talk");
+    sees(&world, 7, "w1499");
+    let shown = world.telegram.texts(7).join(" ");
+    let told: Vec<&str> = shown.split_whitespace().filter(|word| word.starts_with('w')).collect();
+    assert_eq!(told, words.iter().map(String::as_str).collect::<Vec<_>>(), "every word once, in order");
+    assert!(world.telegram.calls_of("editMessageText").len() > 1, "it was shown while it grew");
+}

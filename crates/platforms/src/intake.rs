@@ -4,6 +4,8 @@
 //! Invariant: an adapter moves its cursor only after `commit` returned `Ok`. A crash, a dropped batch or
 //! a gateway that is gone leaves the cursor where it was, and the platform says everything again.
 
+use std::time::Duration;
+
 use petasos_core::Inbound;
 use tokio::sync::{mpsc, oneshot};
 
@@ -92,6 +94,15 @@ impl Intake {
             Ok(Taken::NotTaken) | Err(_) => Err(NotTaken::Refused),
         }
     }
+}
+
+/// What is fetched over REST after a gap in which nobody told us anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CatchUp {
+    /// Nothing older than this.
+    pub window: Duration,
+    /// Messages at most, all channels together; 0 fetches nothing.
+    pub messages: usize,
 }
 
 /// What the adapter knows of its link. The supervisor keeps the time of each.

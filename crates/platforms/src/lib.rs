@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
 
-pub use intake::{Batch, Health, Intake, NotTaken, Taken, Unreadable};
+pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Taken, Unreadable};
 pub use kind::Kind;
 pub use outgoing::{MARK_ROOM, Mark, Part, Receipt, SendOptions};
 pub use petasos_core::Secret;
@@ -86,6 +86,15 @@ impl Adapter {
         }
     }
 
+    /// Asks the platform who we are; the error says what to do. One try.
+    pub async fn check(&self) -> Result<String, Error> {
+        match self {
+            Self::Discord(it) => Ok(it.check().await?),
+            Self::Telegram(it) => Ok(it.check().await?),
+            Self::Slack(it) => Ok(it.check().await?),
+        }
+    }
+
     /// The text in parts of the platform's size, marked up its way and numbered.
     pub fn render(&self, text: &str) -> Vec<Part> {
         match self {
@@ -142,6 +151,32 @@ impl Adapter {
             Self::Discord(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
+        }
+    }
+
+    /// Whether a growing answer can be shown there without being a message.
+    pub fn drafts(&self, to: &Route) -> bool {
+        match self {
+            Self::Telegram(it) => it.drafts(to),
+            Self::Discord(_) | Self::Slack(_) => false,
+        }
+    }
+
+    /// Shows a growing answer that is no message yet; the next one with the same number takes its place, and so
+    /// does the message that follows. Nothing but that message is kept.
+    pub async fn draft(&self, to: &Route, number: u32, text: &str) -> Result<(), Error> {
+        match self {
+            Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
+            Self::Discord(_) | Self::Slack(_) => Ok(()),
+        }
+    }
+
+    /// The topic of this name in a chat, made if need be; `None`: the platform has no topics. Remembered as long as
+    /// the adapter lives, so whoever wants the same one after a restart keeps its id.
+    pub async fn ensure_topic(&self, chat: &str, name: &str) -> Result<Option<String>, Error> {
+        match self {
+            Self::Telegram(it) => Ok(Some(it.ensure_topic(chat, name).await?)),
+            Self::Discord(_) | Self::Slack(_) => Ok(None),
         }
     }
 

@@ -192,3 +192,15 @@ async fn a_long_answer_goes_out_in_parts_that_telegram_accepts() {
     assert!(seen.iter().all(|message| message.parse_mode.is_some()), "no part needed the fallback");
     assert!(seen.last().is_some_and(|message| message.text.ends_with(&format!("({0}/{0})", parts.len()))));
 }
+
+#[tokio::test]
+async fn a_topic_that_is_asked_for_by_name_is_made_once() {
+    let rig = rig();
+    let asked =
+        async |chat, name| rig.adapter.ensure_topic(chat, name).await.expect("made").expect("a topic");
+    let first = asked("5", " News ").await;
+    assert_eq!(asked("5", "News").await, first);
+    asked("6", "News").await;
+    assert_eq!(rig.fake.calls_of("createForumTopic").len(), 2);
+    send(&rig, &topic(5, &first)).await.expect("there is such a topic");
+}

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use petasos_agent::{ModelConfig, Provider};
+use petasos_core::Fault;
+use petasos_platforms::Adapter;
 use serde_json::Value;
 
 use super::Finding;
@@ -62,6 +64,30 @@ pub(super) async fn telegram(settings: &Settings, online: bool) -> Finding {
         Err(reason) => {
             Finding::fail("telegram", format!("not reachable: {reason}"), "check network and proxy")
         }
+    }
+}
+
+/// Every other platform that is set up.
+pub(super) async fn platforms(adapters: &[Adapter], online: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for adapter in adapters.iter().filter(|adapter| !matches!(adapter, Adapter::Telegram(_))) {
+        findings.push(platform(adapter, online).await);
+    }
+    findings
+}
+
+async fn platform(adapter: &Adapter, online: bool) -> Finding {
+    let name = adapter.platform().as_str();
+    if !online {
+        return Finding::ok(name, "set up (--online asks whether it works)");
+    }
+    match tokio::time::timeout(PATIENCE, adapter.check()).await {
+        Ok(Ok(who)) => Finding::ok(name, format!("the credentials work: {who}")),
+        Ok(Err(error)) if error.fault() == Fault::Fatal => {
+            Finding::fail(name, error.to_string(), "the gateway stays off there until this is done")
+        }
+        Ok(Err(error)) => Finding::warn(name, error.to_string(), "try again later"),
+        Err(_elapsed) => Finding::warn(name, "no answer", "check network and proxy"),
     }
 }
 

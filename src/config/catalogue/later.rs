@@ -12,14 +12,6 @@ const MANY: super::Kind = Count(0, i64::MAX);
 pub(super) const KEYS: &[Key] = &[
     // Of parts that are here already.
     key("streaming.buffer_threshold", Count(1, 100_000), "24", "new characters worth an edit"),
-    key(
-        "platforms.telegram.reply_to_mode",
-        Choice(&["off", "first", "all"]),
-        "first",
-        "which parts of an answer quote the question",
-    )
-    .env(&["TELEGRAM_REPLY_TO_MODE"]),
-    key("platforms.telegram.typing_indicator", Flag, "true", "show that the agent is writing"),
     // Any platform.
     key("platforms.*.enabled", Flag, "", "speak on this platform"),
     key("platforms.*.token", Secret, "", "credential of the bot").env(&["{P}_BOT_TOKEN"]),
@@ -82,17 +74,8 @@ pub(super) const KEYS: &[Key] = &[
     key("platforms.telegram.cron_thread_id", Text, "", "topic for scheduled messages")
         .env(&["TELEGRAM_CRON_THREAD_ID"]),
     // Discord and Slack.
-    key("platforms.discord.allowed_roles", List, "", "roles whose members may talk to the agent")
-        .env(&["DISCORD_ALLOWED_ROLES"]),
     key("platforms.discord.dm_role_auth_guild", Text, "", "server whose roles count in direct messages")
         .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),
-    key(
-        "platforms.discord.reply_to_mode",
-        Choice(&["off", "first", "all"]),
-        "first",
-        "which parts of an answer quote the question",
-    )
-    .env(&["DISCORD_REPLY_TO_MODE"]),
     key("platforms.discord.history_backfill", Flag, "", "read what was said before a mention")
         .env(&["DISCORD_HISTORY_BACKFILL"]),
     key("platforms.discord.history_backfill_limit", MANY, "50", "how much of it")

@@ -107,6 +107,14 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["TELEGRAM_ALLOWED_TOPICS"]),
     key("platforms.telegram.ignored_threads", List, "", "topics the bot never reads")
         .env(&["TELEGRAM_IGNORED_THREADS"]),
+    key(
+        "platforms.telegram.reply_to_mode",
+        Choice(&["off", "first", "all"]),
+        "first",
+        "which parts of an answer quote the question",
+    )
+    .env(&["TELEGRAM_REPLY_TO_MODE"]),
+    key("platforms.telegram.typing_indicator", Flag, "true", "show that the agent is writing"),
     key("platforms.telegram.reactions", Flag, "false", "mark messages: 👀 while working, then 👍 or 👎")
         .env(&["TELEGRAM_REACTIONS"]),
     // Discord.
@@ -212,6 +220,21 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["DISCORD_AUTO_THREAD"]),
     key("platforms.discord.no_thread_channels", List, "", "channels in which no thread is opened")
         .env(&["DISCORD_NO_THREAD_CHANNELS"]),
+    key(
+        "platforms.discord.reply_to_mode",
+        Choice(&["off", "first", "all"]),
+        "first",
+        "which parts of an answer quote the question",
+    )
+    .env(&["DISCORD_REPLY_TO_MODE"]),
+    key("platforms.discord.typing_indicator", Flag, "true", "show that the agent is writing"),
+    key(
+        "platforms.discord.allowed_roles",
+        List,
+        "",
+        "roles (ids) whose members may talk to the agent in servers",
+    )
+    .env(&["DISCORD_ALLOWED_ROLES"]),
     key("platforms.discord.reactions", Flag, "true", "mark messages: 👀 while working, then ✅ or ❌")
         .env(&["DISCORD_REACTIONS"]),
     // Slack.
@@ -237,6 +260,25 @@ pub(super) const KEYS: &[Key] = &[
         Number,
         "1",
         "first wait after a lost connection; the others are multiples of it",
+    ),
+    key(
+        "platforms.slack.extra.missed_message_backfill.enabled",
+        Flag,
+        "true",
+        "fetch what was written while the gateway was away",
+    )
+    .also(&["platforms.slack.extra.missed_message_backfill"]),
+    key(
+        "platforms.slack.extra.missed_message_backfill.window_seconds",
+        Wait,
+        "21600",
+        "nothing older than this is fetched",
+    ),
+    key(
+        "platforms.slack.extra.missed_message_backfill.limit",
+        Count(0, 10_000),
+        "100",
+        "messages that are fetched at most, all channels together",
     ),
     key("platforms.slack.proxy", Secret, "", "proxy for this platform").env(&["SLACK_PROXY"]),
     key(
@@ -270,6 +312,7 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         "show the first part of an answer in the channel, too",
     ),
+    key("platforms.slack.typing_indicator", Flag, "true", "show that the agent is writing"),
     key(
         "platforms.slack.reactions",
         Flag,

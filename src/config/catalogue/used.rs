@@ -161,13 +161,13 @@ pub(super) const KEYS: &[Key] = &[
         "streaming.enabled",
         Flag,
         "false",
-        "show answers while they grow, where the platform can edit messages",
+        "show answers while they grow, where the platform can",
     ),
     key(
         "streaming.transport",
         Choice(&["auto", "draft", "edit", "off"]),
         "auto",
-        "how; off sends only finished answers",
+        "auto and draft: as a draft in private chats where the platform has them, else by edits; off: only when finished",
     )
     .also(&["streaming.mode"]),
     key("streaming.edit_interval", Number, "0.8", "least number of seconds between two edits"),

@@ -35,6 +35,7 @@ pub(crate) fn find(method: &str, path: &str) -> Route {
     match (method, parts.as_slice()) {
         ("GET", ["gateway", "bot"]) => route("getGateway", None, 0, ""),
         ("GET", ["users", "@me"]) => route("getMe", None, 0, ""),
+        ("GET", ["applications", "@me"]) => route("getApplication", None, 0, ""),
         ("GET", ["channels", channel]) => here("getChannel", channel),
         ("GET", ["channels", channel, "messages"]) => here("getMessages", channel),
         ("POST", ["channels", channel, "messages"]) => here("createMessage", channel),
@@ -70,6 +71,10 @@ pub(crate) fn apply(world: &mut World, route: &Route, asked: &Asked) -> Done {
     match route.name.as_str() {
         "getGateway" => Ok((gateway(world), None)),
         "getMe" => Ok((person(BOT_ID, true), None)),
+        "getApplication" => {
+            let flags: u64 = if world.manner.refuses == Some(4014) { 0 } else { 1 << 19 };
+            Ok((json!({ "id": APPLICATION_ID.to_string(), "name": "petasos", "flags": flags }), None))
+        }
         "getChannel" => Ok((known(world, channel)?.wire(), None)),
         "getMessages" => messages(world, channel, asked),
         "createMessage" => create(world, channel, &asked.body),

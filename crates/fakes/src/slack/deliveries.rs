@@ -102,6 +102,13 @@ impl Deliveries {
         }
     }
 
+    /// What was not heard so far is never said again.
+    pub(crate) fn give_up(&mut self) {
+        for delivery in self.all.iter_mut().filter(|it| it.state != State::Acked) {
+            delivery.state = State::Lost;
+        }
+    }
+
     fn expire(&mut self, now: Instant) {
         let patience = self.patience;
         for delivery in &mut self.all {

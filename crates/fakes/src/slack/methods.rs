@@ -63,7 +63,8 @@ fn called(world: &mut World, method: &str, token: &str, params: &Params) -> Done
         "chat.delete" => delete(world, &workspace, params),
         "conversations.info" => info(world, &workspace, params),
         "conversations.open" => open_conversation(world, &workspace, params),
-        "conversations.replies" | "conversations.history" => history(world, &workspace, params),
+        "conversations.replies" => replies(world, &workspace, params),
+        "conversations.history" => history(world, &workspace, params),
         "users.info" => user(world, params),
         "assistant.threads.setStatus" => status(world, &workspace, params),
         "reactions.add" => react(world, &workspace, params, true),
@@ -147,17 +148,51 @@ fn open_conversation(world: &mut World, workspace: &Workspace, params: &Params) 
     Ok((json!({ "channel": { "id": id } }), None))
 }
 
+/// A thread, oldest first; its first message comes along whatever `oldest` says.
+fn replies(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
+    let root = params.str("ts").ok_or_else(|| Refusal::new("thread_not_found"))?.to_owned();
+    let oldest = params.str("oldest").unwrap_or_default().to_owned();
+    let mut all = told(world, workspace, params)?;
+    let later = |it: &Value| it["ts"].as_str().unwrap_or_default() > oldest.as_str();
+    all.retain(|it| it["ts"] == *root || (it["thread_ts"] == *root && later(it)));
+    page(all, params)
+}
+
+/// What stands in the channel itself, newest first.
 fn history(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
-    let root = params.str("ts").map(str::to_owned);
+    let oldest = params.str("oldest").unwrap_or_default().to_owned();
+    let mut all = told(world, workspace, params)?;
+    all.retain(|it| {
+        let alone = it["thread_ts"].is_null() || it["thread_ts"] == it["ts"];
+        alone && it["ts"].as_str().unwrap_or_default() > oldest.as_str()
+    });
+    all.reverse();
+    page(all, params)
+}
+
+/// Everybody's messages, oldest first, as history tells them: without their channel.
+fn told(world: &mut World, workspace: &Workspace, params: &Params) -> Result<Vec<Value>, Refusal> {
     let place = channel(world, workspace, params)?;
     let said = place.heard.iter().cloned();
     let own = place.messages.iter().map(|message| message.wire(&workspace.bot_user));
     let mut all: Vec<Value> = said.chain(own).collect();
-    if let Some(root) = root {
-        all.retain(|it| it["ts"] == *root || it["thread_ts"] == *root);
+    for message in &mut all {
+        let fields = message.as_object_mut();
+        fields.map(|fields| ["channel", "channel_type"].map(|name| fields.remove(name)));
     }
     all.sort_by(|a, b| a["ts"].as_str().cmp(&b["ts"].as_str()));
-    Ok((json!({ "messages": all, "has_more": false }), None))
+    Ok(all)
+}
+
+fn page(all: Vec<Value>, params: &Params) -> Done {
+    let number = |name: &str| params.str(name).and_then(|text| text.parse::<usize>().ok());
+    let (from, most) = (number("cursor").unwrap_or(0), number("limit").unwrap_or(100));
+    let next = if all.len() > from + most { (from + most).to_string() } else { String::new() };
+    let messages: Vec<Value> = all.into_iter().skip(from).take(most).collect();
+    let more = !next.is_empty();
+    let answer =
+        json!({ "messages": messages, "has_more": more, "response_metadata": { "next_cursor": next } });
+    Ok((answer, None))
 }
 
 fn user(world: &World, params: &Params) -> Done {

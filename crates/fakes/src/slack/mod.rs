@@ -136,6 +136,11 @@ impl Slack {
         self.shared.world.change(|world| world.users.insert(user.to_owned(), name.to_owned()));
     }
 
+    /// The app was away for too long: what it has not acknowledged is only in the history.
+    pub fn give_up_deliveries(&self) {
+        self.shared.world.change(|world| world.deliveries.give_up());
+    }
+
     /// Somebody writes; told as a `message` event. Its moment is returned.
     pub fn push_text(&self, channel: &str, user: &str, text: &str) -> String {
         self.push(Incoming::new(channel, user, text)).ts

@@ -35,13 +35,16 @@ pub(crate) struct Following {
     typing_at: Millis,
     /// What is visible now: which step, which text, under which id.
     pub(super) shown: Option<Shown>,
+    /// A draft was refused: this turn is shown as messages.
+    pub(super) draftless: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) step: u32,
     pub(super) text: String,
-    pub(super) message: String,
+    /// `None`: a draft, which is no message.
+    pub(super) message: Option<String>,
 }
 
 /// How much of a growing answer may be seen.
@@ -77,7 +80,18 @@ impl Following {
         let look_at = now;
         let gap = gap.max(LEAST_GAP);
         let rhythm = Rhythm::new(gap);
-        Self { turn, key, route, view, gap, rhythm, look_at, typing_at: look_at, shown: None }
+        Self {
+            turn,
+            key,
+            route,
+            view,
+            gap,
+            rhythm,
+            look_at,
+            typing_at: look_at,
+            shown: None,
+            draftless: false,
+        }
     }
 
     pub(super) fn look(&self, now: Millis, showing: Showing) -> Look {
@@ -107,6 +121,12 @@ impl Following {
 
     pub(super) fn typed(&mut self, now: Millis) {
         self.typing_at = now.after(TYPING_EVERY);
+    }
+
+    /// The same for every draft of one step, and another for every other step.
+    pub(super) fn draft_number(&self, step: u32) -> u32 {
+        let turn = u32::try_from(self.turn.0 & 0x00ff_ffff).unwrap_or_default();
+        ((turn << 6) | (step & 0x3f)) + 1
     }
 
     /// A streaming item for one step of the turn.

@@ -29,6 +29,7 @@ pub(crate) use follow::Following;
 #[derive(Debug, Clone)]
 pub struct Streaming {
     pub enabled: bool,
+    pub transport: Transport,
     /// Least time between two previews of one answer.
     pub gap: Duration,
     /// Shown at the end of an unfinished text.
@@ -37,8 +38,23 @@ pub struct Streaming {
 
 impl Default for Streaming {
     fn default() -> Self {
-        Self { enabled: false, gap: Duration::from_millis(800), cursor: " ▉".into() }
+        Self {
+            enabled: false,
+            transport: Transport::default(),
+            gap: Duration::from_millis(800),
+            cursor: " ▉".into(),
+        }
     }
+}
+
+/// What a growing answer is shown as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// As a draft where the platform has them, until it refuses one; else as a message that is changed.
+    Draft,
+    /// As a message that is changed.
+    #[default]
+    Edit,
 }
 
 /// What every lane needs.

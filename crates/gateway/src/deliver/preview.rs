@@ -10,6 +10,7 @@ use petasos_core::{Fault, Millis, Reached};
 use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
 use petasos_store::Stagehand;
 
+use super::Transport;
 use super::follow::{Following, Look, Showing, Shown};
 use super::lane::Lane;
 use crate::clock;
@@ -22,7 +23,8 @@ impl Lane {
     pub(super) async fn show(&mut self, mut following: Following, now: Millis) {
         let allowed = self.budget.preview_at(now);
         let next = following.rhythm.next_at(now);
-        let texts = self.outward.streaming.enabled && self.adapter.capabilities().edit && next.is_some();
+        let way = self.adapter.capabilities().edit || self.draws(&following);
+        let texts = self.outward.streaming.enabled && way && next.is_some();
         let showing = if texts { Showing::Text } else { Showing::Typing };
         following.looked(now);
         match following.look(now, showing) {
@@ -55,11 +57,14 @@ impl Lane {
     }
 
     async fn preview(&mut self, following: &mut Following, step: u32, text: String) {
-        let part = Part::plain(self.adapter.preview(&text, &self.outward.streaming.cursor));
         self.budget.spend(clock::now());
+        if self.draws(following) {
+            return self.draw(following, step, text).await;
+        }
+        let part = Part::plain(self.adapter.preview(&text, &self.outward.streaming.cursor));
         let visible = following.shown.take().filter(|shown| shown.step == step);
-        let outcome = match visible {
-            Some(shown) => self.edit(following, Shown { text, ..shown }, &part).await,
+        let outcome = match visible.and_then(|shown| shown.message) {
+            Some(message) => self.edit(following, step, text, message, &part).await,
             None => self.first_preview(following, step, text, &part).await,
         };
         let now = clock::now();
@@ -72,9 +77,39 @@ impl Lane {
         }
     }
 
-    async fn edit(&self, following: &mut Following, shown: Shown, part: &Part) -> Result<(), SendError> {
-        let edited = self.adapter.edit(&following.route, &shown.message, part).await;
-        following.shown = Some(shown);
+    fn draws(&self, following: &Following) -> bool {
+        let wanted = self.outward.streaming.transport == Transport::Draft && !following.draftless;
+        wanted && self.adapter.drafts(&following.route)
+    }
+
+    /// As a draft. It needs no note in the store: it is no message, and goes when the answer comes.
+    async fn draw(&mut self, following: &mut Following, step: u32, text: String) {
+        let shown = self.adapter.preview(&text, "");
+        let drawn = self.adapter.draft(&following.route, following.draft_number(step), &shown).await;
+        let now = clock::now();
+        match drawn {
+            Ok(()) => {
+                following.shown = Some(Shown { step, text, message: None });
+                following.rhythm.shown(now);
+            }
+            Err(error) => {
+                following.draftless = true;
+                following.look_at = now;
+                self.heed(&error);
+            }
+        }
+    }
+
+    async fn edit(
+        &self,
+        following: &mut Following,
+        step: u32,
+        text: String,
+        message: String,
+        part: &Part,
+    ) -> Result<(), SendError> {
+        let edited = self.adapter.edit(&following.route, &message, part).await;
+        following.shown = Some(Shown { step, text, message: Some(message) });
         edited.map(drop)
     }
 
@@ -90,16 +125,17 @@ impl Lane {
             Ok(Stagehand::Send) => {}
             Ok(Stagehand::Edit(message)) => {
                 // Shown by the process before us: it goes on where that one stopped.
-                return self.edit(following, Shown { step, text, message }, part).await;
+                return self.edit(following, step, text, message, part).await;
             }
             // The answer is complete by now, or the store refuses: the outbox has the rest.
             Ok(Stagehand::Stay) | Err(_) => return Ok(()),
         }
-        let options = SendOptions { reply: true, silent: true, buttons: &[] };
+        let reply = self.adapter.capabilities().reply_to.quotes(0);
+        let options = SendOptions { reply, silent: true, buttons: &[] };
         match self.adapter.send(&following.route, part, &options).await {
             Ok(Receipt { message_id: Some(message), .. }) => {
                 self.commit(vec![Write::PreviewShown { turn, step, message: message.clone() }]).await;
-                following.shown = Some(Shown { step, text, message });
+                following.shown = Some(Shown { step, text, message: Some(message) });
                 Ok(())
             }
             Ok(Receipt { message_id: None, .. }) => Ok(()),

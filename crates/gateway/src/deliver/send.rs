@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
 use petasos_core::outbox::{Item, State};
-use petasos_core::{Fault, Millis, OutboxId, Reached};
+use petasos_core::{Fault, Millis, OutboxId, Reached, TurnId};
 use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
 
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
@@ -60,6 +60,11 @@ impl Lane {
                 tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
             }
+            if let (Act::Replace { message }, Some((turn, step))) = (&act, item.draft.turn)
+                && self.outgrew(&parts[0])
+            {
+                return self.send_anew(&item, message, turn, step).await;
+            }
             let message = match self.perform(&item, &act, parts).await {
                 Ok(receipt) => receipt.message_id,
                 Err(error) => return self.failed(&item, &act, &error).await,
@@ -105,7 +110,8 @@ impl Lane {
             Act::Send { part, marked } => {
                 let last = part + 1 == parts.len();
                 let buttons = if last { &item.draft.buttons[..] } else { &[] };
-                let options = SendOptions { reply: *part == 0, silent: !last, buttons };
+                let reply = self.adapter.capabilities().reply_to.quotes(*part);
+                let options = SendOptions { reply, silent: !last, buttons };
                 let key = key(item, *part, *marked);
                 let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
                 self.adapter.send_once(route, &part, &options, &key).await
@@ -117,12 +123,8 @@ impl Lane {
         let (now, fault) = (clock::now(), error.fault());
         if let (Act::Replace { message }, Fault::Refused, Some((turn, step))) = (act, fault, item.draft.turn)
         {
-            // The preview is gone or too old: say it as a new message, and take back what may be left.
-            self.commit(vec![Write::DropPreview { turn, step }]).await;
-            if let Err(error) = self.adapter.delete(&item.draft.route, message).await {
-                tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview stays visible");
-            }
-            return Next::Ahead(vec![]);
+            // The preview is gone or too old.
+            return self.send_anew(item, message, turn, step).await;
         }
         if let (Act::Withdraw { .. }, Fault::Refused) = (act, fault) {
             // It is gone already, or stays: either way there is nothing left to say.
@@ -133,6 +135,21 @@ impl Lane {
         }
         let setback = lane::setback(item, act, fault, error.reached(), now, clock::roll());
         self.set_back(item, setback, error.to_string()).await
+    }
+
+    /// The platform takes shorter texts for a change than for a new message.
+    fn outgrew(&self, part: &Part) -> bool {
+        let capabilities = self.adapter.capabilities();
+        capabilities.unit.len(&part.text) > capabilities.max_edit
+    }
+
+    /// The preview cannot become the answer: that is a new message, and what may be left of the other is taken back.
+    async fn send_anew(&self, item: &Item, preview: &str, turn: TurnId, step: u32) -> Next {
+        self.commit(vec![Write::DropPreview { turn, step }]).await;
+        if let Err(error) = self.adapter.delete(&item.draft.route, preview).await {
+            tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview stays visible");
+        }
+        Next::Ahead(vec![])
     }
 
     async fn crashed(&self, item: &Item, reached: Reached, what: &str) -> Next {

@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use petasos_core::access::Bots;
 
 use super::Config;
+use super::wire::Member;
 
 /// The settings, compiled.
 #[derive(Debug)]
 pub(super) struct Gate {
     bots: Bots,
     bots_require_inline_mention: bool,
+    roles: HashSet<String>,
     ignore_no_mention: bool,
     allowed: Channels,
     ignored: Channels,
@@ -75,9 +77,15 @@ pub(super) enum Verdict {
 }
 
 impl Gate {
+    /// Discord says who has which role; a role is admitted by its id.
+    pub(super) fn admits_role(&self, member: Option<&Member>) -> bool {
+        member.is_some_and(|member| member.roles.iter().any(|role| self.roles.contains(role)))
+    }
+
     pub(super) fn new(config: &Config) -> Self {
         Self {
             bots: config.allow_bots,
+            roles: config.allowed_roles.iter().map(|role| role.trim().to_owned()).collect(),
             bots_require_inline_mention: config.bots_require_inline_mention,
             ignore_no_mention: config.ignore_no_mention,
             allowed: Channels::new(&config.allowed_channels),

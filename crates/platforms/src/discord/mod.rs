@@ -12,6 +12,7 @@
 
 mod api;
 mod catch_up;
+mod check;
 mod digest;
 mod error;
 mod gate;
@@ -33,13 +34,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use petasos_core::access::Bots;
-use petasos_core::capability::Dialect;
+use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 use tokio::time::Instant;
 
+pub use crate::intake::CatchUp;
 use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
@@ -75,15 +77,6 @@ pub struct Liveness {
     pub latency: Duration,
 }
 
-/// What is fetched over REST after a gap that the session could not bridge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CatchUp {
-    /// Nothing older than this.
-    pub window: Duration,
-    /// Messages at most, all channels together; 0 fetches nothing.
-    pub messages: usize,
-}
-
 /// What the owner set. A channel is an id, a name, `#name`, or the same of the channel it belongs to.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -106,8 +99,13 @@ pub struct Config {
     /// Also hear of the members of servers: needed where names or roles are allowed.
     pub members_intent: bool,
     pub menu: Vec<MenuCommand>,
+    /// Show that we are writing.
+    pub typing: bool,
+    pub reply_to: ReplyTo,
     /// Mark messages that are worked on.
     pub reactions: bool,
+    /// Ids of roles whose members may talk to us in servers.
+    pub allowed_roles: Vec<String>,
     pub allow_bots: Bots,
     /// A bot must name us in its text; answering us is not enough.
     pub bots_require_inline_mention: bool,
@@ -146,7 +144,10 @@ impl Config {
             catch_up: CatchUp { window: Duration::from_secs(6 * 3600), messages: 100 },
             members_intent: false,
             menu: Vec::new(),
+            typing: true,
+            reply_to: ReplyTo::First,
             reactions: true,
+            allowed_roles: Vec::new(),
             allow_bots: Bots::default(),
             bots_require_inline_mention: false,
             require_mention: true,
@@ -201,7 +202,7 @@ impl Discord {
         let failed = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
         Ok(Self {
             platform: Platform::parse("discord").ok_or_else(|| Invalid::Client("unknown platform".into()))?,
-            capabilities: capabilities(),
+            capabilities: capabilities(&config),
             account: account(config.token.expose()),
             gate: Gate::new(&config),
             api: Api::new(http::client(&base, proxy).map_err(failed)?, &config),
@@ -266,17 +267,19 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn capabilities() -> Capabilities {
+fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
         label: "Discord".to_owned(),
         delivery: Delivery::Push,
         max_message: MAX_MESSAGE,
+        max_edit: MAX_MESSAGE,
         unit: Unit::Chars,
         split_hint: Some(1900),
         dialect: Dialect::Discord,
         edit: true,
         finalize: false,
-        typing: true,
+        typing: config.typing,
+        reply_to: config.reply_to,
         buttons: true,
         async_delivery: true,
         pace: Duration::from_secs(1),

@@ -71,6 +71,7 @@ pub(super) fn said(message: &Message, spot: &Spot<'_>, gate: &Gate) -> Option<Sa
     let mut source = place(message.channel_id.get(), guild, spot);
     source.message_id = Some(message.id.to_string());
     speaker(&mut source, &message.author);
+    source.role_authorized = gate.admits_role(message.member.as_ref());
     let thread = (verdict == Verdict::TakeInThread).then(|| thread_name(&text, &message.author));
     let inbound = Inbound {
         source,
@@ -100,6 +101,7 @@ pub(super) fn asked(interaction: &Interaction, spot: &Spot<'_>, gate: &Gate) -> 
     let mut source = place(interaction.channel_id?.get(), guild, spot);
     source.message_id = interaction.message.as_ref().map(|message| message.id.to_string());
     speaker(&mut source, member.or(interaction.user.as_ref())?);
+    source.role_authorized = gate.admits_role(interaction.member.as_ref());
     Some(Inbound {
         source,
         dedup: format!("{INTERACTION}{}", interaction.id),

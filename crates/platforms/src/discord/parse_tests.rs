@@ -159,3 +159,20 @@ fn a_pressed_button_says_what_it_carries() {
     assert_eq!(inbound.source.message_id.as_deref(), Some("44"));
     assert_eq!(interaction(json!({ "type": 4 })), None, "a half-typed command");
 }
+
+#[test]
+fn a_role_is_vouched_for_where_discord_says_who_has_it() {
+    let mut config = Config::new(Secret::new("t"));
+    config.allowed_roles = vec!["77".into()];
+    let gate = Gate::new(&config);
+    let room = guild_room();
+    for (roles, want) in [(json!(["1", "77"]), true), (json!(["1"]), false), (json!([]), false)] {
+        let change = json!({
+            "guild_id": "1", "content": "<@900> hi", "mentions": [{ "id": "900" }], "member": { "roles": roles },
+        });
+        let said = said(&message(change), &spot(&room, &["7".into()]), &gate).expect("for us");
+        assert_eq!(said.inbound.source.role_authorized, want, "{roles}");
+    }
+    let private = read(json!({}), &Room::default()).expect("for us");
+    assert!(!private.inbound.source.role_authorized);
+}

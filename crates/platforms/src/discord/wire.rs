@@ -124,6 +124,8 @@ pub(super) struct Message {
     #[serde(default)]
     pub(super) attachments: Vec<File>,
     pub(super) referenced_message: Option<Box<Quoted>>,
+    /// The author in this server; missing in what REST tells.
+    pub(super) member: Option<Member>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -158,6 +160,8 @@ pub(super) struct Interaction {
 #[derive(Debug, Deserialize)]
 pub(super) struct Member {
     pub(super) user: Option<User>,
+    #[serde(default)]
+    pub(super) roles: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,7 +2,8 @@
 //! workspace, which threads we take part in, what people are called.
 //!
 //! Owned by the adapter behind one short lock. All of it is bounded, and all of it can be found out again,
-//! but for the threads: they are the link's cursor, and are committed with the batch that made us join one.
+//! but for the threads and how far we have heard: they are the link's cursor, and are committed with the batch
+//! that changed them. While a gap is being caught up, the cursor says how far we had heard before it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,6 +16,7 @@ const THREADS: usize = 500;
 const PLACES: usize = 2000;
 const NAMES: usize = 2000;
 const CALLS: usize = 500;
+const CHANNELS: usize = 500;
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -32,7 +34,11 @@ pub(super) struct Memory {
     threads: Recent<()>,
     /// Of these, the ones in which something was said before us that we have not read.
     entered: Recent<()>,
-    /// There are threads that the last kept cursor does not list.
+    /// How far we have heard each channel.
+    heard: Recent<Heard>,
+    /// The same before the gap that is being caught up.
+    before: Option<Vec<Heard>>,
+    /// There is something that the last kept cursor does not say.
     unsaved: bool,
 }
 
@@ -42,9 +48,19 @@ pub(super) struct Place {
     pub(super) channel: String,
 }
 
+/// The moment of the last message that was for us.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Heard {
+    pub(super) team: String,
+    pub(super) channel: String,
+    pub(super) ts: String,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Cursor {
     threads: Vec<String>,
+    #[serde(default)]
+    heard: Vec<Heard>,
 }
 
 impl Default for Memory {
@@ -58,6 +74,8 @@ impl Default for Memory {
             calls: Recent::new(CALLS),
             threads: Recent::new(THREADS),
             entered: Recent::new(THREADS),
+            heard: Recent::new(CHANNELS),
+            before: None,
             unsaved: false,
         }
     }
@@ -67,9 +85,38 @@ impl Memory {
     /// Goes on from a kept cursor; one that cannot be read is as good as none.
     pub(super) fn restore(&mut self, cursor: Option<&str>) {
         let kept = cursor.and_then(|text| serde_json::from_str::<Cursor>(text).ok());
-        for thread in kept.into_iter().flat_map(|cursor| cursor.threads) {
+        let Some(Cursor { threads, heard }) = kept else { return };
+        for thread in threads {
             self.threads.put(thread, ());
         }
+        for heard in heard {
+            self.heard.put(heard.channel.clone(), heard);
+        }
+    }
+
+    pub(super) fn heard(&mut self, team: &str, channel: &str, ts: &str) {
+        if self.heard.get(channel).is_some_and(|heard| heard.ts.as_str() >= ts) {
+            return;
+        }
+        let heard = Heard { team: team.to_owned(), channel: channel.to_owned(), ts: ts.to_owned() };
+        self.heard.put(channel.to_owned(), heard);
+        self.unsaved = true;
+    }
+
+    /// How far we had heard before the gap that begins now, or that is still open.
+    pub(super) fn open_gap(&mut self) -> Vec<Heard> {
+        let now = || self.heard.entries.values().cloned().collect();
+        self.before.get_or_insert_with(now).clone()
+    }
+
+    pub(super) fn close_gap(&mut self) {
+        self.unsaved |= self.before.take().is_some();
+    }
+
+    /// The threads that we joined last, newest first: channel and beginning.
+    pub(super) fn newest_threads(&self) -> Vec<(String, String)> {
+        let split = |key: &String| key.split_once('/').map(|(a, b)| (a.to_owned(), b.to_owned()));
+        self.threads.order.iter().rev().filter_map(split).collect()
     }
 
     pub(super) fn takes_part(&self, channel: &str, thread: &str) -> bool {
@@ -99,9 +146,19 @@ impl Memory {
 
     /// What to keep with the next batch, if there is anything new.
     pub(super) fn cursor(&mut self) -> Option<String> {
-        let unsaved = std::mem::take(&mut self.unsaved);
-        let cursor = || Cursor { threads: self.threads.order.iter().cloned().collect() };
-        unsaved.then(|| serde_json::to_string(&cursor()).ok()).flatten()
+        std::mem::take(&mut self.unsaved).then(|| self.written(self.before.clone())).flatten()
+    }
+
+    /// What to keep with the batch that ends the gap.
+    pub(super) fn cursor_after_gap(&mut self) -> Option<String> {
+        self.unsaved = false;
+        self.written(None)
+    }
+
+    fn written(&self, before: Option<Vec<Heard>>) -> Option<String> {
+        let threads = self.threads.order.iter().cloned().collect();
+        let heard = before.unwrap_or_else(|| self.heard.entries.values().cloned().collect());
+        serde_json::to_string(&Cursor { threads, heard }).ok()
     }
 
     /// The batch was not kept.
@@ -175,7 +232,27 @@ mod tests {
         next.enter("C3", "1.1");
         next.enter("C3", "1.1");
         assert!(next.takes_part("C3", "1.1") && next.enters("C3", "1.1") && !next.enters("C3", "1.1"));
+        let old = r#"{"threads":["C9/1.1"]}"#;
+        next.restore(Some(old));
+        assert!(next.takes_part("C9", "1.1"), "a cursor of an older version is understood");
         next.restore(Some("not a cursor"));
         next.restore(None);
+    }
+
+    #[test]
+    fn while_a_gap_is_open_the_cursor_stays_before_it() {
+        let mut memory = Memory::default();
+        memory.heard("T1", "C1", "5.000001");
+        memory.heard("T1", "C1", "4.000001");
+        let before = memory.cursor();
+        assert!(before.as_ref().is_some_and(|it| it.contains("5.000001")), "{before:?}");
+        assert_eq!(memory.open_gap().len(), 1);
+        memory.heard("T1", "C1", "9.000001");
+        assert_eq!(memory.cursor(), before, "a crash now begins the catch-up again");
+        assert_eq!(memory.open_gap()[0].ts, "5.000001", "a second gap is the same one");
+        let after = memory.cursor_after_gap();
+        assert!(after.as_ref().is_some_and(|it| it.contains("9.000001")), "{after:?}");
+        memory.close_gap();
+        assert_eq!(memory.cursor(), after);
     }
 }

@@ -4,9 +4,11 @@
 //! learnt from what comes in, or asked. The tokens are in headers only; no error and no log line shows them.
 
 mod api;
+mod catch_up;
 mod error;
 mod gate;
 mod ladder;
+mod learn;
 mod memory;
 mod parse;
 mod people;
@@ -24,12 +26,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use petasos_core::access::Bots;
-use petasos_core::capability::Dialect;
+use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 
+use crate::intake::CatchUp;
 use crate::{Secret, http};
 use api::Api;
 pub use api::Sort;
@@ -75,6 +78,8 @@ pub struct Config {
     pub allowed_channels: Vec<String>,
     pub free_response_channels: Vec<String>,
     pub allow_bots: Bots,
+    /// Show that we are writing.
+    pub typing: bool,
     /// Mark messages that are worked on, if they are addressed to us.
     pub reactions: bool,
     /// A message in a channel begins a thread, which is a session of its own.
@@ -84,6 +89,7 @@ pub struct Config {
     /// The first part of an answer in a thread is shown in the channel, too.
     pub reply_broadcast: bool,
     pub typing_status_text: String,
+    pub catch_up: CatchUp,
 }
 
 impl Config {
@@ -92,7 +98,7 @@ impl Config {
         let tokens = bot_tokens.split(',').map(str::trim).filter(|token| !token.is_empty());
         Self {
             app_token: Secret::new(app_token.trim()),
-            bot_tokens: tokens.map(Secret::new).collect(),
+            bot_tokens: once_each(tokens).into_iter().map(Secret::new).collect(),
             api_base: DEFAULT_API_BASE.to_owned(),
             proxy: None,
             request_timeout: Duration::from_secs(20),
@@ -106,13 +112,26 @@ impl Config {
             allowed_channels: Vec::new(),
             free_response_channels: Vec::new(),
             allow_bots: Bots::None,
+            typing: true,
             reactions: true,
             reply_in_thread: true,
             dm_top_level_threads_as_sessions: true,
             reply_broadcast: false,
             typing_status_text: "is thinking...".to_owned(),
+            catch_up: CatchUp { window: Duration::from_secs(6 * 3600), messages: 100 },
         }
     }
+}
+
+/// A workspace that is named twice is still one.
+fn once_each<'a>(tokens: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    tokens.for_each(|token| {
+        if !seen.contains(&token) {
+            seen.push(token);
+        }
+    });
+    seen
 }
 
 /// The configuration cannot mean anything. Missing tokens are not among it: the link says so and stops.
@@ -143,12 +162,17 @@ impl Slack {
             .map_err(|error| Invalid::Client(error.without_url().to_string()))?;
         Ok(Self {
             platform: Platform::parse("slack").ok_or_else(|| Invalid::Client("unknown platform".into()))?,
-            capabilities: capabilities(),
+            capabilities: capabilities(&config),
             gate: Gate::new(&config),
             api: Api::new(client, &config.api_base, config.request_timeout),
             memory: Mutex::default(),
             config,
         })
+    }
+
+    /// How many there are tokens for.
+    pub fn workspaces(&self) -> usize {
+        self.config.bot_tokens.len()
     }
 
     pub fn platform(&self) -> Platform {
@@ -181,17 +205,19 @@ impl Slack {
     }
 }
 
-fn capabilities() -> Capabilities {
+fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
         label: "Slack".to_owned(),
         delivery: Delivery::Push,
         max_message: MAX_MESSAGE,
+        max_edit: MAX_EDIT,
         unit: Unit::Chars,
         split_hint: None,
         dialect: Dialect::Mrkdwn,
         edit: true,
         finalize: false,
-        typing: true,
+        typing: config.typing,
+        reply_to: ReplyTo::First,
         buttons: true,
         async_delivery: true,
         pace: Duration::from_secs(1),

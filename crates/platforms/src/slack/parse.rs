@@ -4,7 +4,7 @@ use petasos_core::command::Name;
 use petasos_core::message::{Attachment, ChatType};
 use petasos_core::{Inbound, Millis, Platform, Source};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::gate::{Gate, Scene};
 use super::team::{Me, Teams};
@@ -76,12 +76,7 @@ pub(super) fn envelope(frame: &Frame, known: &Knowledge<'_>) -> Result<Option<Re
 fn event(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Read>, Unreadable> {
     let callback: Callback = serde_json::from_str(payload.get())?;
     let typed: Typed = serde_json::from_str(callback.event.get())?;
-    let spoken = match typed.kind.as_str() {
-        "app_mention" => true,
-        "message" => typed.subtype.as_deref().is_none_or(|subtype| SPOKEN.contains(&subtype)),
-        _other => false,
-    };
-    if !spoken {
+    if !is_spoken(&typed) {
         return Ok(None);
     }
     let message: Message = serde_json::from_str(callback.event.get())?;
@@ -89,12 +84,37 @@ fn event(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Read>, Unre
     let named = [callback.team_id.as_deref(), callback.context_team_id.as_deref()];
     let me = known.teams.of(authorized.chain(named.into_iter().flatten())).ok_or(Unreadable::Workspace)?;
     let called = typed.kind == "app_mention" || text::mentions(&message.text, &me.bot_user);
-    let event = said(message, called, me, known);
-    Ok(event.map(|event| Read {
-        called: called || event.source.chat_type == ChatType::Dm,
-        event,
-        reply: None,
-    }))
+    Ok(read(message, called, me, known))
+}
+
+/// A message out of a channel's history, which does not say where it stands.
+pub(super) fn fetched(
+    raw: &RawValue,
+    (team, channel): (&str, &str),
+    known: &Knowledge<'_>,
+) -> Result<Option<Read>, Unreadable> {
+    if !is_spoken(&serde_json::from_str(raw.get())?) {
+        return Ok(None);
+    }
+    let mut fields: Map<String, Value> = serde_json::from_str(raw.get())?;
+    fields.insert("channel".to_owned(), channel.into());
+    let message: Message = serde_json::from_value(Value::Object(fields))?;
+    let me = known.teams.get(team).ok_or(Unreadable::Workspace)?;
+    let called = text::mentions(&message.text, &me.bot_user);
+    Ok(read(message, called, me, known))
+}
+
+fn is_spoken(typed: &Typed) -> bool {
+    match typed.kind.as_str() {
+        "app_mention" => true,
+        "message" => typed.subtype.as_deref().is_none_or(|subtype| SPOKEN.contains(&subtype)),
+        _other => false,
+    }
+}
+
+fn read(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Option<Read> {
+    let event = said(message, called, me, known)?;
+    Some(Read { called: called || event.source.chat_type == ChatType::Dm, event, reply: None })
 }
 
 fn said(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Option<Inbound> {

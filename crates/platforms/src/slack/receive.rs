@@ -4,6 +4,9 @@
 //! one commit under way. Whatever arrives meanwhile goes into the next commit, so a slow store makes batches
 //! larger and never blocks the socket. An envelope whose commit is refused or late is not acknowledged: Slack
 //! says it again, and the inbox knows it by `dedup`. A crash at any point leaves it unacknowledged, too.
+//!
+//! Whenever the first socket stands after a time without one, what was written meanwhile is fetched
+//! (`catch_up.rs`); until that is committed, the cursor says how far we had heard before.
 
 use std::future;
 use std::pin::Pin;
@@ -11,18 +14,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use petasos_core::Inbound;
-use petasos_core::message::ChatType;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::{debug, info, warn};
 
-use super::api::{Sort, Token};
 use super::ladder::Ladder;
-use super::memory::{self, Place};
-use super::parse::{self, Knowledge, Read, Unreadable};
-use super::socket::{Heard, Socket};
+use super::parse::{self, Read, Unreadable};
+use super::socket::{Heard, Socket, ended};
 use super::team::Teams;
-use super::wire::{Frame, Opened};
+use super::wire::Frame;
 use super::{Error, Slack};
 use crate::intake::{self, Health, Intake, NotTaken};
 
@@ -62,77 +62,18 @@ impl Slack {
             opening: None,
             waiting: Vec::new(),
             committing: None,
+            catching: None,
+            caught: false,
             ladder: Ladder::new(self.config.reconnect_base),
             stood: false,
         };
         link.run().await
     }
-
-    /// A socket that has said hello.
-    async fn open(&self, number: u64) -> Result<Socket, Error> {
-        if self.memory().teams.0.is_empty() {
-            self.sign_in().await?;
-        }
-        let token = Token { secret: self.config.app_token.clone(), sort: Sort::App };
-        let Opened { url } = self.api.post(&token, "apps.connections.open", &json!({})).await?;
-        let within = self.config.hello_timeout;
-        match timeout(within, self.greeted(number, &url)).await {
-            Ok(outcome) => outcome,
-            Err(_elapsed) => Err(Error::NoHello(within)),
-        }
-    }
-
-    async fn greeted(&self, number: u64, url: &str) -> Result<Socket, Error> {
-        let proxy = self.config.proxy.as_ref().map(|proxy| proxy.expose());
-        let mut socket = Socket::dial(number, url, proxy).await?;
-        loop {
-            match socket.hear().await {
-                Heard::Text(text) => match serde_json::from_str::<Frame>(&text) {
-                    Ok(frame) if frame.kind == "hello" => return Ok(socket),
-                    Ok(frame) if frame.kind == "disconnect" => return Err(ended(frame.reason.as_deref())),
-                    // Unacknowledged, so it is said again.
-                    Ok(_) | Err(_) => {}
-                },
-                Heard::Beat => {}
-                Heard::Ended(reason) => return Err(Error::Dropped(reason)),
-            }
-        }
-    }
-
-    /// What an envelope says to us; what it teaches is remembered.
-    fn read(&self, frame: &Frame) -> Result<Option<Read>, Unreadable> {
-        let mut memory = self.memory();
-        let known = Knowledge {
-            platform: self.platform,
-            config: &self.config,
-            gate: &self.gate,
-            teams: &memory.teams,
-            takes_part: &|channel, thread| memory.takes_part(channel, thread),
-        };
-        let read = parse::envelope(frame, &known)?;
-        if let Some(Read { event: Inbound { source, .. }, called, .. }) = &read
-            && let (Some(channel), Some(team)) = (&source.chat_id, &source.scope_id)
-        {
-            if let (true, Some(message)) = (called, &source.message_id) {
-                memory.calls.put(memory::key(channel, message), ());
-            }
-            let place = Place { team: team.clone(), channel: channel.clone() };
-            memory.places.put(channel.clone(), place);
-            if let (ChatType::Group, Some(thread)) = (source.chat_type, &source.thread_id) {
-                if source.message_id.as_ref() == Some(thread) {
-                    memory.join(channel, thread);
-                } else {
-                    memory.enter(channel, thread);
-                }
-            }
-        }
-        Ok(read)
-    }
 }
 
 /// What an envelope holds.
 #[derive(Debug)]
-enum Told {
+pub(super) enum Told {
     Event(Box<Inbound>),
     Unreadable(intake::Unreadable),
 }
@@ -147,8 +88,14 @@ struct Due {
     reply: Option<Value>,
 }
 
-/// Whether a batch was kept, and what to acknowledge then.
-type Committed = (Result<(), NotTaken>, Vec<Due>);
+/// Whether a batch was kept, and what to do then.
+struct Committed {
+    taken: Result<(), NotTaken>,
+    dues: Vec<Due>,
+    /// It held everything that a catch-up found.
+    closes_gap: bool,
+}
+
 type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 struct Link<'a> {
@@ -163,6 +110,9 @@ struct Link<'a> {
     opening: Option<Task<'a, Result<Socket, Error>>>,
     waiting: Vec<(Told, Due)>,
     committing: Option<Task<'a, Committed>>,
+    catching: Option<Task<'a, Vec<Told>>>,
+    /// What a catch-up found waits for the next commit.
+    caught: bool,
     ladder: Ladder,
     /// A socket has stood since the link began.
     stood: bool,
@@ -180,6 +130,7 @@ impl Link<'_> {
                 (at, heard) = hear(&mut self.sockets) => self.heard(at, heard).await,
                 opened = done(&mut self.opening) => self.came(opened),
                 outcome = done(&mut self.committing) => self.committed(outcome).await,
+                found = done(&mut self.catching) => self.caught_up(found),
                 _ = beat.tick() => self.beat().await,
             };
             if let Err(error) = done {
@@ -201,6 +152,9 @@ impl Link<'_> {
         match opened {
             Ok(socket) => {
                 info!(platform = "slack", socket = socket.number, "connected");
+                if self.sockets.is_empty() {
+                    self.catch_up_after(Duration::ZERO);
+                }
                 self.sockets.push(socket);
                 self.stood = true;
                 self.alive();
@@ -319,6 +273,30 @@ impl Link<'_> {
         }
     }
 
+    fn catch_up_after(&mut self, wait: Duration) {
+        let before = self.slack.memory().open_gap();
+        if before.is_empty() || self.slack.config.catch_up.messages == 0 {
+            self.slack.memory().close_gap();
+            return;
+        }
+        let slack = self.slack;
+        self.catching = Some(Box::pin(async move {
+            sleep(wait).await;
+            slack.catch_up(before).await
+        }));
+    }
+
+    fn caught_up(&mut self, found: Vec<Told>) -> Result<(), Error> {
+        if found.is_empty() {
+            self.slack.memory().close_gap();
+            return Ok(());
+        }
+        let due = |told| (told, Due { socket: 0, envelope: None, arrived: Instant::now(), reply: None });
+        self.waiting.extend(found.into_iter().map(due));
+        self.caught = true;
+        Ok(())
+    }
+
     fn commit_waiting(&mut self) {
         if self.committing.is_some() || self.waiting.is_empty() {
             return;
@@ -332,18 +310,23 @@ impl Link<'_> {
             }
         }
         let (slack, intake) = (self.slack, self.intake);
+        let closes_gap = std::mem::take(&mut self.caught);
         self.committing = Some(Box::pin(async move {
             slack.complete(&mut events).await;
-            let cursor = slack.memory().cursor();
-            (intake.commit(events, unreadable, cursor).await, dues)
+            let cursor = if closes_gap { slack.memory().cursor_after_gap() } else { slack.memory().cursor() };
+            Committed { taken: intake.commit(events, unreadable, cursor).await, dues, closes_gap }
         }));
     }
 
-    async fn committed(&mut self, (taken, dues): Committed) -> Result<(), Error> {
+    async fn committed(&mut self, Committed { taken, dues, closes_gap }: Committed) -> Result<(), Error> {
         match taken {
             Ok(()) => self.ladder.proved(),
             Err(NotTaken::Refused) => {
                 self.slack.memory().cursor_lost();
+                if closes_gap {
+                    // Nobody but we would say that again.
+                    self.catch_up_after(self.slack.config.reconnect_base);
+                }
                 let reason = "slack_not_taken";
                 warn!(
                     platform = "slack",
@@ -355,6 +338,9 @@ impl Link<'_> {
                 return Ok(());
             }
             Err(NotTaken::Closed) => return Err(Error::Closed),
+        }
+        if closes_gap {
+            self.slack.memory().close_gap();
         }
         for due in dues {
             let (Some(envelope), waited) = (due.envelope, due.arrived.elapsed()) else { continue };
@@ -398,15 +384,6 @@ impl Link<'_> {
         let replaced = self.opening.is_some() || self.sockets.iter().any(|other| other.leaving.is_none());
         info!(platform = "slack", socket = socket.number, %error, "socket closed");
         if replaced { Ok(()) } else { self.try_again(error) }
-    }
-}
-
-/// What the announced end of a socket means.
-fn ended(reason: Option<&str>) -> Error {
-    match reason {
-        Some("link_disabled") => Error::Disabled,
-        Some(reason) => Error::Dropped(reason.chars().take(40).collect()),
-        None => Error::Dropped("disconnect".to_owned()),
     }
 }
 

@@ -4,10 +4,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::Error;
+use super::api::{Sort, Token};
+use super::wire::{Frame, Opened};
+use super::{Error, Slack};
 use crate::websocket::{self, Stream};
 
 /// Largest envelope that is read.
@@ -78,5 +81,47 @@ impl Socket {
             Ok(sent) => sent.map_err(|error| Error::Dropped(error.to_string())),
             Err(_elapsed) => Err(Error::Silent(SAY_WITHIN)),
         }
+    }
+}
+
+impl Slack {
+    /// A socket that has said hello.
+    pub(super) async fn open(&self, number: u64) -> Result<Socket, Error> {
+        if self.memory().teams.0.is_empty() {
+            self.sign_in().await?;
+        }
+        let token = Token { secret: self.config.app_token.clone(), sort: Sort::App };
+        let Opened { url } = self.api.post(&token, "apps.connections.open", &json!({})).await?;
+        let within = self.config.hello_timeout;
+        match timeout(within, self.greeted(number, &url)).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) => Err(Error::NoHello(within)),
+        }
+    }
+
+    async fn greeted(&self, number: u64, url: &str) -> Result<Socket, Error> {
+        let proxy = self.config.proxy.as_ref().map(|proxy| proxy.expose());
+        let mut socket = Socket::dial(number, url, proxy).await?;
+        loop {
+            match socket.hear().await {
+                Heard::Text(text) => match serde_json::from_str::<Frame>(&text) {
+                    Ok(frame) if frame.kind == "hello" => return Ok(socket),
+                    Ok(frame) if frame.kind == "disconnect" => return Err(ended(frame.reason.as_deref())),
+                    // Unacknowledged, so it is said again.
+                    Ok(_) | Err(_) => {}
+                },
+                Heard::Beat => {}
+                Heard::Ended(reason) => return Err(Error::Dropped(reason)),
+            }
+        }
+    }
+}
+
+/// What the announced end of a socket means.
+pub(super) fn ended(reason: Option<&str>) -> Error {
+    match reason {
+        Some("link_disabled") => Error::Disabled,
+        Some(reason) => Error::Dropped(reason.chars().take(40).collect()),
+        None => Error::Dropped("disconnect".to_owned()),
     }
 }

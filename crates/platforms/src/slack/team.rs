@@ -6,8 +6,8 @@ use serde_json::json;
 use tracing::{error, info};
 
 use super::api::{Sort, Token};
-use super::wire::SignedIn;
-use super::{Error, Slack};
+use super::wire::{Opened, SignedIn};
+use super::{Error, Slack, parse};
 
 /// Ourselves in one workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,16 @@ impl Slack {
         info!(platform = "slack", workspaces = teams.0.len(), "signed in");
         self.memory().teams = teams.clone();
         Ok(teams)
+    }
+
+    /// Both kinds of token: the bot's speak, the app's listens.
+    pub async fn check(&self) -> Result<String, Error> {
+        parse::check_tokens(&self.config)?;
+        let teams = self.sign_in().await?;
+        let token = Token { secret: self.config.app_token.clone(), sort: Sort::App };
+        let _address: Opened = self.api.post(&token, "apps.connections.open", &json!({})).await?;
+        let names: Vec<&str> = teams.0.iter().map(|me| me.team.as_str()).collect();
+        Ok(names.join(", "))
     }
 
     async fn who(&self, token: Token) -> Result<Me, Error> {

@@ -12,11 +12,12 @@ mod react;
 mod receive;
 mod render;
 mod send;
+mod topic;
 mod wire;
 
 use std::time::Duration;
 
-use petasos_core::capability::Dialect;
+use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
@@ -26,6 +27,7 @@ use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
 use gate::Gate;
+use topic::Topics;
 
 /// Longest message, in UTF-16 units.
 const MAX_MESSAGE: usize = 4096;
@@ -66,6 +68,9 @@ pub struct Config {
     pub request_timeout: Duration,
     pub notifications: Notifications,
     pub menu: Vec<MenuCommand>,
+    /// Show that we are writing.
+    pub typing: bool,
+    pub reply_to: ReplyTo,
     /// Mark messages that are worked on.
     pub reactions: bool,
     /// In groups, answer only when addressed.
@@ -97,6 +102,8 @@ impl Config {
             request_timeout: Duration::from_secs(20),
             notifications: Notifications::default(),
             menu: Vec::new(),
+            typing: true,
+            reply_to: ReplyTo::First,
             reactions: false,
             require_mention: false,
             mention_patterns: Vec::new(),
@@ -132,6 +139,7 @@ pub struct Telegram {
     poll: Api,
     /// For everything else.
     talk: Api,
+    topics: Topics,
 }
 
 impl Telegram {
@@ -146,10 +154,11 @@ impl Telegram {
         Ok(Self {
             platform: Platform::parse("telegram")
                 .ok_or_else(|| Invalid::Client("unknown platform".into()))?,
-            capabilities: capabilities(),
+            capabilities: capabilities(&config),
             gate: Gate::new(&config)?,
             poll: Api::new(poll, &config),
             talk: Api::new(talk, &config),
+            topics: Topics::default(),
             config,
         })
     }
@@ -180,17 +189,19 @@ fn base_url(config: &Config) -> Result<Url, Invalid> {
     if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(invalid()) }
 }
 
-fn capabilities() -> Capabilities {
+fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
         label: "Telegram".to_owned(),
         delivery: Delivery::Push,
         max_message: MAX_MESSAGE,
+        max_edit: MAX_MESSAGE,
         unit: Unit::Utf16,
         split_hint: Some(4000),
         dialect: Dialect::MarkdownV2,
         edit: true,
         finalize: true,
-        typing: true,
+        typing: config.typing,
+        reply_to: config.reply_to,
         buttons: true,
         async_delivery: true,
         pace: Duration::from_secs(1),

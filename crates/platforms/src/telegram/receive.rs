@@ -137,6 +137,10 @@ impl Telegram {
         Ok(Some(next))
     }
 
+    pub async fn check(&self) -> Result<String, Error> {
+        Ok(format!("@{}", self.get_me().await?.username))
+    }
+
     async fn get_me(&self) -> Result<Me, Error> {
         self.talk.call("getMe", &json!({}), self.config.request_timeout).await
     }

@@ -77,6 +77,19 @@ impl Telegram {
         self.act("sendChatAction", &parameters, |_| false).await
     }
 
+    /// Telegram shows them only to somebody who is alone with us.
+    pub fn drafts(&self, to: &Route) -> bool {
+        is_private(to)
+    }
+
+    pub async fn draft(&self, to: &Route, number: u32, text: &str) -> Result<(), Error> {
+        let mut parameters = json!({ "chat_id": id(&to.chat_id), "draft_id": number.max(1), "text": text });
+        if let Some(thread) = thread(to) {
+            parameters["message_thread_id"] = id(thread);
+        }
+        self.act("sendMessageDraft", &parameters, |_| false).await
+    }
+
     pub async fn answer_callback(&self, dedup: &str, notice: Option<&str>) -> Result<(), Error> {
         let Some(callback) = callback_id(dedup) else {
             return Ok(());

@@ -3,7 +3,7 @@
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Button;
 use petasos_core::{Fault, Reached, Route};
-use petasos_platforms::{Error, Kind, Mark, Part, Receipt, SendOptions};
+use petasos_platforms::{Error, Kind, MARK_ROOM, Mark, Part, Receipt, SendOptions};
 
 use crate::Verdict;
 use crate::link::{Inbox, hold};
@@ -165,7 +165,9 @@ pub(crate) async fn longest_edit(peer: &dyn Peer) -> Verdict {
         return Verdict::NotApplicable;
     }
     let id = sent(peer, "half").await;
-    let part = adapter.render(&"word ".repeat(adapter.capabilities().max_message)).remove(0);
+    let (most, unit) = (adapter.capabilities().max_edit, adapter.capabilities().unit);
+    let part = adapter.render(&"word ".repeat((most - MARK_ROOM) / 5)).remove(0);
+    assert!((most / 2..=most).contains(&unit.len(&part.text)));
     adapter.edit(&route(peer, Place::Private), &id, &part).await.expect("it fits");
     Verdict::Passed
 }

@@ -15,6 +15,7 @@ pub(crate) fn capabilities(peer: &dyn Peer) -> Verdict {
     let adapter = peer.adapter();
     let capabilities = adapter.capabilities();
     assert!(capabilities.max_message > 4 * MARK_ROOM, "{}", capabilities.max_message);
+    assert!((1..=capabilities.max_message).contains(&capabilities.max_edit), "{}", capabilities.max_edit);
     assert!(capabilities.split_hint.is_none_or(|hint| (1..=capabilities.max_message).contains(&hint)));
     assert!(!capabilities.label.is_empty() && !capabilities.hint.is_empty());
     assert!(capabilities.edit || !capabilities.finalize, "a final edit is an edit");
@@ -53,7 +54,7 @@ pub(crate) fn previewed(peer: &dyn Peer) -> Verdict {
     let capabilities = peer.adapter().capabilities();
     for_texts(capabilities.max_message, |text| {
         let shown = peer.adapter().preview(text, CURSOR);
-        capabilities.unit.len(&shown) <= capabilities.max_message && shown.ends_with(CURSOR)
+        capabilities.unit.len(&shown) <= capabilities.max_edit && shown.ends_with(CURSOR)
     });
     Verdict::Passed
 }

@@ -1,0 +1,67 @@
+//! What is read teaches us where chats are, which threads are ours, and how far we have heard.
+
+use petasos_core::message::ChatType;
+use serde_json::value::RawValue;
+
+use super::Slack;
+use super::memory::{self, Heard, Memory, Place};
+use super::parse::{self, Knowledge, Read, Unreadable};
+use super::wire::Frame;
+
+impl Slack {
+    /// What an envelope says to us.
+    pub(super) fn read(&self, frame: &Frame) -> Result<Option<Read>, Unreadable> {
+        self.understand(|known| parse::envelope(frame, known))
+    }
+
+    /// The same for a message that we fetched ourselves.
+    pub(super) fn read_fetched(&self, raw: &RawValue, place: &Heard) -> Result<Option<Read>, Unreadable> {
+        self.understand(|known| parse::fetched(raw, (&place.team, &place.channel), known))
+    }
+
+    fn understand(
+        &self,
+        parse: impl FnOnce(&Knowledge<'_>) -> Result<Option<Read>, Unreadable>,
+    ) -> Result<Option<Read>, Unreadable> {
+        let mut memory = self.memory();
+        let known = Knowledge {
+            platform: self.platform,
+            config: &self.config,
+            gate: &self.gate,
+            teams: &memory.teams,
+            takes_part: &|channel, thread| memory.takes_part(channel, thread),
+        };
+        let read = parse(&known)?;
+        if let Some(read) = &read {
+            memory.learn(read);
+        }
+        Ok(read)
+    }
+}
+
+impl Memory {
+    fn learn(&mut self, Read { event, called, .. }: &Read) {
+        let source = &event.source;
+        let (Some(channel), Some(team)) = (&source.chat_id, &source.scope_id) else { return };
+        self.places.put(channel.clone(), Place { team: team.clone(), channel: channel.clone() });
+        if let Some(message) = source.message_id.as_ref().filter(|id| is_moment(id)) {
+            self.heard(team, channel, message);
+            if *called {
+                self.calls.put(memory::key(channel, message), ());
+            }
+        }
+        if let (ChatType::Group, Some(thread)) = (source.chat_type, &source.thread_id) {
+            if source.message_id.as_ref() == Some(thread) {
+                self.join(channel, thread);
+            } else {
+                self.enter(channel, thread);
+            }
+        }
+    }
+}
+
+/// A message's `ts`, not the address to answer a command at.
+fn is_moment(id: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    id.split_once('.').is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
+}
