@@ -4,6 +4,7 @@ mod access;
 mod credential;
 mod discord;
 pub(crate) mod lifecycle;
+mod media;
 mod model;
 mod slack;
 mod telegram;
@@ -161,6 +162,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         busy_ack: settings.flag("display.busy_ack_enabled"),
         streaming: streaming(settings),
         limits: Limits { steps: small(settings, "agent.max_turns"), ..Limits::default() },
+        outward_files: media::policy(home, settings, |name| std::env::var_os(name)),
         workspace: workspace(home, settings),
         terminal: terminal::terminal(settings),
         persona: settings.text("agent.system_prompt"),

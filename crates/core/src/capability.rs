@@ -69,6 +69,8 @@ pub struct Capabilities {
     /// What the owner wants.
     pub reply_to: ReplyTo,
     pub buttons: bool,
+    /// Largest file that can be sent, in bytes; `None`: none can.
+    pub files: Option<u64>,
     /// A later event can be pushed after the turn has ended.
     pub async_delivery: bool,
     /// How long the platform wants between two messages to one chat, on average.

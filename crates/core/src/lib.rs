@@ -19,6 +19,7 @@ pub mod journal;
 pub mod lane;
 pub mod lifecycle;
 pub mod link;
+pub mod media;
 pub mod message;
 pub mod net;
 pub mod outage;

@@ -10,6 +10,7 @@
 //! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
 
 pub mod discord;
+mod files;
 mod gate;
 mod keep;
 mod line;
@@ -23,6 +24,7 @@ pub mod telegram;
 mod watched;
 
 pub use discord::Discord;
+pub use files::Upload;
 pub use gate::Gate;
 pub use keep::Keep;
 pub use model::Model;

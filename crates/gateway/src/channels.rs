@@ -65,7 +65,7 @@ impl Channels {
     }
 }
 
-fn pulled() -> Capabilities {
+pub(crate) fn pulled() -> Capabilities {
     Capabilities {
         label: "Petasos".into(),
         delivery: Delivery::Pull,
@@ -79,6 +79,7 @@ fn pulled() -> Capabilities {
         typing: false,
         reply_to: ReplyTo::First,
         buttons: false,
+        files: None,
         async_delivery: true,
         pace: Duration::ZERO,
         hint: "You are shown as Markdown in a web page or a terminal.".into(),

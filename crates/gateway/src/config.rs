@@ -13,7 +13,7 @@ use petasos_core::{Platform, SessionKey, Source};
 use petasos_platforms::Adapter;
 use petasos_store::{Binding, Error as StoreError, Tx};
 
-use crate::deliver::Streaming;
+use crate::deliver::{Policy, Streaming};
 use crate::lifetime::Lifetime;
 use crate::network::Outward;
 use crate::sd::Notifier;
@@ -65,6 +65,8 @@ pub struct Settings {
     pub busy_ack: bool,
     pub streaming: Streaming,
     pub limits: Limits,
+    /// Which files an answer may carry.
+    pub outward_files: Policy,
     /// The folder that file tools work in.
     pub workspace: PathBuf,
     /// How commands are run; `None`: the agent has no terminal.

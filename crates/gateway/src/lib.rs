@@ -43,7 +43,7 @@ mod view;
 mod watchdog;
 
 pub use config::{Config, Page, Settings, Unbuilt};
-pub use deliver::{Streaming, Transport};
+pub use deliver::{Policy, Streaming, Transport};
 pub use gate::{Leaving, Situation};
 pub use handle::{Handle, Leaver, Submitted};
 pub use lifetime::{HomeChannel, Lifetime};

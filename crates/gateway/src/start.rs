@@ -68,9 +68,9 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     // A drain that was asked for before we came counts before anything starts.
     let lookout = Lookout::new(&config.home, config.lifetime.drain_max_age, gate.clone(), own.clone());
     let channels = Arc::new(Channels::new(config.adapters));
-    let streaming = config.settings.streaming.clone();
+    let (streaming, policy) = (config.settings.streaming.clone(), config.settings.outward_files.clone());
     let (deliver, delivering) =
-        Deliver::new(Outward::new(db.clone(), channels.clone(), streaming, stopper.clone()));
+        Deliver::new(Outward::new(db.clone(), channels.clone(), streaming, policy, stopper.clone()));
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
     let (marks, markers) = Marks::new(&channels, &stopper);

@@ -41,20 +41,26 @@ pub enum Failure {
     TooLarge,
     #[error("the answer makes no sense ({0})")]
     Garbage(String),
+    /// What we were to send could not be read; nothing was written.
+    #[error("the file cannot be read ({0})")]
+    File(String),
 }
 
 impl Failure {
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Unreached(_) | Self::Lost(_) | Self::Silent(_) | Self::TooLarge | Self::Garbage(_) => {
-                Fault::Later { after: None }
-            }
+            Self::Unreached(_)
+            | Self::Lost(_)
+            | Self::Silent(_)
+            | Self::TooLarge
+            | Self::Garbage(_)
+            | Self::File(_) => Fault::Later { after: None },
         }
     }
 
     pub fn reached(&self) -> Reached {
         match self {
-            Self::Unreached(_) => Reached::No,
+            Self::Unreached(_) | Self::File(_) => Reached::No,
             Self::Lost(_) | Self::Silent(_) | Self::TooLarge | Self::Garbage(_) => Reached::Maybe,
         }
     }

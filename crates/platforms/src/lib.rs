@@ -3,7 +3,7 @@
 //! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
 //! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
 //! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `websocket`, `intake`, `markdown`, `outgoing`.
+//! `websocket`, `intake`, `markdown`, `outgoing`, `upload`.
 //!
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
@@ -16,6 +16,7 @@ pub mod markdown;
 pub mod outgoing;
 pub mod slack;
 pub mod telegram;
+mod upload;
 mod websocket;
 
 use std::time::Duration;
@@ -24,7 +25,7 @@ use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
 
 pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Taken, Unreadable};
 pub use kind::Kind;
-pub use outgoing::{MARK_ROOM, Mark, Part, Receipt, SendOptions};
+pub use outgoing::{File, MARK_ROOM, Mark, Part, Receipt, SendOptions, Show};
 pub use petasos_core::Secret;
 
 /// Every platform we speak ourselves; others join over the relay wire.

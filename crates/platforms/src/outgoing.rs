@@ -1,5 +1,7 @@
 //! What leaves: a message of the platform's size, how to send it, and what came back.
 
+use std::path::PathBuf;
+
 use petasos_core::outbox::Button;
 
 /// Room that every rendered part leaves for a mark in front of it, in the platform's unit.
@@ -13,21 +15,58 @@ pub struct Part {
     /// The same without markup, for when the platform does not accept ours.
     /// `None`: `text` is plain already (a preview), and is sent as it stands.
     pub plain: Option<String>,
+    /// A file that goes with it; the text is its caption then, and may be empty.
+    pub file: Option<File>,
 }
+
+/// A file that may be sent: whoever made this has seen to that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Without symbolic links.
+    pub path: PathBuf,
+    /// What the other end calls it.
+    pub name: String,
+    pub mime: &'static str,
+    pub show: Show,
+}
+
+/// How a file is to appear. A platform that knows no such way sends it as a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Show {
+    Photo,
+    /// Spoken.
+    Voice,
+    Audio,
+    Video,
+    Document,
+}
+
+/// Said to a model that writes where files can be sent.
+pub(crate) const FILES_HINT: &str =
+    "To send a file, write MEDIA:/absolute/path on a line of its own, quoted if it has spaces.";
 
 impl Part {
     pub fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), plain: None }
+        Self { text: text.into(), plain: None, file: None }
+    }
+
+    pub fn file(file: File) -> Self {
+        Self { file: Some(file), ..Self::plain("") }
+    }
+
+    /// There is nothing in it to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.file.is_none() && self.text.trim().is_empty()
     }
 
     /// The same with `mark` in front; a mark has no character that any markup reserves.
     pub fn led_by(&self, mark: &str) -> Self {
         let plain = self.plain.as_ref().map(|plain| format!("{mark}{plain}"));
-        Self { text: format!("{mark}{}", self.text), plain }
+        Self { text: format!("{mark}{}", self.text), plain, file: self.file.clone() }
     }
 
     pub fn marked(text: impl Into<String>, plain: impl Into<String>) -> Self {
-        Self { text: text.into(), plain: Some(plain.into()) }
+        Self { text: text.into(), plain: Some(plain.into()), file: None }
     }
 }
 

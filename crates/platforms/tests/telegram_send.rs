@@ -8,7 +8,7 @@ use petasos_core::outbox::Button;
 use petasos_core::{Fault as Meaning, Reached, Route};
 use petasos_fakes::telegram::Fault;
 use petasos_platforms::telegram::Notifications;
-use petasos_platforms::{Error, Kind, Part, Receipt, SendOptions};
+use petasos_platforms::{Error, File, Kind, Part, Receipt, SendOptions, Show};
 use rig::{Rig, TOKEN, rig, rig_with, route};
 use serde_json::json;
 
@@ -203,4 +203,41 @@ async fn a_topic_that_is_asked_for_by_name_is_made_once() {
     asked("6", "News").await;
     assert_eq!(rig.fake.calls_of("createForumTopic").len(), 2);
     send(&rig, &topic(5, &first)).await.expect("there is such a topic");
+}
+
+#[tokio::test]
+async fn a_file_goes_as_what_it_is_and_as_a_document_if_it_is_not() {
+    let rig = rig();
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, content, show, want) in [
+        ("cat.png", &b"\x89PNG\r\n\x1a\n"[..], Show::Photo, "photo"),
+        ("lie.png", b"no picture at all", Show::Photo, "document"),
+        ("hello.ogg", b"OggS", Show::Voice, "voice"),
+        ("song.mp3", b"ID3", Show::Audio, "audio"),
+        ("film.mp4", b"ftyp", Show::Video, "video"),
+        ("a.txt", b"text", Show::Document, "document"),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).expect("written");
+        let part = Part::file(File { path, name: name.into(), mime: "x/y", show });
+        let receipt = rig.adapter.send(&route(5), &part, &REPLY).await.expect("sent");
+        let last = rig.fake.visible(5).pop().expect("visible");
+        assert_eq!(receipt.message_id, Some(last.id.to_string()));
+        let file = last.file.expect("a file");
+        assert_eq!((file.field.as_str(), file.name.as_str(), &file.content[..]), (want, name, content));
+    }
+    assert_eq!(rig.fake.calls_of("sendPhoto").len(), 2);
+}
+
+#[tokio::test]
+async fn a_picture_that_is_too_large_for_one_is_a_document() {
+    let rig = rig();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("poster.png");
+    let large = std::fs::File::create(&path).expect("made");
+    large.set_len((10 << 20) + 1).expect("long enough");
+    let part = Part::file(File { path, name: "poster.png".into(), mime: "image/png", show: Show::Photo });
+    rig.adapter.send(&route(5), &part, &REPLY).await.expect("sent");
+    assert!(rig.fake.calls_of("sendPhoto").is_empty());
+    assert_eq!(rig.fake.calls_of("sendDocument").len(), 1);
 }

@@ -104,10 +104,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     // The gateway.
     key("gateway.delivery_ledger", Flag, "true", "deliveries are always durable here"),
-    key("gateway.max_inbound_media_bytes", MANY, "134217728", "largest attachment; 0 for no cap"),
-    key("gateway.strict", Flag, "false", "send only files from allowed directories")
-        .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
-    key("gateway.media_allow_dirs", List, "", "those directories").env(&["HERMES_MEDIA_ALLOW_DIRS"]),
     key("gateway.relay_url", Text, "", "address of the connector").env(&["GATEWAY_RELAY_URL"]),
     key("gateway.relay_platforms", List, "", "platforms that come over the relay")
         .env(&["GATEWAY_RELAY_PLATFORMS"]),

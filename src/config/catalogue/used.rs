@@ -179,6 +179,20 @@ pub(super) const KEYS: &[Key] = &[
         "pair",
         "what a stranger gets who writes directly: a pairing code, or silence",
     ),
+    key(
+        "gateway.strict",
+        Flag,
+        "false",
+        "send only files from allowed directories, and those written in the last ten minutes",
+    )
+    .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
+    key(
+        "gateway.media_allow_dirs",
+        List,
+        "",
+        "directories whose files may always be sent; the cache and the workspace are among them",
+    )
+    .env(&["HERMES_MEDIA_ALLOW_DIRS"]),
     key("gateway.allowed_users", List, "", "people who may talk to the agent on every platform")
         .env(&["GATEWAY_ALLOWED_USERS"]),
     key("gateway.allow_all_users", Flag, "false", "anybody may, on every platform")

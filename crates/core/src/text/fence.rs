@@ -37,6 +37,22 @@ impl Fence {
     }
 }
 
+/// Which lines are code, for whoever reads a text line by line.
+#[derive(Debug, Clone, Default)]
+pub struct Fences(Option<Fence>);
+
+impl Fences {
+    /// Whether this line, the one behind the last asked for, is code or a fence around it.
+    pub fn holds(&mut self, text: &str) -> bool {
+        match line(self.0.as_ref(), text, usize::MAX) {
+            Line::Opens(fence) => self.0 = Some(fence),
+            Line::Closes => self.0 = None,
+            Line::Plain => return self.0.is_some(),
+        }
+        true
+    }
+}
+
 /// Reads one line. Fences whose indent and marker are wider than `widest` count as plain text: a part
 /// would have no room to balance them.
 pub(super) fn line(open: Option<&Fence>, line: &str, widest: usize) -> Line {

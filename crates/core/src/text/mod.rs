@@ -6,6 +6,7 @@ mod silence;
 mod split;
 mod unit;
 
+pub use fence::Fences;
 pub use nearest::nearest;
 pub use silence::{is_silence_marker, is_silence_narration, may_become_silence_marker};
 pub use split::{Limits, indicator, number, split, split_measured, split_plain};

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::files::Upload;
+
 /// 0 text, 1 direct, 11 public thread, 15 forum.
 pub(crate) const TEXT: u64 = 0;
 pub(crate) const DIRECT: u64 = 1;
@@ -34,6 +36,8 @@ pub struct Message {
     pub nonce: Option<String>,
     pub flags: u64,
     pub edits: u32,
+    /// What it carries.
+    pub files: Vec<Upload>,
     pub(crate) wire: Value,
 }
 

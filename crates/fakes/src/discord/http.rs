@@ -14,6 +14,7 @@ use super::refusal::Refusal;
 use super::routes;
 use super::world::{Outcome, World};
 use super::{Shared, gateway};
+use crate::files::{self, Form, Upload};
 use crate::line::Line;
 use crate::road::{self, End, Ticket, json};
 
@@ -26,6 +27,7 @@ const PAGE: &[u8] = b"<html><head><title>502 Bad Gateway</title></head></html>";
 pub(crate) struct Asked {
     pub(crate) body: Value,
     pub(crate) query: HashMap<String, String>,
+    pub(crate) files: Vec<Upload>,
 }
 
 pub(crate) async fn serve(
@@ -42,8 +44,18 @@ pub(crate) async fn serve(
     let Ok(body) = to_bytes(body, LARGEST_BODY).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
-    let body = serde_json::from_slice(&body).unwrap_or_default();
-    let asked = Asked { body, query: query(head.uri.query().unwrap_or_default()) };
+    if path.starts_with("/cdn/") {
+        return download(&shared, &line, &path).await;
+    }
+    let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let (body, files) = match files::form(kind, &body) {
+        Some(Form { fields, files }) => {
+            let payload = fields.into_iter().find(|(name, _)| name == "payload_json");
+            (payload.and_then(|(_, json)| serde_json::from_str(&json).ok()).unwrap_or_default(), files)
+        }
+        None => (serde_json::from_slice(&body).unwrap_or_default(), Vec::new()),
+    };
+    let asked = Asked { body, files, query: query(head.uri.query().unwrap_or_default()) };
     let route = match path.strip_prefix("/api/v10") {
         Some(rest) => routes::find(head.method.as_str(), rest),
         None => routes::find(head.method.as_str(), &path),
@@ -74,6 +86,30 @@ pub(crate) async fn serve(
     });
     let end = held.after(answer).await;
     finish(ticket, &bucket, &line, end)
+}
+
+/// Where attachments lie: the address is permission enough. On record as `download`, with the path as its body.
+async fn download(shared: &Shared, line: &Line, path: &str) -> Response {
+    let asked = Asked { body: path.into(), ..Asked::default() };
+    let (number, held) = shared.world.change(|world| {
+        (world.arrive("download", None, &asked), shared.rules.take("download", None, |_| true))
+    });
+    let ticket = Ticket::new(&shared.world, number);
+    let end = match held.before().await {
+        Some(early) => early,
+        None => {
+            let stored = shared.world.read(|world| world.files.get(path).cloned());
+            ticket.applied(stored.is_some());
+            held.after(stored.ok_or_else(Refusal::not_found)).await
+        }
+    };
+    match files::served(end) {
+        Ok((response, whole)) => {
+            ticket.close(if whole { Outcome::Ok } else { Outcome::Garbled });
+            response
+        }
+        Err(end) => finish(ticket, "cdn", line, end),
+    }
 }
 
 fn is_known(shared: &Shared, headers: &HeaderMap) -> bool {

@@ -83,6 +83,16 @@ impl Incoming {
         self
     }
 
+    /// A file that can be fetched, at an address that `add_file` gave.
+    #[must_use]
+    pub fn attach_at(mut self, name: &str, content_type: &str, size: usize, url: &str) -> Self {
+        let id = (self.attachments.len() + 1).to_string();
+        self.attachments.push(
+            json!({ "id": id, "filename": name, "content_type": content_type, "size": size, "url": url }),
+        );
+        self
+    }
+
     /// It was written this long ago.
     #[must_use]
     pub fn ago(mut self, ago: Duration) -> Self {

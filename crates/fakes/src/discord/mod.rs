@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -29,6 +30,7 @@ pub use world::{Call, Change, Heard, Outcome, World};
 
 pub use crate::rules::Side;
 
+use crate::files::Stored;
 use crate::gate::Gate;
 use crate::server::Server;
 use channel::{Channel, DIRECT, FORUM, TEXT, THREAD};
@@ -251,6 +253,22 @@ impl Discord {
     /// How many sessions may still be started today.
     pub fn starts_left(&self, left: u64) {
         self.shared.world.change(|world| world.starts_left = Some(left));
+    }
+
+    /// A file that can be fetched without a token; its address is returned.
+    pub fn add_file(&self, name: &str, content: impl Into<Bytes>) -> String {
+        self.store(name, Stored::Content(content.into()))
+    }
+
+    /// The same, but the download sends the client to another address.
+    pub fn add_redirect(&self, name: &str, to: impl Into<String>) -> String {
+        self.store(name, Stored::Elsewhere(to.into()))
+    }
+
+    fn store(&self, name: &str, stored: Stored) -> String {
+        let path = format!("/cdn/{name}");
+        self.shared.world.change(|world| world.files.insert(path.clone(), stored));
+        format!("http://{}{path}", self.server.addr())
     }
 
     /// Starts a rule for a route, `*` for all: `on("createMessage").channel(1).nth(2).does(fault)`.

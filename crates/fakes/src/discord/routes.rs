@@ -7,9 +7,11 @@ use super::http::Asked;
 use super::incoming::{APPLICATION_ID, BOT_ID, person};
 use super::refusal::Refusal;
 use super::world::{Change, World};
+use crate::files::Upload;
 
 const LONGEST_TEXT: usize = 2000;
 const LONGEST_NONCE: usize = 25;
+const LARGEST_FILE: usize = 10 << 20;
 
 /// A request's name and the numbers in its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,12 +79,12 @@ pub(crate) fn apply(world: &mut World, route: &Route, asked: &Asked) -> Done {
         }
         "getChannel" => Ok((known(world, channel)?.wire(), None)),
         "getMessages" => messages(world, channel, asked),
-        "createMessage" => create(world, channel, &asked.body),
+        "createMessage" => create(world, channel, &asked.body, &asked.files),
         "editMessage" => edit(world, channel, route.message, &asked.body),
         "deleteMessage" => delete(world, channel, route.message),
         "typing" => known(world, channel).map(|_| (Value::Null, Some(Change::Typing { channel }))),
         "startThread" => start_thread(world, channel, route.message, &asked.body),
-        "createThread" => create_thread(world, channel, &asked.body),
+        "createThread" => create_thread(world, channel, asked),
         "react" => react(world, channel, route),
         "unreact" => unreact(world, channel, route),
         "answerInteraction" => answer(world, route, &asked.body),
@@ -121,7 +123,7 @@ fn messages(world: &World, channel: u64, asked: &Asked) -> Done {
     Ok((page.into_iter().map(|message| message.wire.clone()).collect(), None))
 }
 
-fn create(world: &mut World, channel: u64, body: &Value) -> Done {
+fn create(world: &mut World, channel: u64, body: &Value, files: &[Upload]) -> Done {
     if known(world, channel)?.kind == FORUM {
         return Err(Refusal::new(400, 50008, "Cannot send messages in a non-text channel"));
     }
@@ -132,7 +134,10 @@ fn create(world: &mut World, channel: u64, body: &Value) -> Done {
             return Ok((copy.wire.clone(), None));
         }
     }
-    let content = content(body)?;
+    if files.iter().any(|file| file.content.len() > LARGEST_FILE) {
+        return Err(Refusal::new(413, 40005, "Request entity too large"));
+    }
+    let content = content(body, !files.is_empty())?;
     let reply_to = reply_target(world, channel, body)?;
     check_components(&body["components"])?;
     let id = world.next_id();
@@ -155,6 +160,7 @@ fn create(world: &mut World, channel: u64, body: &Value) -> Done {
         nonce,
         flags: body["flags"].as_u64().unwrap_or_default(),
         edits: 0,
+        files: files.to_vec(),
         wire: wire.clone(),
     };
     world.publish("MESSAGE_CREATE", message.clone());
@@ -162,7 +168,7 @@ fn create(world: &mut World, channel: u64, body: &Value) -> Done {
 }
 
 fn edit(world: &mut World, channel: u64, id: u64, body: &Value) -> Done {
-    let content = content(body)?;
+    let content = content(body, false)?;
     known(world, channel)?;
     let message = world.channel_mut(channel).messages.get_mut(&id).ok_or_else(Refusal::unknown_message)?;
     if !message.from_bot {
@@ -194,15 +200,15 @@ fn start_thread(world: &mut World, channel: u64, message: u64, body: &Value) -> 
     Ok((open(world, thread), None))
 }
 
-fn create_thread(world: &mut World, channel: u64, body: &Value) -> Done {
+fn create_thread(world: &mut World, channel: u64, asked: &Asked) -> Done {
     let parent = known(world, channel)?.clone();
     let id = world.next_id();
-    let thread = thread(&parent, id, body)?;
+    let thread = thread(&parent, id, &asked.body)?;
     let mut wire = open(world, thread);
     if parent.kind != FORUM {
         return Ok((wire, None));
     }
-    let (message, change) = create(world, id, &body["message"])?;
+    let (message, change) = create(world, id, &asked.body["message"], &asked.files)?;
     wire["message"] = message;
     Ok((wire, change))
 }
@@ -277,9 +283,10 @@ fn put_commands(world: &mut World, application: u64, body: &Value) -> Done {
     Ok((body.clone(), None))
 }
 
-fn content(body: &Value) -> Result<String, Refusal> {
+/// `optional`: there is something else to be seen.
+fn content(body: &Value, optional: bool) -> Result<String, Refusal> {
     let content = body["content"].as_str().unwrap_or_default();
-    if content.trim().is_empty() {
+    if content.trim().is_empty() && !optional {
         return Err(Refusal::new(400, 50006, "Cannot send an empty message"));
     }
     if content.chars().count() > LONGEST_TEXT {

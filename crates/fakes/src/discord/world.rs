@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::channel::{Channel, DIRECT, Message};
 use super::incoming::{APPLICATION_ID, BOT_ID, Incoming, person, snowflake};
 use super::sessions::{Event, Sessions};
+use crate::files::Stored;
 use crate::keep::Log;
 use crate::road::Record;
 
@@ -104,6 +105,8 @@ pub struct World {
     /// Interactions that wait for their answer, with their tokens.
     pub(crate) interactions: HashMap<u64, (String, bool)>,
     pub(crate) commands: Value,
+    /// Attachments that can be fetched, by path.
+    pub(crate) files: HashMap<String, Stored>,
     pub(crate) reactions: Vec<(u64, u64, String)>,
     /// `None`: any token will do.
     pub(crate) token: Option<String>,
@@ -194,6 +197,7 @@ impl World {
             nonce: None,
             flags: 0,
             edits: 0,
+            files: Vec::new(),
             wire,
         };
         self.publish("MESSAGE_CREATE", message);

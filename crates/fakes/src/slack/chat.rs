@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
+use crate::files::Upload;
 
 /// A message of the bot.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,8 @@ pub struct Message {
     pub broadcast: bool,
     pub blocks: Option<Value>,
     pub edits: u32,
+    /// What it carries.
+    pub files: Vec<Upload>,
 }
 
 impl Message {

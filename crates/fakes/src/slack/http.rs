@@ -7,6 +7,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Shared;
@@ -15,10 +16,12 @@ use super::params::Params;
 use super::refusal::Refusal;
 use super::world::{Change, Outcome, World};
 use super::{methods, socket};
+use crate::files::{self, Stored};
 use crate::line::Line;
 use crate::road::{self, End, Held, Ticket};
 
-const LARGEST_BODY: usize = 10 << 20;
+const LARGEST_BODY: usize = 64 << 20;
+const SIGN_IN: &str = "<!DOCTYPE html><html><title>Sign in | Slack</title></html>";
 const GARBAGE: &[u8] = b"<html>\xff\xfe{\"ok\":tru";
 /// How often one response address may be used.
 const RESPONSES: usize = 5;
@@ -44,6 +47,12 @@ pub(crate) async fn serve(
     if path.starts_with("/response/") {
         let params = Params::parse("", kind, &body, true);
         return call(&shared, &line, "response_url", &path, Arc::new(params)).await;
+    }
+    if path.starts_with("/files/") {
+        return download(&shared, &line, &path, &bearer(&head.headers)).await;
+    }
+    if let Some(id) = path.strip_prefix("/upload/v1/") {
+        return bring(&shared, &line, id, body).await;
     }
     let Some(method) = path.strip_prefix("/api/") else {
         return StatusCode::NOT_FOUND.into_response();
@@ -74,6 +83,53 @@ async fn call(shared: &Arc<Shared>, line: &Line, method: &str, who: &str, params
     if let Some(change) = &change {
         shared.announce(change);
     }
+    ticket.applied(served.is_ok());
+    let end = held.after(served).await;
+    finish(ticket, line, end)
+}
+
+/// On record as `download`. Without a token it is not the file that comes, but a page to sign in with.
+async fn download(shared: &Shared, line: &Line, path: &str, token: &str) -> Response {
+    let (number, held) = arrive(shared, "download", token, &Arc::default());
+    let ticket = Ticket::new(&shared.world, number);
+    let end = match held.before().await {
+        Some(early) => early,
+        None => {
+            let (known, stored) = shared.world.read(|world| {
+                let known = world.workspaces.iter().any(|workspace| workspace.token == token);
+                (known, world.files.get(path).cloned())
+            });
+            let stored = if known { stored } else { Some(Stored::Content(SIGN_IN.into())) };
+            ticket.applied(known && stored.is_some());
+            let gone = || Refusal { status: 404, ..Refusal::new("file_not_found") };
+            held.after(stored.ok_or_else(gone)).await
+        }
+    };
+    match files::served(end) {
+        Ok((response, whole)) => {
+            ticket.close(if whole { Outcome::Ok } else { Outcome::Garbled });
+            response
+        }
+        Err(end) => finish(ticket, line, end),
+    }
+}
+
+/// The second step of an upload, on record as `upload`.
+async fn bring(shared: &Shared, line: &Line, id: &str, content: Bytes) -> Response {
+    let (number, held) = arrive(shared, "upload", "", &Arc::default());
+    let ticket = Ticket::new(&shared.world, number);
+    if let Some(early) = held.before().await {
+        return finish(ticket, line, early);
+    }
+    let served = shared.world.change(|world| {
+        let gone = || Refusal { status: 404, ..Refusal::new("file_not_found") };
+        let brought = world.uploads.get_mut(id).ok_or_else(gone)?;
+        if brought.length != content.len() {
+            return Err(Refusal { status: 400, ..Refusal::new("wrong_length") });
+        }
+        brought.content = Some(content);
+        Ok(json!({ "ok": true }))
+    });
     ticket.applied(served.is_ok());
     let end = held.after(served).await;
     finish(ticket, line, end)

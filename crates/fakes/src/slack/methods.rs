@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::chat::{Channel, Message};
 use super::params::Params;
 use super::refusal::{Answer, Refusal};
-use super::world::{Change, Workspace, World};
+use super::world::{Brought, Change, Workspace, World};
+use crate::files::Upload;
 
 const LONGEST_TEXT: usize = 40_000;
 const LONGEST_EDIT: usize = 4_000;
@@ -23,6 +24,7 @@ pub(crate) fn takes_json(method: &str) -> bool {
             | "assistant.threads.setStatus"
             | "reactions.add"
             | "reactions.remove"
+            | "files.completeUploadExternal"
             | "auth.test"
     )
 }
@@ -69,6 +71,8 @@ fn called(world: &mut World, method: &str, token: &str, params: &Params) -> Done
         "assistant.threads.setStatus" => status(world, &workspace, params),
         "reactions.add" => react(world, &workspace, params, true),
         "reactions.remove" => react(world, &workspace, params, false),
+        "files.getUploadURLExternal" => ticket(world, params),
+        "files.completeUploadExternal" => share(world, &workspace, params),
         _unknown => Err(Refusal::new("unknown_method")),
     }
 }
@@ -102,6 +106,7 @@ fn post(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
         broadcast: params.flag("reply_broadcast"),
         blocks: blocks(params)?,
         edits: 0,
+        files: Vec::new(),
     };
     place.messages.push(message.clone());
     // A word of the bot takes its status away.
@@ -111,6 +116,41 @@ fn post(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     let wire = message.wire(&workspace.bot_user);
     let answer = json!({ "channel": message.channel, "ts": message.ts, "message": wire });
     Ok((answer, Some(Change::Sent(message))))
+}
+
+fn ticket(world: &mut World, params: &Params) -> Done {
+    let name = params.str("filename").ok_or_else(|| Refusal::new("invalid_arguments"))?.to_owned();
+    let length = params.str("length").and_then(|length| length.parse().ok()).filter(|length| *length > 0);
+    let length = length.ok_or_else(|| Refusal::new("invalid_arguments"))?;
+    let id = format!("F{}", world.uploads.len() + 1);
+    let url = format!("{}/upload/v1/{id}", world.origin);
+    world.uploads.insert(id.clone(), Brought { name, length, content: None });
+    Ok((json!({ "upload_url": url, "file_id": id }), None))
+}
+
+/// Shows what was brought. The message is made later and its moment not told, as on the real service.
+fn share(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
+    let ts = world.tick();
+    let listed = params.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut files = Vec::new();
+    for file in listed {
+        let brought = file["id"].as_str().and_then(|id| world.uploads.get(id));
+        let content = brought.and_then(|brought| Some((brought.name.clone(), brought.content.clone()?)));
+        let (name, content) = content.ok_or_else(|| Refusal::new("file_not_found"))?;
+        files.push(Upload { field: String::new(), name, mime: String::new(), content });
+    }
+    let message = Message {
+        channel: params.channel().unwrap_or_default().to_owned(),
+        ts,
+        text: params.str("initial_comment").unwrap_or_default().to_owned(),
+        thread: params.str("thread_ts").map(str::to_owned),
+        broadcast: false,
+        blocks: None,
+        edits: 0,
+        files,
+    };
+    channel(world, workspace, params)?.messages.push(message.clone());
+    Ok((json!({ "files": listed }), Some(Change::Sent(message))))
 }
 
 fn update(world: &mut World, workspace: &Workspace, params: &Params) -> Done {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -32,6 +33,7 @@ pub use world::{Ack, Call, Change, Outcome, Pushed, Response, Workspace, World};
 
 pub use crate::rules::Side;
 
+use crate::files::Stored;
 use crate::gate::Gate;
 use crate::server::Server;
 use world::Wish;
@@ -232,6 +234,22 @@ impl Slack {
         self.shared.world.change(|world| {
             world.connections.iter_mut().for_each(|connection| connection.silent = true);
         });
+    }
+
+    /// A file that people have shared; its private address is returned.
+    pub fn add_file(&self, name: &str, content: impl Into<Bytes>) -> String {
+        self.store(name, Stored::Content(content.into()))
+    }
+
+    /// The same, but the download sends the client to another address.
+    pub fn add_redirect(&self, name: &str, to: impl Into<String>) -> String {
+        self.store(name, Stored::Elsewhere(to.into()))
+    }
+
+    fn store(&self, name: &str, stored: Stored) -> String {
+        let path = format!("/files/{name}");
+        self.shared.world.change(|world| world.files.insert(path.clone(), stored));
+        format!("http://{}{path}", self.server.addr())
     }
 
     /// Starts a rule for a method, `*` for all: `on("chat.postMessage").channel("C1").does(fault)`.

@@ -6,12 +6,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::chat::{Channel, Message};
 use super::deliveries::{Deliveries, Delivery};
 use super::incoming::{self, Incoming};
 use super::params::Params;
+use crate::files::Stored;
 use crate::keep::Log;
 use crate::road::Record;
 
@@ -85,6 +87,14 @@ pub struct Workspace {
     pub bot_id: String,
 }
 
+/// A file on its way to a channel.
+#[derive(Debug, Clone)]
+pub(crate) struct Brought {
+    pub(crate) name: String,
+    pub(crate) length: usize,
+    pub(crate) content: Option<Bytes>,
+}
+
 /// What a test wants of an open socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wish {
@@ -120,6 +130,10 @@ pub struct World {
     pub(crate) pings: u64,
     pub(crate) responses: Vec<Response>,
     pub(crate) calls: Log<Call>,
+    /// What people have shared, by path.
+    pub(crate) files: HashMap<String, Stored>,
+    /// What we were promised, by id, and then brought.
+    pub(crate) uploads: HashMap<String, Brought>,
     pub(crate) clock: u64,
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::incoming::unix_now;
 use super::markdown::Formatted;
 use super::refusal::Refusal;
+use crate::files::Upload;
 use crate::keep::Keep;
 
 /// A message of the bot, as it stands now.
@@ -28,6 +29,8 @@ pub struct Message {
     pub reply_markup: Option<Value>,
     pub silent: bool,
     pub edits: u32,
+    /// What it carries; the text is its caption.
+    pub file: Option<Upload>,
 }
 
 impl Message {
@@ -84,6 +87,7 @@ pub(crate) struct Said {
     pub(crate) formatted: Formatted,
     pub(crate) parse_mode: Option<String>,
     pub(crate) reply_markup: Option<Value>,
+    pub(crate) file: Option<Upload>,
 }
 
 /// Where a new message goes within its chat.
@@ -129,7 +133,7 @@ impl Chat {
     }
 
     pub(crate) fn send(&mut self, chat: i64, said: Said, place: Place, keep: Keep) -> Message {
-        let Said { source, formatted, parse_mode, reply_markup } = said;
+        let Said { source, formatted, parse_mode, reply_markup, file } = said;
         let Place { thread, reply_to, silent } = place;
         let id = self.next_id();
         self.draft = None;
@@ -146,6 +150,7 @@ impl Chat {
             reply_markup,
             silent,
             edits: 0,
+            file,
         };
         self.messages.insert(id, message.clone());
         self.forget(keep);

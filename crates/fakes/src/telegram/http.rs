@@ -18,6 +18,7 @@ use super::params::{Params, decoded};
 use super::refusal::Refusal;
 use super::updates::{Ask, Polled};
 use super::world::{Outcome, World};
+use crate::files;
 use crate::line::Line;
 use crate::road::{self, End, Held, Ticket, json};
 use crate::rules::Act;
@@ -37,7 +38,7 @@ pub(crate) async fn serve(
     };
     let path = decoded(head.uri.path());
     if let Some(file) = path.strip_prefix("/file/bot").and_then(|rest| rest.split_once('/')) {
-        return download(&shared, file.0, file.1);
+        return download(&shared, &line, file.0, file.1).await;
     }
     let Some((token, method)) = path.strip_prefix("/bot").and_then(|rest| rest.rsplit_once('/')) else {
         return refused(&Refusal::not_found());
@@ -155,13 +156,26 @@ fn check_token(shared: &Shared, token: &str) -> Result<(), Refusal> {
     Err(if shaped { Refusal::unauthorized() } else { Refusal::not_found() })
 }
 
-fn download(shared: &Shared, token: &str, path: &str) -> Response {
-    if let Err(refusal) = check_token(shared, token) {
-        return refused(&refusal);
-    }
-    match shared.world.read(|world| world.files.get(path).cloned()) {
-        Some(content) => content.into_response(),
-        None => refused(&Refusal::not_found()),
+/// On record as `download`, with the path as `file_path`.
+async fn download(shared: &Shared, line: &Line, token: &str, path: &str) -> Response {
+    let mut params = Params::default();
+    params.0.insert("file_path".into(), path.into());
+    let (ticket, held) = arrive(shared, "download", &Arc::new(params));
+    let stored = || shared.world.read(|world| world.files.get(path).cloned());
+    let end = match held.before().await {
+        Some(early) => early,
+        None => {
+            let served = check_token(shared, token).and_then(|()| stored().ok_or_else(Refusal::not_found));
+            ticket.applied(served.is_ok());
+            held.after(served).await
+        }
+    };
+    match files::served(end) {
+        Ok((response, whole)) => {
+            ticket.close(if whole { Outcome::Ok } else { Outcome::Garbled });
+            response
+        }
+        Err(end) => finish(ticket, line, end),
     }
 }
 

@@ -17,11 +17,38 @@ pub struct Incoming {
     thread: Option<i64>,
     reply_to: Option<i64>,
     edits: Option<i64>,
+    fields: Value,
 }
 
 impl Incoming {
     pub fn text(chat: i64, user: i64, text: impl Into<String>) -> Self {
-        Self { chat, user, text: text.into(), name: None, thread: None, reply_to: None, edits: None }
+        Self {
+            chat,
+            user,
+            text: text.into(),
+            name: None,
+            thread: None,
+            reply_to: None,
+            edits: None,
+            fields: Value::Null,
+        }
+    }
+
+    /// A picture in two sizes, of which the larger is this file.
+    pub fn photo(chat: i64, user: i64, file_id: &str, size: usize, caption: &str) -> Self {
+        let small =
+            json!({"file_id": "thumb", "file_unique_id": "t", "width": 90, "height": 60, "file_size": 900});
+        let large = json!({
+            "file_id": file_id, "file_unique_id": "l", "width": 900, "height": 600, "file_size": size,
+        });
+        Self::text(chat, user, "").with(json!({"text": null, "caption": caption, "photo": [small, large]}))
+    }
+
+    /// Fields added to the message or replaced in it; null takes one away.
+    #[must_use]
+    pub fn with(mut self, fields: Value) -> Self {
+        self.fields = fields;
+        self
     }
 
     /// In a topic of a forum; the topic becomes known to the chat.
@@ -84,6 +111,10 @@ impl Incoming {
         if !entities.is_empty() {
             message["entities"] = entities.into();
         }
+        for (name, value) in self.fields.as_object().into_iter().flatten() {
+            message[name.as_str()] = value.clone();
+        }
+        message.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
         if self.edits.is_some() {
             message["edit_date"] = unix_now().into();
             return json!({"edited_message": message});

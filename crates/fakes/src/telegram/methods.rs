@@ -10,9 +10,11 @@ use super::markdown::{self, Formatted};
 use super::params::{Params, as_int};
 use super::refusal::{Answer, Refusal};
 use super::world::{Change, World};
+use crate::files::Upload;
 use crate::keep::Keep;
 
 const LONGEST_TEXT: usize = 4096;
+const LONGEST_CAPTION: usize = 1024;
 const METHODS: &[&str] = &[
     "getMe",
     "deleteWebhook",
@@ -20,6 +22,11 @@ const METHODS: &[&str] = &[
     "getWebhookInfo",
     "setMyCommands",
     "sendMessage",
+    "sendPhoto",
+    "sendDocument",
+    "sendVoice",
+    "sendAudio",
+    "sendVideo",
     "editMessageText",
     "editMessageReplyMarkup",
     "deleteMessage",
@@ -43,7 +50,12 @@ pub(crate) fn apply(world: &mut World, method: &str, params: &Params) -> (Answer
         "deleteWebhook" => Ok((delete_webhook(world, params), None)),
         "getWebhookInfo" => Ok((webhook_info(world), None)),
         "setMyCommands" => Ok((set_commands(world, params), None)),
-        "sendMessage" => send(world, params),
+        "sendMessage" => send(world, params, said(params), None),
+        "sendPhoto" => send_file(world, params, "photo"),
+        "sendDocument" => send_file(world, params, "document"),
+        "sendVoice" => send_file(world, params, "voice"),
+        "sendAudio" => send_file(world, params, "audio"),
+        "sendVideo" => send_file(world, params, "video"),
         "editMessageText" => edit(world, params),
         "editMessageReplyMarkup" => edit_markup(world, params),
         "deleteMessage" => delete(world, params),
@@ -87,9 +99,20 @@ fn set_commands(world: &mut World, params: &Params) -> Value {
     true.into()
 }
 
-fn send(world: &mut World, params: &Params) -> Done {
+/// A file below which a caption stands, which may be empty. What is no picture is refused as one.
+fn send_file(world: &mut World, params: &Params, field: &str) -> Done {
+    let missing = || Refusal::bad(format_args!("there is no {field} in the request"));
+    let file = params.1.iter().find(|file| file.field == field).ok_or_else(missing)?;
+    let picture = [&b"\xff\xd8\xff"[..], b"\x89PNG", b"GIF8", b"RIFF"];
+    if field == "photo" && !picture.iter().any(|head| file.content.starts_with(head)) {
+        return Err(Refusal::bad("IMAGE_PROCESS_FAILED"));
+    }
+    send(world, params, caption(params), Some(file.clone()))
+}
+
+fn send(world: &mut World, params: &Params, said: Result<Said, Refusal>, file: Option<Upload>) -> Done {
     let chat = params.chat()?;
-    let said = said(params)?;
+    let said = Said { file, ..said? };
     let keep = world.keep.unwrap_or(Keep::All);
     let board = world.chat_mut(chat);
     let thread = params.int("message_thread_id");
@@ -159,7 +182,7 @@ fn draft(world: &mut World, params: &Params) -> Done {
     let chat = params.chat()?;
     let id = params.int("draft_id").filter(|id| *id != 0);
     let id = id.ok_or_else(|| Refusal::bad("draft_id must be non-zero"))?;
-    let formatted = formatted(params)?;
+    let formatted = formatted(params, "text")?;
     check_length(&formatted.text)?;
     let thread = params.int("message_thread_id");
     let board = world.chat_mut(chat);
@@ -203,14 +226,27 @@ fn target(params: &Params, missing: &'static str) -> Result<(i64, i64), Refusal>
     Ok((chat, id))
 }
 
+fn caption(params: &Params) -> Result<Said, Refusal> {
+    let formatted = formatted(params, "caption")?;
+    if formatted.text.encode_utf16().count() > LONGEST_CAPTION {
+        return Err(Refusal::bad("message caption is too long"));
+    }
+    words(params, "caption", formatted)
+}
+
 fn said(params: &Params) -> Result<Said, Refusal> {
-    let formatted = formatted(params)?;
+    let formatted = formatted(params, "text")?;
     if formatted.text.is_empty() {
         return Err(Refusal::bad("message text is empty"));
     }
     check_length(&formatted.text)?;
+    words(params, "text", formatted)
+}
+
+fn words(params: &Params, field: &str, formatted: Formatted) -> Result<Said, Refusal> {
     Ok(Said {
-        source: params.str("text").unwrap_or_default().to_owned(),
+        file: None,
+        source: params.str(field).unwrap_or_default().to_owned(),
         formatted,
         parse_mode: params.str("parse_mode").filter(|mode| !mode.is_empty()).map(str::to_owned),
         reply_markup: markup(params)?,
@@ -218,8 +254,8 @@ fn said(params: &Params) -> Result<Said, Refusal> {
 }
 
 /// Only MarkdownV2 is understood; HTML and old Markdown are shown with their marks.
-fn formatted(params: &Params) -> Result<Formatted, Refusal> {
-    let source = params.str("text").unwrap_or_default();
+fn formatted(params: &Params, field: &str) -> Result<Formatted, Refusal> {
+    let source = params.str(field).unwrap_or_default();
     let mut formatted = match params.str("parse_mode").unwrap_or_default() {
         "" => Formatted { text: source.to_owned(), entities: Vec::new() },
         mode if mode.eq_ignore_ascii_case("MarkdownV2") => markdown::parse(source)

@@ -32,6 +32,7 @@ pub use world::{Call, Change, Outcome, Pushed, World};
 
 pub use crate::rules::Side;
 
+use crate::files::Stored;
 use crate::gate::Gate;
 use crate::keep::Keep;
 use crate::server::Server;
@@ -143,8 +144,14 @@ impl Telegram {
 
     /// Makes `getFile` and the download know this file.
     pub fn add_file(&self, file_id: impl Into<String>, content: impl Into<Bytes>) {
-        let (file_id, content) = (file_id.into(), content.into());
+        let (file_id, content) = (file_id.into(), Stored::Content(content.into()));
         self.shared.world.change(|world| world.files.insert(file_id, content));
+    }
+
+    /// The same, but the download sends the client to another address.
+    pub fn add_redirect(&self, file_id: impl Into<String>, url: impl Into<String>) {
+        let (file_id, elsewhere) = (file_id.into(), Stored::Elsewhere(url.into()));
+        self.shared.world.change(|world| world.files.insert(file_id, elsewhere));
     }
 
     /// Starts a rule for a method, `*` for all: `on("sendMessage").chat(1).nth(2).does(fault)`.

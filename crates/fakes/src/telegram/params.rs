@@ -1,29 +1,36 @@
 //! The parameters of one request, from the query, a form or a JSON body, read as leniently as the real
 //! service reads them: numbers may be strings, objects may be JSON inside a string.
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
+use crate::files::{self, Form, Upload};
 
+/// The fields, and the files of a form.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Params(pub Map<String, Value>);
+pub struct Params(pub Map<String, Value>, pub Vec<Upload>);
 
 impl Params {
-    pub(crate) fn parse(query: &str, content_type: &str, body: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(query: &str, content_type: &str, body: &Bytes) -> Result<Self, Refusal> {
         let mut params = Map::new();
         form(query, &mut params);
         if content_type.starts_with("application/x-www-form-urlencoded") {
             form(&String::from_utf8_lossy(body), &mut params);
-            return Ok(Self(params));
+            return Ok(Self(params, Vec::new()));
         }
         if body.is_empty() {
-            return Ok(Self(params));
+            return Ok(Self(params, Vec::new()));
+        }
+        if let Some(Form { fields, files }) = files::form(content_type, body) {
+            params.extend(fields.into_iter().map(|(name, value)| (name, Value::String(value))));
+            return Ok(Self(params, files));
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(object)) => params.extend(object),
             Ok(_) | Err(_) => return Err(Refusal::bad("can't parse JSON object")),
         }
-        Ok(Self(params))
+        Ok(Self(params, Vec::new()))
     }
 
     #[must_use]
@@ -103,6 +110,7 @@ fn escaped(tail: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use serde_json::json;
 
     use super::Params;
@@ -117,7 +125,7 @@ mod tests {
             ("", FORM, "chat_id=7&text=a%26b%20%c3%bc%2b%"),
             ("chat_id=7", "application/json", r#"{"text":"a&b ü+%"}"#),
         ] {
-            let params = Params::parse(query, kind, body.as_bytes()).unwrap();
+            let params = Params::parse(query, kind, &Bytes::from_static(body.as_bytes())).unwrap();
             assert_eq!((params.str("chat_id").unwrap(), params.str("text").unwrap()), want);
             assert_eq!(params.chat(), Ok(7));
         }
@@ -126,12 +134,12 @@ mod tests {
     #[test]
     fn lenient_where_the_service_is_lenient() {
         let body = json!({"markup": "{\"a\":1}", "list": [1], "yes": "True", "no": 0, "null": null});
-        let params = Params::parse("", "application/json", body.to_string().as_bytes()).unwrap();
+        let params = Params::parse("", "application/json", &body.to_string().into()).unwrap();
         assert_eq!(params.json("markup"), Some(json!({"a": 1})));
         assert_eq!(params.json("list"), Some(json!([1])));
         assert!(params.flag("yes") && !params.flag("no") && !params.flag("null"));
         assert!(params.get("null").is_none());
-        assert!(Params::parse("", "application/json", b"[1]").is_err());
-        assert!(Params::parse("", "application/json", b"{").is_err());
+        assert!(Params::parse("", "application/json", &Bytes::from_static(b"[1]")).is_err());
+        assert!(Params::parse("", "application/json", &Bytes::from_static(b"{")).is_err());
     }
 }

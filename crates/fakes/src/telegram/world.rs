@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use super::chat::{Chat, Draft, Message};
 use super::incoming::{self, Incoming};
 use super::params::Params;
 use super::updates::Updates;
+use crate::files::Stored;
 use crate::keep::{Keep, Log};
 use crate::road::Record;
 
@@ -76,7 +76,7 @@ pub struct World {
     pub(crate) updates: Updates,
     pub(crate) calls: Log<Call>,
     pub(crate) keep: Option<Keep>,
-    pub(crate) files: HashMap<String, Bytes>,
+    pub(crate) files: HashMap<String, Stored>,
     pub(crate) callbacks: HashSet<String>,
     pub(crate) commands: Value,
     /// `None`: any token will do.
@@ -131,7 +131,7 @@ impl World {
         self.calls.next()
     }
 
-    /// Messages ever made visible by `sendMessage`, recorded or not.
+    /// Messages ever made visible, recorded or not.
     #[must_use]
     pub fn sent_count(&self) -> u64 {
         self.sent

@@ -8,7 +8,7 @@ use std::time::Duration;
 use petasos_core::lane::Rhythm;
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::text::may_become_silence_marker;
-use petasos_core::{Millis, Route, SessionKey, TurnId};
+use petasos_core::{Millis, Route, SessionKey, TurnId, media};
 use tokio::sync::watch;
 
 use super::lane::LINGER;
@@ -102,7 +102,9 @@ impl Following {
         if self.view.has_changed().is_err() {
             return Look::Over;
         }
-        let visible = live.text.trim();
+        // The files it names are no text: they come at its end.
+        let text = media::growing(&live.text);
+        let visible = text.trim();
         if showing == Showing::Typing || visible.is_empty() || may_become_silence_marker(visible) {
             let due = now >= self.typing_at || self.typing_at > now.after(TYPING_EVERY);
             return if due { Look::Typing } else { Look::Nothing };
@@ -110,9 +112,8 @@ impl Following {
         if visible.chars().take(WORTH_SHOWING).count() < WORTH_SHOWING {
             return Look::Nothing;
         }
-        let same =
-            self.shown.as_ref().is_some_and(|shown| shown.step == live.step && shown.text == live.text);
-        if same { Look::Nothing } else { Look::Show { step: live.step, text: live.text.clone() } }
+        let same = self.shown.as_ref().is_some_and(|shown| shown.step == live.step && shown.text == text);
+        if same { Look::Nothing } else { Look::Show { step: live.step, text } }
     }
 
     pub(super) fn looked(&mut self, now: Millis) {
@@ -201,6 +202,15 @@ mod tests {
         );
         drop(show);
         assert_eq!(following.look(soon, Showing::Text), Look::Over);
+    }
+
+    #[test]
+    fn files_are_not_shown_while_an_answer_grows() {
+        let (_show, following) = following(1, "Here is the report.\nMEDIA:/tmp/re");
+        let want = Look::Show { step: 1, text: "Here is the report.".into() };
+        assert_eq!(following.look(NOW, Showing::Text), want);
+        let (_show, following) = self::following(1, "MEDIA:/tmp/report.pdf");
+        assert_eq!(following.look(NOW, Showing::Text), Look::Typing);
     }
 
     #[test]

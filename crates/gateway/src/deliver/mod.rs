@@ -4,6 +4,7 @@
 //! nothing has happened for a while; what it owes is in the outbox, so its end loses nothing. A lane that
 //! panics is started again after a pause; what it was sending is then found in flight.
 
+mod attach;
 mod follow;
 mod lane;
 mod preview;
@@ -23,6 +24,7 @@ use crate::channels::Channels;
 use crate::db::Db;
 use crate::stopper::Stopper;
 
+pub use attach::Policy;
 pub(crate) use follow::Following;
 
 /// How answers are shown while they grow.
@@ -64,6 +66,8 @@ pub(crate) struct Outward {
     pub(crate) channels: Arc<Channels>,
     pub(crate) streaming: Streaming,
     pub(crate) stopper: Stopper,
+    /// Which files may leave.
+    pub(crate) policy: Policy,
     /// Requests to platforms that may be under way at the same time, over all chats.
     pub(crate) hands: Semaphore,
 }
@@ -72,8 +76,14 @@ pub(crate) struct Outward {
 const HANDS: usize = 32;
 
 impl Outward {
-    pub(crate) fn new(db: Db, channels: Arc<Channels>, streaming: Streaming, stopper: Stopper) -> Self {
-        Self { db, channels, streaming, stopper, hands: Semaphore::new(HANDS) }
+    pub(crate) fn new(
+        db: Db,
+        channels: Arc<Channels>,
+        streaming: Streaming,
+        policy: Policy,
+        stopper: Stopper,
+    ) -> Self {
+        Self { db, channels, streaming, stopper, policy, hands: Semaphore::new(HANDS) }
     }
 }
 

@@ -8,10 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
-use petasos_core::outbox::{Item, State};
+use petasos_core::media::{self, Media};
+use petasos_core::outbox::{Item, Kind, Preview, State};
 use petasos_core::{Fault, Millis, OutboxId, Reached, TurnId};
 use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
 
+use super::attach;
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
 use crate::{Error, clock};
 
@@ -33,6 +35,21 @@ fn key(item: &Item, part: usize, marked: bool) -> String {
     format!("{}:{}:{part}{copy}", item.created_at.0, item.id)
 }
 
+/// A refusal that another message to the same chat need not meet.
+fn is_about_the_file(error: &SendError) -> bool {
+    error.fault() == Fault::Refused && error.reached() == Reached::No && !error.kind().is_dead_chat()
+}
+
+/// A preview can only be replaced by a text: an answer that turned out to be files alone says which.
+fn said(media: &Media, preview: &Preview) -> String {
+    let shown = matches!(preview, Preview::Shown(_));
+    if !media.text.is_empty() || media.files.is_empty() || !shown {
+        return media.text.clone();
+    }
+    let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
+    format!("📎 {}", media.files.iter().map(name).collect::<Vec<_>>().join(", "))
+}
+
 impl Lane {
     /// Takes the first item of the outbox, as it was when it was claimed, as far as it gets.
     pub(super) async fn carry_out(&mut self, item: Item, now: Millis) -> Next {
@@ -44,13 +61,28 @@ impl Lane {
             // Nobody else sends for this chat: whoever was sending it has panicked, or could not note the end.
             return self.crashed(&item, Reached::Maybe, "its outcome was lost").await;
         }
-        // Nothing has been handed over yet, so what cannot be rendered is not doubtful.
-        let text = &item.draft.text;
-        let render = || if text.is_empty() { vec![] } else { self.adapter.render(text) };
-        match catch_unwind(AssertUnwindSafe(render)) {
-            Ok(parts) => self.send_parts(item, &parts).await,
-            Err(_panic) => self.crashed(&item, Reached::No, "rendering it panicked").await,
+        match self.parts(&item).await {
+            Some(parts) => self.send_parts(item, &parts).await,
+            // Nothing has been handed over yet, so what cannot be rendered is not doubtful.
+            None => self.crashed(&item, Reached::No, "rendering it panicked").await,
         }
+    }
+
+    /// The text in parts of the platform's size, then one part per file: the same parts at every try, so that what
+    /// was sent can be counted. `None`: rendering panicked.
+    async fn parts(&self, item: &Item) -> Option<Vec<Part>> {
+        let render = || {
+            let text = item.draft.text.as_str();
+            let media = match item.draft.kind {
+                Kind::Answer => media::extract(text),
+                Kind::Notice | Kind::Banner => Media { text: text.to_owned(), ..Media::default() },
+            };
+            let text = said(&media, &item.preview);
+            (if text.is_empty() { vec![] } else { self.adapter.render(&text) }, media)
+        };
+        let (mut parts, media) = catch_unwind(AssertUnwindSafe(render)).ok()?;
+        parts.extend(self.outward.policy.parts(&media, self.adapter.capabilities()).await);
+        Some(parts)
     }
 
     async fn send_parts(&mut self, mut item: Item, parts: &[Part]) -> Next {
@@ -114,7 +146,15 @@ impl Lane {
                 let options = SendOptions { reply, silent: !last, buttons };
                 let key = key(item, *part, *marked);
                 let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
-                self.adapter.send_once(route, &part, &options, &key).await
+                let sent = self.adapter.send_once(route, &part, &options, &key).await;
+                match (sent, &part.file) {
+                    (Err(error), Some(file)) if is_about_the_file(&error) => {
+                        tracing::warn!(lane = self.name, item = %item.id, %error, "a file was not accepted");
+                        let notice = attach::notice(&file.name, "it was not accepted here");
+                        self.adapter.send_once(route, &notice, &options, &format!("{key}n")).await
+                    }
+                    (sent, _) => sent,
+                }
             }
         }
     }

@@ -25,7 +25,7 @@ use petasos_gateway::home::state;
 use petasos_gateway::network::Outward;
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{
-    Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Streaming, Unbuilt,
+    Config, DATABASE, End, Handle, Lifetime, Page, Policy, Settings, Situation, Streaming, Unbuilt,
 };
 use petasos_platforms::{Adapter, telegram};
 use petasos_store::{Reader, Result, Store, Tx};
@@ -83,6 +83,11 @@ impl World {
             busy_ack: true,
             streaming: Streaming::default(),
             limits: Limits::default(),
+            outward_files: Policy {
+                home: home.path().into(),
+                allowed: vec![home.path().join("workspace")],
+                ..Policy::default()
+            },
             workspace: home.path().join("workspace"),
             terminal: None,
             persona: None,

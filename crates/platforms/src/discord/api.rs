@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, RequestBuilder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::{Config, Error};
 use crate::Secret;
 use crate::http::{self, Answer, Failure};
+use crate::upload::Upload;
 
 #[derive(Debug)]
 pub(super) struct Api {
@@ -44,13 +45,37 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<T, Error> {
-        let authorization = format!("Bot {}", self.token.expose());
-        let mut request =
-            self.client.request(method, format!("{}{path}", self.base)).header(AUTHORIZATION, authorization);
+        let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let answer = http::once(request, self.within).await?;
+        self.exchange(request, self.within).await
+    }
+
+    /// Posts with a file beside the JSON.
+    pub(super) async fn upload<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        upload: Upload<'_>,
+    ) -> Result<T, Error> {
+        let within = upload.patience(self.within);
+        let fields = [("payload_json", body.to_string())];
+        let request = upload.form(self.request(Method::POST, path), &fields, "files[0]")?;
+        self.exchange(request, within).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let authorization = format!("Bot {}", self.token.expose());
+        self.client.request(method, format!("{}{path}", self.base)).header(AUTHORIZATION, authorization)
+    }
+
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        within: Duration,
+    ) -> Result<T, Error> {
+        let answer = http::once(request, within).await?;
         result(&answer).map_err(|error| self.redacted(error))
     }
 

@@ -42,6 +42,7 @@ use reqwest::Url;
 use tokio::time::Instant;
 
 pub use crate::intake::CatchUp;
+use crate::outgoing::FILES_HINT;
 use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
@@ -50,6 +51,8 @@ use tokens::Tokens;
 
 /// Longest message, in characters.
 const MAX_MESSAGE: usize = 2000;
+/// Largest file where nobody has paid for more.
+const MAX_FILE: u64 = 10 << 20;
 /// Discord remembers the key of a message for "a few minutes"; we count on less.
 pub(crate) const KEY_MEMORY: Duration = Duration::from_secs(120);
 /// Four heartbeats and some.
@@ -281,10 +284,13 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: config.reply_to,
         buttons: true,
+        files: Some(MAX_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
-        hint: "You are writing on Discord. Markdown is shown; tables become lists, so prefer short lists."
-            .to_owned(),
+        hint: format!(
+            "You are writing on Discord. Markdown is shown; tables become lists, so prefer short lists. \
+             {FILES_HINT}"
+        ),
     }
 }
 

@@ -8,12 +8,14 @@ use petasos_core::Route;
 use petasos_core::outbox::Button;
 use reqwest::Method;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::parse::interaction_id;
 use super::tokens::Wants;
 use super::{Discord, Error};
-use crate::{Part, Receipt, SendOptions};
+use crate::upload::Upload;
+use crate::{File, Part, Receipt, SendOptions};
 
 /// Buttons side by side, rows, and the longest name of a button.
 const ROW: usize = 5;
@@ -47,7 +49,7 @@ impl Discord {
         options: &SendOptions<'_>,
         key: Option<&str>,
     ) -> Result<Receipt, Error> {
-        if part.text.trim().is_empty() {
+        if part.is_empty() {
             return Ok(Receipt::default());
         }
         let mut attempt = Attempt::new(to, options);
@@ -60,7 +62,7 @@ impl Discord {
                 self.post(attempt.channel, part, body).await.map(|()| None)
             } else {
                 let path = format!("/channels/{}/messages", attempt.channel);
-                self.api.post::<Sent>(&path, &body).await.map(|sent| Some(sent.id))
+                self.put::<Sent>(&path, &body, part.file.as_ref()).await.map(|sent| Some(sent.id))
             };
             match sent {
                 Ok(message_id) => {
@@ -69,6 +71,18 @@ impl Discord {
                 }
                 Err(error) => attempt = attempt.without_cause_of(error, to)?,
             }
+        }
+    }
+
+    async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        file: Option<&File>,
+    ) -> Result<T, Error> {
+        match file {
+            Some(file) => self.api.upload(path, body, Upload::open(file).await?).await,
+            None => self.api.post(path, body).await,
         }
     }
 
@@ -118,7 +132,8 @@ impl Discord {
         let name: String = line.trim_start_matches(['#', '*', '>', ' ']).chars().take(POST_NAME).collect();
         let name = if name.is_empty() { "Post".to_owned() } else { name };
         let body = json!({ "name": name, "message": message });
-        self.api.post::<Value>(&format!("/channels/{channel}/threads"), &body).await.map(drop)
+        let path = format!("/channels/{channel}/threads");
+        self.put::<Value>(&path, &body, part.file.as_ref()).await.map(drop)
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::Error;
 use crate::Secret;
 use crate::http::{self, Answer, Failure};
+use crate::upload::Upload;
 
 /// Which of the two kinds of token it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,17 @@ impl Api {
             429 => Err(Error::Limited { after: answer.retry_after }),
             500.. => Err(Error::OnTheWay { status: answer.status }),
             _gone => Err(Error::ResponseGone),
+        }
+    }
+
+    /// Brings a file to an address that is itself the permission.
+    pub(super) async fn bring(&self, url: &str, upload: Upload<'_>) -> Result<(), Error> {
+        let within = upload.patience(self.within);
+        let answer = http::once(upload.bare(self.client.post(url)), within).await?;
+        match answer.status {
+            200..300 => Ok(()),
+            429 => Err(Error::Limited { after: answer.retry_after }),
+            status => Err(Error::OnTheWay { status }),
         }
     }
 

@@ -49,6 +49,11 @@ pub enum Error {
     MixedUp,
     #[error("the command was typed too long ago for a private answer")]
     ResponseGone,
+    /// A file did not get as far as the channel: nobody has seen it.
+    #[error("the file was not uploaded: {0}")]
+    NotShared(Box<Error>),
+    #[error("the answer to a command is private, and Slack takes no files there")]
+    NoPrivateFiles,
     #[error("the gateway no longer listens")]
     Closed,
 }
@@ -164,7 +169,10 @@ impl Error {
             | Self::Unreachable(_)
             | Self::Closed => Fault::Later { after: None },
             Self::Disabled | Self::NoAppToken | Self::NoBotToken | Self::MixedUp => Fault::Fatal,
-            Self::ResponseGone => Fault::Refused,
+            Self::ResponseGone | Self::NoPrivateFiles => Fault::Refused,
+            // A token without the scope for files is good for everything else: nobody waits for it.
+            Self::NotShared(error) if error.is_scope_missing() => Fault::Refused,
+            Self::NotShared(error) => error.fault(),
         }
     }
 
@@ -184,6 +192,8 @@ impl Error {
             | Self::NoBotToken
             | Self::MixedUp
             | Self::ResponseGone
+            | Self::NotShared(_)
+            | Self::NoPrivateFiles
             | Self::Closed => Reached::No,
         }
     }
@@ -204,12 +214,14 @@ impl Error {
             Self::Link(Failure::Unreached(_)) | Self::Unreachable(_) | Self::Closed => Kind::Transient,
             Self::Dropped(_) | Self::Silent(_) | Self::NoHello(_) => Kind::Transient,
             Self::ResponseGone => Kind::NotFound,
+            Self::NotShared(error) => error.kind(),
             Self::Link(_)
             | Self::OnTheWay { .. }
             | Self::Disabled
             | Self::NoAppToken
             | Self::NoBotToken
-            | Self::MixedUp => Kind::Unknown,
+            | Self::MixedUp
+            | Self::NoPrivateFiles => Kind::Unknown,
         }
     }
 
@@ -238,6 +250,8 @@ impl Error {
             Self::NoBotToken => "slack_missing_bot_token",
             Self::MixedUp => "slack_invalid_auth",
             Self::ResponseGone => "slack_response_expired",
+            Self::NotShared(error) => error.code(),
+            Self::NoPrivateFiles => "slack_no_private_files",
             Self::Closed => "slack_closed",
         }
     }
@@ -253,6 +267,10 @@ impl Error {
 
     pub(super) fn is_not_marked(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if error == "no_reaction")
+    }
+
+    fn is_scope_missing(&self) -> bool {
+        matches!(self, Self::Answered { error, .. } if class(error) == Class::Scope)
     }
 
     /// This workspace does not know the chat; another may.

@@ -33,6 +33,7 @@ use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 
 use crate::intake::CatchUp;
+use crate::outgoing::FILES_HINT;
 use crate::{Secret, http};
 use api::Api;
 pub use api::Sort;
@@ -44,6 +45,7 @@ use memory::Memory;
 const MAX_MESSAGE: usize = 39_000;
 /// Longest text that a message can be changed to.
 const MAX_EDIT: usize = 4_000;
+const MAX_FILE: u64 = 1 << 30;
 
 pub const DEFAULT_API_BASE: &str = "https://slack.com/api";
 
@@ -219,11 +221,13 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: ReplyTo::First,
         buttons: true,
+        files: Some(MAX_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
-        hint: "You are writing on Slack. Markdown is shown; tables become lists. <@U…> calls a person. \
-               Commands are typed with ! in front, such as !stop."
-            .to_owned(),
+        hint: format!(
+            "You are writing on Slack. Markdown is shown; tables become lists. <@U…> calls a person. \
+             Commands are typed with ! in front, such as !stop. {FILES_HINT}"
+        ),
     }
 }
 

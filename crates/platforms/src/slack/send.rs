@@ -10,9 +10,10 @@ use super::api::{Sort, Token};
 use super::memory::Place;
 use super::parse::response_url;
 use super::team::{Me, Teams};
-use super::wire::{Conversation, Posted};
+use super::wire::{Conversation, Posted, Ticket};
 use super::{Error, Slack};
-use crate::{Part, Receipt, SendOptions};
+use crate::upload::Upload;
+use crate::{File, Part, Receipt, SendOptions};
 
 /// Longest text of one section, and most buttons of one row.
 const SECTION: Limits = Limits::new(3000, Unit::Chars);
@@ -21,10 +22,13 @@ const LABEL: usize = 75;
 
 impl Slack {
     pub async fn send(&self, to: &Route, part: &Part, options: &SendOptions<'_>) -> Result<Receipt, Error> {
-        if part.text.trim().is_empty() {
+        if part.is_empty() {
             return Ok(Receipt::default());
         }
         if let Some(url) = response_url(to.reply_to.as_deref()) {
+            if part.file.is_some() {
+                return Err(Error::NoPrivateFiles);
+            }
             let mut body = json!({ "response_type": "ephemeral", "text": part.text });
             // The first part takes the place of "Running …".
             body["replace_original"] = options.reply.into();
@@ -35,6 +39,9 @@ impl Slack {
             return Ok(Receipt::default());
         }
         let (token, place) = self.place(&to.chat_id).await?;
+        if let Some(file) = &part.file {
+            return self.share(to, &token, &place, part, file).await;
+        }
         let mut parameters = json!({ "channel": place.channel, "text": part.text });
         if let Some(thread) = &to.thread_id {
             parameters["thread_ts"] = thread.as_str().into();
@@ -50,6 +57,42 @@ impl Slack {
             self.memory().join(&place.channel, thread);
         }
         Ok(Receipt { message_id: Some(sent.ts), thread_fallback: false })
+    }
+
+    /// Three steps, of which only the last is seen: ask where to, bring it there, show it in the channel.
+    async fn share(
+        &self,
+        to: &Route,
+        token: &Token,
+        place: &Place,
+        part: &Part,
+        file: &File,
+    ) -> Result<Receipt, Error> {
+        let unseen = |error: Error| Error::NotShared(Box::new(error));
+        let id = self.bring(token, file).await.map_err(unseen)?;
+        let mut parameters =
+            json!({ "channel_id": place.channel, "files": [{ "id": id, "title": file.name }] });
+        if let Some(thread) = &to.thread_id {
+            parameters["thread_ts"] = thread.as_str().into();
+        }
+        if !part.text.trim().is_empty() {
+            parameters["initial_comment"] = part.text.trim().into();
+        }
+        let _shared: Value = self.api.post(token, "files.completeUploadExternal", &parameters).await?;
+        if let Some(thread) = &to.thread_id {
+            self.memory().join(&place.channel, thread);
+        }
+        // Slack does not say which message shows it.
+        Ok(Receipt::default())
+    }
+
+    async fn bring(&self, token: &Token, file: &File) -> Result<String, Error> {
+        let upload = Upload::open(file).await?;
+        let length = upload.size.to_string();
+        let query = [("filename", file.name.as_str()), ("length", length.as_str())];
+        let ticket: Ticket = self.api.get(token, "files.getUploadURLExternal", &query).await?;
+        self.api.bring(&ticket.upload_url, upload).await?;
+        Ok(ticket.file_id)
     }
 
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {

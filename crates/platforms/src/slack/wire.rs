@@ -151,6 +151,13 @@ pub(super) struct Posted {
     pub(super) ts: String,
 }
 
+/// `files.getUploadURLExternal`
+#[derive(Deserialize)]
+pub(super) struct Ticket {
+    pub(super) upload_url: String,
+    pub(super) file_id: String,
+}
+
 /// `conversations.open`
 #[derive(Deserialize)]
 pub(super) struct Conversation {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::{Config, Error};
 use crate::Secret;
 use crate::http::{self, Answer, Failure};
+use crate::upload::{self, Upload};
 
 /// One connection pool to the Bot API.
 #[derive(Debug)]
@@ -48,20 +49,36 @@ impl Api {
         parameters: &Value,
         within: Duration,
     ) -> Result<T, Error> {
-        let result = self.exchange(method, parameters, within).await?;
-        serde_json::from_str(result.get()).map_err(|error| Failure::Garbage(place(&error)).into())
+        let request = self.post(method).header(CONTENT_TYPE, "application/json");
+        self.exchange(request.body(parameters.to_string()), within).await
     }
 
-    async fn exchange(
+    /// The same with a file under the name `field`.
+    pub(super) async fn upload<T: DeserializeOwned>(
         &self,
-        method: &str,
+        method: &'static str,
         parameters: &Value,
+        field: &'static str,
+        upload: Upload<'_>,
         within: Duration,
-    ) -> Result<Box<RawValue>, Error> {
-        let url = format!("{}{}/{method}", self.base_url, self.token.expose());
-        let request = self.client.post(url).header(CONTENT_TYPE, "application/json");
-        let answer = http::once(request.body(parameters.to_string()), within).await?;
-        result(&answer).map_err(|error| self.redacted(error))
+    ) -> Result<T, Error> {
+        let within = upload.patience(within);
+        let request = upload.form(self.post(method), &upload::fields(parameters), field)?;
+        self.exchange(request, within).await
+    }
+
+    fn post(&self, method: &str) -> RequestBuilder {
+        self.client.post(format!("{}{}/{method}", self.base_url, self.token.expose()))
+    }
+
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        within: Duration,
+    ) -> Result<T, Error> {
+        let answer = http::once(request, within).await?;
+        let result = result(&answer).map_err(|error| self.redacted(error))?;
+        serde_json::from_str(result.get()).map_err(|error| Failure::Garbage(place(&error)).into())
     }
 
     /// A description is the server's text, and a server may echo the address.

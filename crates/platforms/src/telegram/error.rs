@@ -95,6 +95,13 @@ impl Error {
         self.says("thread not found") || self.says("topic_deleted") || self.says("topic deleted")
     }
 
+    /// The file is no picture, no voice, or not one for this chat; as a document it may be.
+    pub(super) fn is_file_unfit(&self) -> bool {
+        const NAMES: [&str; 4] =
+            ["photo_", "image_process_failed", "voice_messages_forbidden", "wrong type of"];
+        NAMES.iter().any(|name| self.says(name))
+    }
+
     pub(super) fn is_reply_gone(&self) -> bool {
         self.says("message to be replied not found")
             || self.says("replied message not found")

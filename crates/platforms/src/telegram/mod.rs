@@ -23,6 +23,7 @@ use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 
+use crate::outgoing::FILES_HINT;
 use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
@@ -31,6 +32,9 @@ use topic::Topics;
 
 /// Longest message, in UTF-16 units.
 const MAX_MESSAGE: usize = 4096;
+/// Largest file, at Telegram's own server and at one of the owner's.
+const MAX_FILE: u64 = 50 << 20;
+const MAX_FILE_OWN: u64 = 2000 << 20;
 
 pub const DEFAULT_BASE_URL: &str = "https://api.telegram.org/bot";
 
@@ -189,6 +193,11 @@ fn base_url(config: &Config) -> Result<Url, Invalid> {
     if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(invalid()) }
 }
 
+/// A server of one's own takes and gives larger files.
+fn is_own_server(config: &Config) -> bool {
+    config.base_url.trim_end_matches('/') != DEFAULT_BASE_URL.trim_end_matches('/')
+}
+
 fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
         label: "Telegram".to_owned(),
@@ -203,10 +212,13 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: config.reply_to,
         buttons: true,
+        files: Some(if is_own_server(config) { MAX_FILE_OWN } else { MAX_FILE }),
         async_delivery: true,
         pace: Duration::from_secs(1),
-        hint: "You are writing on Telegram. Markdown is shown; tables become lists, so prefer short lists."
-            .to_owned(),
+        hint: format!(
+            "You are writing on Telegram. Markdown is shown; tables become lists, so prefer short lists. \
+             {FILES_HINT}"
+        ),
     }
 }
 

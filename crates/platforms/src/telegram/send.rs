@@ -8,34 +8,38 @@ use serde_json::{Value, json};
 
 use super::parse::{GENERAL, callback_id};
 use super::{Error, Notifications, Telegram};
-use crate::{Part, Receipt, SendOptions};
+use crate::upload::Upload;
+use crate::{Part, Receipt, SendOptions, Show};
 
 /// Buttons side by side.
 const ROW: usize = 2;
+/// Largest picture that is shown as one, also at a server of one's own.
+const MAX_PHOTO: u64 = 10 << 20;
 
 #[derive(Deserialize)]
 struct Sent {
     message_id: i64,
 }
 
-/// What is asked of `sendMessage`, and what has been given up on the way.
+/// What is asked for, and what has been given up on the way.
 struct Attempt<'a> {
     chat: Value,
     thread: Option<&'a str>,
     thread_refused: bool,
     reply: Option<&'a str>,
     marked: bool,
+    /// As what the file goes, if there is one.
+    show: Show,
 }
 
 impl Telegram {
     pub async fn send(&self, to: &Route, part: &Part, options: &SendOptions<'_>) -> Result<Receipt, Error> {
-        if part.text.trim().is_empty() {
+        if part.is_empty() {
             return Ok(Receipt::default());
         }
         let mut attempt = Attempt::new(to, part, options);
         loop {
-            let parameters = self.message(&attempt, part, options);
-            match self.talk.call::<Sent>("sendMessage", &parameters, self.config.request_timeout).await {
+            match self.try_send(&mut attempt, part, options).await {
                 Ok(sent) => {
                     return Ok(Receipt {
                         message_id: Some(sent.message_id.to_string()),
@@ -47,11 +51,30 @@ impl Telegram {
         }
     }
 
+    async fn try_send(
+        &self,
+        attempt: &mut Attempt<'_>,
+        part: &Part,
+        options: &SendOptions<'_>,
+    ) -> Result<Sent, Error> {
+        let within = self.config.request_timeout;
+        let Some(file) = &part.file else {
+            return self.talk.call("sendMessage", &self.message(attempt, part, options), within).await;
+        };
+        let upload = Upload::open(file).await?;
+        if attempt.show == Show::Photo && upload.size > MAX_PHOTO {
+            attempt.show = Show::Document;
+        }
+        let (method, field) = method(attempt.show);
+        let parameters = self.message(attempt, part, options);
+        self.talk.upload(method, &parameters, field, upload, within).await
+    }
+
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
         let mut marked = part.plain.is_some();
         loop {
             let mut parameters = json!({ "chat_id": id(&to.chat_id), "message_id": id(message_id) });
-            put_text(&mut parameters, part, marked);
+            put_text(&mut parameters, "text", part, marked);
             let edited: Result<Value, Error> =
                 self.talk.call("editMessageText", &parameters, self.config.request_timeout).await;
             match edited {
@@ -117,7 +140,11 @@ impl Telegram {
 
     fn message(&self, attempt: &Attempt<'_>, part: &Part, options: &SendOptions<'_>) -> Value {
         let mut parameters = json!({ "chat_id": attempt.chat });
-        put_text(&mut parameters, part, attempt.marked);
+        match &part.file {
+            Some(_) if part.text.trim().is_empty() => {}
+            Some(_) => put_text(&mut parameters, "caption", part, attempt.marked),
+            None => put_text(&mut parameters, "text", part, attempt.marked),
+        }
         if let Some(thread) = attempt.thread {
             parameters["message_thread_id"] = id(thread);
         }
@@ -145,6 +172,7 @@ impl<'a> Attempt<'a> {
             thread_refused: false,
             reply: to.reply_to.as_deref().filter(|_| anchored),
             marked: part.plain.is_some(),
+            show: part.file.as_ref().map_or(Show::Document, |file| file.show),
         }
     }
 
@@ -153,6 +181,9 @@ impl<'a> Attempt<'a> {
     fn without_cause_of(self, error: Error, to: &Route) -> Result<Self, Error> {
         if self.marked && error.is_bad_markup() {
             return Ok(Self { marked: false, ..self });
+        }
+        if self.show != Show::Document && error.is_file_unfit() {
+            return Ok(Self { show: Show::Document, ..self });
         }
         if self.reply.is_some() && error.is_reply_gone() {
             return Ok(Self { reply: None, ..self });
@@ -171,14 +202,26 @@ impl<'a> Attempt<'a> {
     }
 }
 
-fn put_text(parameters: &mut Value, part: &Part, marked: bool) {
+/// `field`: `text`, or `caption` below a file.
+fn put_text(parameters: &mut Value, field: &str, part: &Part, marked: bool) {
     match &part.plain {
         Some(_) if marked => {
-            parameters["text"] = part.text.as_str().into();
+            parameters[field] = part.text.as_str().into();
             parameters["parse_mode"] = "MarkdownV2".into();
         }
-        Some(plain) => parameters["text"] = plain.as_str().into(),
-        None => parameters["text"] = part.text.as_str().into(),
+        Some(plain) => parameters[field] = plain.as_str().into(),
+        None => parameters[field] = part.text.as_str().into(),
+    }
+}
+
+/// The method for a file of this kind, and its name for the file.
+fn method(show: Show) -> (&'static str, &'static str) {
+    match show {
+        Show::Photo => ("sendPhoto", "photo"),
+        Show::Voice => ("sendVoice", "voice"),
+        Show::Audio => ("sendAudio", "audio"),
+        Show::Video => ("sendVideo", "video"),
+        Show::Document => ("sendDocument", "document"),
     }
 }
 

@@ -62,6 +62,19 @@ fn sequence(cursor: Option<&str>) -> Option<u64> {
     cursor["session"]["sequence"].as_u64()
 }
 
+fn fault(trouble: Trouble) -> Fault {
+    match trouble {
+        Trouble::TooMany => Fault::too_many(0.5),
+        Trouble::Blocked => Fault::missing_access(),
+        Trouble::NoChat => Fault::status(404, 10003, "Unknown Channel"),
+        Trouble::ServerError => Fault::status(500, 0, "500: Internal Server Error"),
+        Trouble::Rubbish => Fault::Garbage,
+        Trouble::Reset => Fault::ResetBefore,
+        Trouble::LostAnswer => Fault::ResetAfter,
+        Trouble::NoAnswer => Fault::HangAfter,
+    }
+}
+
 impl Peer for Rig {
     fn adapter(&self) -> &Adapter {
         &self.adapter
@@ -139,17 +152,17 @@ impl Peer for Rig {
         sequence(cursor).is_some() && told >= sequence(cursor)
     }
 
+    fn files(&self, place: Place) -> Vec<(String, Vec<u8>)> {
+        let seen = self.fake.visible(channel(place)).into_iter().flat_map(|it| it.files);
+        seen.map(|file| (file.name, file.content.to_vec())).collect()
+    }
+
     fn trouble(&self, trouble: Trouble) {
-        self.fake.on("createMessage").does(match trouble {
-            Trouble::TooMany => Fault::too_many(0.5),
-            Trouble::Blocked => Fault::missing_access(),
-            Trouble::NoChat => Fault::status(404, 10003, "Unknown Channel"),
-            Trouble::ServerError => Fault::status(500, 0, "500: Internal Server Error"),
-            Trouble::Rubbish => Fault::Garbage,
-            Trouble::Reset => Fault::ResetBefore,
-            Trouble::LostAnswer => Fault::ResetAfter,
-            Trouble::NoAnswer => Fault::HangAfter,
-        });
+        self.fake.on("createMessage").does(fault(trouble));
+    }
+
+    fn file_trouble(&self, trouble: Trouble) {
+        self.fake.on("createMessage").does(fault(trouble));
     }
 
     fn down(&self) {

@@ -7,6 +7,7 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod discord;
+mod files;
 mod link;
 mod peer;
 mod receiving;

@@ -72,6 +72,8 @@ pub(crate) trait Peer {
     fn press(&self, place: Place, message: &str, data: &str);
     /// Our messages, oldest first.
     fn seen(&self, place: Place) -> Vec<Seen>;
+    /// The files in them, by name.
+    fn files(&self, place: Place) -> Vec<(String, Vec<u8>)>;
 
     /// What we put below a message of somebody else's.
     fn marks(&self, place: Place, message: &str) -> Vec<String>;
@@ -85,6 +87,8 @@ pub(crate) trait Peer {
 
     /// The next message that we send meets this.
     fn trouble(&self, trouble: Trouble);
+    /// The next document that we send meets this, at the moment when people see it.
+    fn file_trouble(&self, trouble: Trouble);
     /// Every connection is reset and new ones are refused, until `up`.
     fn down(&self);
     fn up(&self);

@@ -43,7 +43,7 @@ pub(crate) fn rendered(peer: &dyn Peer) -> Verdict {
     for_texts(capabilities.max_message, |text| {
         let parts = peer.adapter().render(text);
         assert_eq!(parts.is_empty(), text.trim().is_empty(), "something to say is said");
-        parts.iter().all(|Part { text, plain }| {
+        parts.iter().all(|Part { text, plain, .. }| {
             fits(text) && plain.as_ref().is_none_or(|plain| fits(plain)) && !text.trim().is_empty()
         })
     });

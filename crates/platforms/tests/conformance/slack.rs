@@ -51,6 +51,19 @@ fn channel(place: Place) -> &'static str {
     }
 }
 
+fn fault(trouble: Trouble) -> Fault {
+    match trouble {
+        Trouble::TooMany => Fault::TooMany(3),
+        Trouble::Blocked => Fault::error("not_in_channel"),
+        Trouble::NoChat => Fault::error("channel_not_found"),
+        Trouble::ServerError => Fault::error("service_unavailable"),
+        Trouble::Rubbish => Fault::Garbage,
+        Trouble::Reset => Fault::ResetBefore,
+        Trouble::LostAnswer => Fault::ResetAfter,
+        Trouble::NoAnswer => Fault::HangAfter,
+    }
+}
+
 impl Peer for Rig {
     fn adapter(&self) -> &Adapter {
         &self.adapter
@@ -113,17 +126,17 @@ impl Peer for Rig {
         self.fake.look(|world| world.deliveries().iter().all(|it| it.state == State::Acked))
     }
 
+    fn files(&self, place: Place) -> Vec<(String, Vec<u8>)> {
+        let seen = self.fake.visible(channel(place)).into_iter().flat_map(|it| it.files);
+        seen.map(|file| (file.name, file.content.to_vec())).collect()
+    }
+
     fn trouble(&self, trouble: Trouble) {
-        self.fake.on("chat.postMessage").does(match trouble {
-            Trouble::TooMany => Fault::TooMany(3),
-            Trouble::Blocked => Fault::error("not_in_channel"),
-            Trouble::NoChat => Fault::error("channel_not_found"),
-            Trouble::ServerError => Fault::error("service_unavailable"),
-            Trouble::Rubbish => Fault::Garbage,
-            Trouble::Reset => Fault::ResetBefore,
-            Trouble::LostAnswer => Fault::ResetAfter,
-            Trouble::NoAnswer => Fault::HangAfter,
-        });
+        self.fake.on("chat.postMessage").does(fault(trouble));
+    }
+
+    fn file_trouble(&self, trouble: Trouble) {
+        self.fake.on("files.completeUploadExternal").does(fault(trouble));
     }
 
     fn down(&self) {

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use crate::peer::{Peer, Place, Temper, Trouble};
-use crate::{Verdict, receiving, sending, shape};
+use crate::{Verdict, files, receiving, sending, shape};
 
 type Check = for<'a> fn(&'a dyn Peer) -> Pin<Box<dyn Future<Output = Verdict> + 'a>>;
 
@@ -104,6 +104,10 @@ pub(crate) const CASES: &[Case] = &[
     case("a refused connection certainly sent nothing", |it| Box::pin(sending::unreached(it))),
     case("bad credentials are fatal and say what to do", |it| Box::pin(sending::barred(it))),
     case("a mark is put, replaced, and taken away", |it| Box::pin(sending::marks(it))),
+    // Files.
+    case("a file arrives whole, under its name and with its caption", |it| Box::pin(files::whole(it))),
+    case("a lost answer to a file may have had its effect", |it| Box::pin(files::lost(it))),
+    case("a file that is gone was certainly not sent", |it| Box::pin(files::gone(it))),
     // What it says of itself.
     case("the capabilities make sense", |it| Box::pin(async { shape::capabilities(it) })),
     case("no part of any text is too long, mark included", |it| Box::pin(async { shape::rendered(it) })),

@@ -45,6 +45,19 @@ fn chat(place: Place) -> i64 {
     }
 }
 
+fn fault(trouble: Trouble) -> Fault {
+    match trouble {
+        Trouble::TooMany => Fault::too_many(2),
+        Trouble::Blocked => Fault::blocked(),
+        Trouble::NoChat => Fault::status(400, "Bad Request: chat not found"),
+        Trouble::ServerError => Fault::status(500, "Internal Server Error"),
+        Trouble::Rubbish => Fault::Garbage,
+        Trouble::Reset => Fault::ResetBefore,
+        Trouble::LostAnswer => Fault::ResetAfter,
+        Trouble::NoAnswer => Fault::HangAfter,
+    }
+}
+
 impl Peer for Rig {
     fn adapter(&self) -> &Adapter {
         &self.adapter
@@ -105,17 +118,17 @@ impl Peer for Rig {
         cursor.is_some() && self.fake.confirmed_offset() >= cursor
     }
 
+    fn files(&self, place: Place) -> Vec<(String, Vec<u8>)> {
+        let seen = self.fake.visible(chat(place)).into_iter().filter_map(|it| it.file);
+        seen.map(|file| (file.name, file.content.to_vec())).collect()
+    }
+
     fn trouble(&self, trouble: Trouble) {
-        self.fake.on("sendMessage").does(match trouble {
-            Trouble::TooMany => Fault::too_many(2),
-            Trouble::Blocked => Fault::blocked(),
-            Trouble::NoChat => Fault::status(400, "Bad Request: chat not found"),
-            Trouble::ServerError => Fault::status(500, "Internal Server Error"),
-            Trouble::Rubbish => Fault::Garbage,
-            Trouble::Reset => Fault::ResetBefore,
-            Trouble::LostAnswer => Fault::ResetAfter,
-            Trouble::NoAnswer => Fault::HangAfter,
-        });
+        self.fake.on("sendMessage").does(fault(trouble));
+    }
+
+    fn file_trouble(&self, trouble: Trouble) {
+        self.fake.on("sendDocument").does(fault(trouble));
     }
 
     fn down(&self) {

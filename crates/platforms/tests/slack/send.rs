@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use petasos_core::{Fault as Meaning, Reached};
+use petasos_core::{Fault as Meaning, Reached, Route};
 use petasos_fakes::slack::{Fault, TEAM};
-use petasos_platforms::{Error, Kind, Part, Receipt, SendOptions};
+use petasos_platforms::{Error, File, Kind, Part, Receipt, SendOptions, Show};
 
 use crate::rig::{Rig, SOON, rig, rig_with, route};
 
@@ -147,4 +147,44 @@ async fn a_private_answer_that_comes_too_late_is_refused() {
     assert!(rig.fake.visible("C1").is_empty());
     let seen = rig.fake.wait_until(SOON, |world| (world.responses().len() == 5).then_some(()));
     assert_eq!(seen, Some(()));
+}
+
+/// A file of our own: this very program.
+fn own_file() -> Part {
+    let path = std::env::current_exe().expect("this test");
+    Part::file(File { path, name: "test.bin".into(), mime: "application/octet-stream", show: Show::Document })
+}
+
+#[tokio::test]
+async fn until_it_is_shown_nobody_has_seen_a_file() {
+    let rig = rig();
+    rig.fake.add_channel(TEAM, "C1");
+    let send =
+        || async { rig.adapter.send(&route("C1", Some("1.2")), &own_file(), &SendOptions::default()).await };
+    for (step, fault, meaning) in [
+        ("files.getUploadURLExternal", Fault::ResetAfter, Meaning::Later { after: None }),
+        ("files.getUploadURLExternal", Fault::missing_scope("files:write"), Meaning::Refused),
+        ("upload", Fault::ResetAfter, Meaning::Later { after: None }),
+        ("upload", Fault::Status(502), Meaning::Later { after: None }),
+    ] {
+        rig.fake.on(step).does(fault.clone());
+        let error = send().await.expect_err("trouble");
+        assert_eq!((error.fault(), error.reached()), (meaning, Reached::No), "{step} {fault:?}: {error}");
+        assert!(rig.fake.visible("C1").is_empty());
+    }
+    rig.fake.on("files.completeUploadExternal").does(Fault::ResetAfter);
+    assert_eq!(send().await.expect_err("lost").reached(), Reached::Maybe);
+    let seen = rig.fake.visible("C1");
+    assert_eq!((seen.len(), seen[0].thread.as_deref()), (1, Some("1.2")));
+}
+
+#[tokio::test]
+async fn a_private_answer_takes_no_file() {
+    let rig = rig();
+    let url = rig.fake.push_command("C1", "U5", "/petasos", "report");
+    let to = Route { reply_to: Some(url), ..route("C1", None) };
+    let error = rig.adapter.send(&to, &own_file(), &SendOptions::default()).await.expect_err("refused");
+    assert_eq!((error.fault(), error.reached()), (Meaning::Refused, Reached::No), "{error}");
+    assert!(!error.kind().is_dead_chat());
+    assert!(rig.fake.visible("C1").is_empty());
 }

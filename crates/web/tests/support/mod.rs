@@ -167,6 +167,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
             busy_ack: true,
             streaming: Streaming::default(),
             limits: Limits::default(),
+            outward_files: petasos_gateway::Policy::default(),
             workspace: home.path().join("workspace"),
             terminal: None,
             persona: None,

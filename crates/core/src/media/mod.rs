@@ -1,0 +1,7 @@
+//! Files as messages carry them: what they are by name and by their first bytes, and how an answer names them.
+
+mod extract;
+mod types;
+
+pub use extract::{Media, extract, growing};
+pub use types::{Sort, extension_for, image_type, of_name};

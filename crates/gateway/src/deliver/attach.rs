@@ -1,0 +1,165 @@
+//! Which files may leave, and as what.
+//!
+//! A model names files, and what it reads may tell it which: so what an answer may carry is decided here, after
+//! symbolic links are resolved, right before it is sent. A file that stays here leaves a line in its place:
+//! nothing vanishes, and an answer has the same number of parts whatever happens to its files.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use petasos_core::Capabilities;
+use petasos_core::media::{self, Media, Sort};
+use petasos_platforms::{File, Part, Show};
+
+/// Never, unless within a folder that is allowed. `/run` is what `/var/run` is.
+const SYSTEM: &[&str] =
+    &["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/run", "/var/log", "/var/lib", "/var/run"];
+/// The same in the user's own folder.
+const PRIVATE: &[&str] =
+    &[".ssh", ".aws", ".gnupg", ".kube", ".docker", ".config", ".azure", ".gcloud", ".netrc", ".pgpass"];
+/// Longest name that is shown.
+const SHOWN: usize = 80;
+
+/// What the owner allows.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// Our own folder: nothing of it leaves but what lies in `allowed`.
+    pub home: PathBuf,
+    /// The user's folder, which `~` stands for.
+    pub user: Option<PathBuf>,
+    /// Folders whose files may always be sent.
+    pub allowed: Vec<PathBuf>,
+    /// Outside of them only what was written just now.
+    pub strict: bool,
+}
+
+/// In strict mode a file is new for this long.
+const FRESH: Duration = Duration::from_secs(600);
+
+/// Why a file stays here, in words for the chat.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Kept {
+    #[error("it is not there")]
+    Missing,
+    #[error("it is not a file")]
+    NoFile,
+    #[error("it cannot be read")]
+    Unreadable,
+    #[error("files from there are not sent")]
+    Denied,
+    #[error("only new files and those of allowed folders are sent")]
+    Old,
+    #[error("it is empty")]
+    Empty,
+    #[error("it has {} MB, and {label} takes {} MB at most", size.div_ceil(1 << 20), most >> 20)]
+    TooLarge { size: u64, most: u64, label: String },
+    #[error("files cannot be sent here")]
+    NoFiles,
+}
+
+impl Policy {
+    /// One part for every file of the answer, in its order.
+    pub(super) async fn parts(&self, media: &Media, to: &Capabilities) -> Vec<Part> {
+        let mut parts = Vec::with_capacity(media.files.len());
+        for written in &media.files {
+            let (policy, path, to) = (self.clone(), written.clone(), to.clone());
+            // A disk may be slow.
+            let judged = tokio::task::spawn_blocking(move || policy.judge(&path, &to)).await;
+            parts.push(match judged.unwrap_or(Err(Kept::Unreadable)) {
+                Ok(path) => Part::file(file(path, media)),
+                Err(kept) => notice(written, &kept.to_string()),
+            });
+        }
+        parts
+    }
+
+    /// The file itself, if it may be sent.
+    fn judge(&self, written: &str, to: &Capabilities) -> Result<PathBuf, Kept> {
+        let most = to.files.ok_or(Kept::NoFiles)?;
+        let path = match (written.strip_prefix("~/"), &self.user) {
+            (Some(rest), Some(user)) => user.join(rest),
+            (Some(_), None) => return Err(Kept::Missing),
+            (None, _) => PathBuf::from(written),
+        };
+        let path = path.canonicalize().map_err(|error| absent(&error))?;
+        let about = path.metadata().map_err(|error| absent(&error))?;
+        // Before anything is said about it: what may not be sent may not be asked about either.
+        self.permit(&path, about.modified().ok().and_then(|at| at.elapsed().ok()))?;
+        if !about.is_file() {
+            return Err(Kept::NoFile);
+        }
+        match about.len() {
+            0 => Err(Kept::Empty),
+            size if size > most => Err(Kept::TooLarge { size, most, label: to.label.clone() }),
+            _fits => Ok(path),
+        }
+    }
+
+    /// `age`: since it was last written, if that is known.
+    fn permit(&self, path: &Path, age: Option<Duration>) -> Result<(), Kept> {
+        let allowed = self.allowed.iter().any(|folder| is_within(path, folder));
+        if is_within(path, &self.home) {
+            // Also where a whole disk is allowed: keys and conversations of ours are no attachments.
+            let inside = self.allowed.iter().any(|folder| {
+                is_within(path, folder) && is_within(folder, &self.home) && !is_within(&self.home, folder)
+            });
+            return if inside { Ok(()) } else { Err(Kept::Denied) };
+        }
+        if allowed {
+            return Ok(());
+        }
+        let system = SYSTEM.iter().any(|folder| path.starts_with(folder));
+        let private =
+            self.user.iter().any(|user| PRIVATE.iter().any(|name| is_within(path, &user.join(name))));
+        if system || private {
+            return Err(Kept::Denied);
+        }
+        if self.strict && age.is_none_or(|age| age > FRESH) {
+            return Err(Kept::Old);
+        }
+        Ok(())
+    }
+}
+
+/// `folder` is as the owner wrote it: it may be a link itself.
+fn is_within(path: &Path, folder: &Path) -> bool {
+    if folder.as_os_str().is_empty() {
+        return false;
+    }
+    path.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| path.starts_with(folder))
+}
+
+fn absent(error: &io::Error) -> Kept {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Kept::Missing,
+        _other => Kept::Unreadable,
+    }
+}
+
+fn file(path: PathBuf, media: &Media) -> File {
+    let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
+    let (mime, sort) = media::of_name(&name);
+    let show = match sort {
+        _any if media.document => Show::Document,
+        Sort::Image if mime == "image/gif" => Show::Document,
+        Sort::Image => Show::Photo,
+        Sort::Audio if mime == "audio/ogg" && media.voice => Show::Voice,
+        Sort::Audio if matches!(mime, "audio/mpeg" | "audio/mp4") => Show::Audio,
+        Sort::Video if mime == "video/mp4" => Show::Video,
+        Sort::Audio | Sort::Video | Sort::Document => Show::Document,
+    };
+    File { path, name, mime, show }
+}
+
+/// What stands in the place of a file that stays here.
+pub(super) fn notice(written: &str, why: &str) -> Part {
+    let name = Path::new(written).file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    let name: String = name.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    Part::plain(format!("📎 {name} was not sent: {why}."))
+}
+
+#[cfg(test)]
+#[path = "attach_tests.rs"]
+mod tests;

@@ -1,0 +1,143 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use petasos_core::media::extract;
+
+use super::*;
+use crate::channels::pulled;
+
+struct Disk {
+    root: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self { root: tempfile::tempdir().expect("a folder") };
+        for file in [
+            "user/report.pdf",
+            "user/.ssh/id_ed25519",
+            "user/.hermes/.env",
+            "user/.hermes/petasos.db",
+            "user/.hermes/config.yaml",
+            "user/.hermes/cache/images/a.png",
+            "user/.hermes/workspace/a.txt",
+            "shared/song.ogg",
+        ] {
+            let path = disk.path(file);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, "content").expect("written");
+        }
+        fs::write(disk.path("user/empty"), "").expect("written");
+        symlink(disk.path("user/.ssh/id_ed25519"), disk.path("user/harmless.txt")).expect("linked");
+        symlink(disk.path("shared"), disk.path("also")).expect("linked");
+        disk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn policy(&self) -> Policy {
+        let home = self.path("user/.hermes");
+        let allowed = vec![home.join("cache"), home.join("workspace"), self.path("also")];
+        Policy { home, user: Some(self.path("user")), allowed, strict: false }
+    }
+}
+
+fn place(files: Option<u64>) -> Capabilities {
+    Capabilities { files, label: "Fake".into(), ..pulled() }
+}
+
+#[test]
+fn what_may_leave_is_decided_by_where_it_really_is() {
+    let disk = Disk::new();
+    let policy = disk.policy();
+    let judge = |path: &str| policy.judge(path, &place(Some(100)));
+    for sent in ["user/report.pdf", "user/.hermes/cache/images/a.png", "user/.hermes/workspace/a.txt"] {
+        assert_eq!(judge(disk.path(sent).to_str().expect("text")), Ok(disk.path(sent)), "{sent}");
+    }
+    assert_eq!(judge("~/report.pdf"), Ok(disk.path("user/report.pdf")));
+    assert_eq!(judge("~/../shared/song.ogg"), Ok(disk.path("shared/song.ogg")));
+    for (path, why) in [
+        ("~/.ssh/id_ed25519", Kept::Denied),
+        ("~/harmless.txt", Kept::Denied),
+        ("~/.hermes/.env", Kept::Denied),
+        ("~/.hermes/petasos.db", Kept::Denied),
+        ("~/.hermes/config.yaml", Kept::Denied),
+        ("~/.hermes/cache/../.env", Kept::Denied),
+        ("/etc/hostname", Kept::Denied),
+        ("/proc/self/environ", Kept::Denied),
+        ("/dev/null", Kept::Denied),
+        ("~/nothing.txt", Kept::Missing),
+        ("~/report.pdf/x", Kept::Missing),
+        ("~/empty", Kept::Empty),
+    ] {
+        assert_eq!(judge(path), Err(why), "{path}");
+    }
+    assert_eq!(judge(disk.path("shared").to_str().expect("text")), Err(Kept::NoFile));
+}
+
+#[test]
+fn even_where_everything_is_allowed_our_own_folder_stays_closed() {
+    let disk = Disk::new();
+    let policy = Policy { allowed: vec!["/".into(), disk.path("user/.hermes")], ..disk.policy() };
+    assert_eq!(policy.judge("~/.hermes/.env", &place(Some(100))), Err(Kept::Denied));
+    assert_eq!(policy.judge("~/.ssh/id_ed25519", &place(Some(100))), Ok(disk.path("user/.ssh/id_ed25519")));
+}
+
+#[test]
+fn strict_means_allowed_or_new() {
+    let disk = Disk::new();
+    let policy = Policy { strict: true, ..disk.policy() };
+    let (old, new) = (Some(Duration::from_secs(601)), Some(Duration::from_secs(599)));
+    for (name, age, want) in [
+        ("user/report.pdf", old, Err(Kept::Old)),
+        ("user/report.pdf", None, Err(Kept::Old)),
+        ("user/report.pdf", new, Ok(())),
+        ("shared/song.ogg", old, Ok(())),
+        ("user/.ssh/id_ed25519", new, Err(Kept::Denied)),
+    ] {
+        assert_eq!(policy.permit(&disk.path(name), age), want, "{name} {age:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_file_of_an_answer_has_a_part_whatever_becomes_of_it() {
+    let disk = Disk::new();
+    let media = extract("Look.\nMEDIA:~/report.pdf\nMEDIA:~/.ssh/id_ed25519\nMEDIA:/gone.png");
+    let parts = disk.policy().parts(&media, &place(Some(3))).await;
+    let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "📎 report.pdf was not sent: it has 1 MB, and Fake takes 0 MB at most.",
+            "📎 id_ed25519 was not sent: files from there are not sent.",
+            "📎 gone.png was not sent: it is not there.",
+        ]
+    );
+    let parts = disk.policy().parts(&media, &place(None)).await;
+    assert!(parts.iter().all(|part| part.text.ends_with("files cannot be sent here.")), "{parts:?}");
+    let parts = disk.policy().parts(&media, &place(Some(100))).await;
+    assert_eq!(parts.len(), 3);
+    assert_eq!(parts[0].file.as_ref().map(|file| file.name.as_str()), Some("report.pdf"));
+}
+
+#[test]
+fn the_name_and_the_flags_say_how_a_file_appears() {
+    for (name, flags, show) in [
+        ("a.png", "", Show::Photo),
+        ("a.png", "[[as_document]]", Show::Document),
+        ("a.gif", "", Show::Document),
+        ("a.ogg", "", Show::Document),
+        ("a.ogg", "[[audio_as_voice]]", Show::Voice),
+        ("a.opus", "[[audio_as_voice]]", Show::Voice),
+        ("a.mp3", "[[audio_as_voice]]", Show::Audio),
+        ("a.m4a", "", Show::Audio),
+        ("a.wav", "", Show::Document),
+        ("a.mp4", "", Show::Video),
+        ("a.pdf", "", Show::Document),
+    ] {
+        let media = extract(&format!("{flags} MEDIA:/{name}"));
+        assert_eq!(file(PathBuf::from(format!("/{name}")), &media).show, show, "{name} {flags}");
+    }
+}

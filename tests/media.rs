@@ -1,0 +1,75 @@
+//! The real program and files: what people send reaches the model, and what the model sends reaches people.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use petasos_fakes::Upload;
+use petasos_fakes::model::Answer;
+use petasos_fakes::telegram::Fault;
+use support::{Bench, SOON};
+
+const DIRECT: u64 = 50;
+const SOMEBODY: u64 = 5;
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n, and what makes a picture";
+
+/// A picture in the folder that the agent works in; the model answers every message with it.
+fn answers_with_picture(bench: &Bench) {
+    let folder = bench.home.path().join("workspace");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("cat.png"), PNG).expect("written");
+    let answer = format!("A cat.\nMEDIA:{}", folder.join("cat.png").display());
+    bench.model.respond(move |_| Answer::text(answer.clone()));
+}
+
+#[track_caller]
+fn is_the_cat(files: &[Upload]) {
+    let seen: Vec<_> = files.iter().map(|file| (file.name.as_str(), &file.content[..])).collect();
+    assert_eq!(seen, [("cat.png", PNG)]);
+}
+
+#[test]
+fn an_answer_with_a_file_arrives_with_it_on_every_platform() {
+    let mut bench = Bench::setup().telegram().discord().slack().build();
+    answers_with_picture(&bench);
+    bench.start();
+    bench.telegram.push_text(7, 7, "a cat, please");
+    bench.discord().push_text(DIRECT, SOMEBODY, "a cat, please");
+    bench.slack().push_text("D1", "U5", "a cat, please");
+    assert_eq!(bench.wait_messages(7, 2), ["A cat.", ""]);
+    is_the_cat(&bench.telegram.visible(7).into_iter().filter_map(|it| it.file).collect::<Vec<_>>());
+    let on_discord = bench.discord().wait_until(SOON, |world| {
+        let seen: Vec<_> = world.messages(DIRECT).cloned().collect();
+        (seen.len() == 2).then_some(seen)
+    });
+    let on_discord = on_discord.expect("two messages");
+    assert_eq!(on_discord[0].content, "A cat.");
+    is_the_cat(&on_discord[1].files);
+    let on_slack = bench.slack().wait_until(SOON, |world| {
+        let seen: Vec<_> = world.messages("D1").cloned().collect();
+        (seen.len() == 2).then_some(seen)
+    });
+    let on_slack = on_slack.expect("two messages");
+    assert_eq!((on_slack[0].text.as_str(), &on_slack[0].thread), ("A cat.", &on_slack[1].thread));
+    is_the_cat(&on_slack[1].files);
+    bench.settle();
+}
+
+#[test]
+fn killed_between_the_text_and_its_file_only_the_file_is_sent_again_and_marked() {
+    let mut bench = Bench::new();
+    answers_with_picture(&bench);
+    bench.telegram.on("sendPhoto").nth(1).does(Fault::HangAfter);
+    bench.start();
+    bench.telegram.push_text(7, 7, "a cat, please");
+    assert_eq!(bench.wait_messages(7, 2), ["A cat.", ""]);
+    bench.kill();
+    bench.start();
+    let seen = bench.wait_messages(7, 3);
+    assert_eq!((seen[0].as_str(), seen[1].as_str()), ("A cat.", ""));
+    assert!(seen[2].starts_with("♻️ Recovered reply"), "{seen:?}");
+    bench.settle();
+    assert_eq!(bench.telegram.calls_of("sendMessage").len(), 1, "the text was sent once");
+    assert_eq!(bench.telegram.visible(7).into_iter().filter(|it| it.file.is_some()).count(), 2);
+    assert_eq!(bench.model.requests().len(), 1);
+}
