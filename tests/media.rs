@@ -4,9 +4,10 @@
 
 mod support;
 
-use petasos_fakes::Upload;
 use petasos_fakes::model::Answer;
 use petasos_fakes::telegram::Fault;
+use petasos_fakes::{Upload, discord, slack, telegram};
+use serde_json::json;
 use support::{Bench, SOON};
 
 const DIRECT: u64 = 50;
@@ -72,4 +73,45 @@ fn killed_between_the_text_and_its_file_only_the_file_is_sent_again_and_marked()
     assert_eq!(bench.telegram.calls_of("sendMessage").len(), 1, "the text was sent once");
     assert_eq!(bench.telegram.visible(7).into_iter().filter(|it| it.file.is_some()).count(), 2);
     assert_eq!(bench.model.requests().len(), 1);
+}
+
+/// Waits for the model to be asked; what it is shown are the pictures of the newest message.
+#[track_caller]
+fn sees_the_cat(bench: &Bench, requests: u64) {
+    assert!(bench.model.wait_requests(requests, SOON), "the model was not asked");
+    let request = bench.model.requests().pop().expect("a request");
+    let content = request.messages().last().expect("a message")["content"].clone();
+    let pictures: Vec<_> = content
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part["image_url"]["url"].as_str())
+        .collect();
+    assert_eq!(pictures.len(), 1, "{content}");
+    assert!(pictures[0].starts_with("data:image/png;base64,iVBORw0KGgo"), "{pictures:?}");
+    assert!(
+        request.last_user.contains("a cat?") && request.last_user.contains("[photo"),
+        "{}",
+        request.last_user
+    );
+}
+
+#[test]
+fn a_picture_that_people_send_is_seen_by_the_model_on_every_platform() {
+    let mut bench = Bench::setup().telegram().discord().slack().build();
+    bench.start();
+    bench.telegram.add_file("F1", PNG);
+    bench.telegram.push(telegram::Incoming::photo(7, 7, "F1", PNG.len(), "a cat?"));
+    sees_the_cat(&bench, 1);
+    let url = bench.discord().add_file("cat.png", PNG);
+    let said = discord::Incoming::text(DIRECT, SOMEBODY, "a cat?");
+    bench.discord().push(said.attach_at("cat.png", "image/png", PNG.len(), &url));
+    sees_the_cat(&bench, 2);
+    let url = bench.slack().add_file("cat.png", PNG);
+    let file = json!({ "id": "F1", "name": "cat.png", "mimetype": "image/png", "size": PNG.len(), "url_private": url });
+    let said = slack::Incoming::new("D1", "U5", "a cat?");
+    bench.slack().push(said.with(json!({ "subtype": "file_share", "files": [file] })));
+    sees_the_cat(&bench, 3);
+    bench.settle();
+    assert_eq!(bench.model.requests().len(), 3);
 }

@@ -27,3 +27,8 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
         user,
     }
 }
+
+/// Zero means that there is no limit.
+pub(super) fn largest_inward(settings: &Settings) -> Option<u64> {
+    settings.count("gateway.max_inbound_media_bytes").filter(|most| *most > 0)
+}

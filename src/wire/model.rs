@@ -27,6 +27,7 @@ pub(super) fn model(settings: &Settings, problems: &mut Vec<Problem>) -> ModelCo
     model.api_key = settings.text("model.api_key").map(Secret::new);
     model.context_length = some(settings, "model.context_length");
     model.max_output_tokens = some(settings, "model.max_output_tokens");
+    model.vision = settings.flag("model.vision");
     model.api_max_retries = small(settings, "agent.api_max_retries");
     model.retry_base = seconds(settings, "agent.api_retry_base_seconds");
     model.stream_stale = seconds(settings, "model.stream_stale_seconds");
@@ -71,6 +72,7 @@ fn fallback(entry: Fallback, primary: &ModelConfig) -> Result<ModelConfig, Strin
         base_url: entry.base_url,
         api_key: entry.api_key.map(Secret::new),
         context_length: entry.context_length,
+        vision: primary.vision,
         api_max_retries: primary.api_max_retries,
         retry_base: primary.retry_base,
         stream_stale: primary.stream_stale,

@@ -85,6 +85,8 @@ pub struct ModelConfig {
     pub stream_stale: Duration,
     /// First wait of the retry ladder; it doubles from there.
     pub retry_base: Duration,
+    /// Whether pictures are shown to it.
+    pub vision: bool,
     /// Asked in order when the one before is given up. Their own fallbacks join the chain.
     pub fallbacks: Vec<ModelConfig>,
     /// Pause of the demo model between two words.
@@ -104,6 +106,7 @@ impl ModelConfig {
             api_max_retries: 3,
             stream_stale: Duration::from_secs(180),
             retry_base: Duration::from_secs(2),
+            vision: true,
             fallbacks: Vec::new(),
             demo_delay: Duration::from_millis(15),
         }
@@ -139,6 +142,7 @@ pub(crate) struct Link {
     pub(crate) key: Option<Secret>,
     pub(crate) context: usize,
     pub(crate) max_output: Option<u32>,
+    pub(crate) vision: bool,
     pub(crate) retries: u32,
     pub(crate) stale: Duration,
     pub(crate) retry_base: Duration,
@@ -180,6 +184,7 @@ fn check(raw: ModelConfig) -> Result<Link, ConfigError> {
         key,
         context: raw.context_length.unwrap_or(raw.provider.default_context()) as usize,
         max_output: raw.max_output_tokens,
+        vision: raw.vision,
         retries: raw.api_max_retries,
         stale: raw.stream_stale,
         retry_base: raw.retry_base,

@@ -4,11 +4,14 @@ use petasos_core::transcript::{Message, Role};
 
 const REMOVED: &str = "(An older tool output was removed to make room.)";
 
+/// What a picture costs at most providers.
+const PICTURE: usize = 1500;
+
 /// A rough number of tokens: four characters each, and a little for every row.
 pub fn estimate(message: &Message) -> usize {
     let calls: usize =
         message.tool_calls.iter().map(|call| call.name.len() + call.arguments.len() + 16).sum();
-    (message.content.len() + calls) / 4 + 4
+    (message.content.len() + calls) / 4 + 4 + message.pictures.len() * PICTURE
 }
 
 /// The conversation without its oldest exchanges, so that it fits into `budget` tokens; a note in its

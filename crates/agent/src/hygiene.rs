@@ -1,15 +1,21 @@
 //! From a stored transcript to a sequence every provider accepts: roles alternate, and every tool call
 //! has exactly one result, right behind it.
 
-use petasos_core::transcript::{EffectState, Message, Role, ToolCall};
+use petasos_core::transcript::{EffectState, Message, Picture, Role, ToolCall};
 use serde_json::{Map, Value};
 
 /// One entry of a conversation on its way to a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
-    User(String),
+    User { text: String, pictures: Vec<Picture> },
     Assistant { text: String, calls: Vec<Call> },
     Result { id: String, name: String, content: String },
+}
+
+impl Item {
+    pub(crate) fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), pictures: Vec::new() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +33,7 @@ pub(crate) fn tidy(messages: &[Message]) -> Vec<Item> {
     let mut rows = messages.iter().filter(|row| row.role != Role::Notice).peekable();
     while let Some(row) = rows.next() {
         match row.role {
-            Role::User => push_user(&mut items, &row.content),
+            Role::User => push_user(&mut items, row),
             Role::Assistant => {
                 let mut results = Vec::new();
                 while let Some(result) = rows.next_if(|row| row.role == Role::Tool) {
@@ -39,11 +45,11 @@ pub(crate) fn tidy(messages: &[Message]) -> Vec<Item> {
             Role::Tool | Role::Notice => {}
         }
     }
-    if !matches!(items.first(), Some(Item::User(_))) {
-        items.insert(0, Item::User("(The conversation goes on.)".to_owned()));
+    if !matches!(items.first(), Some(Item::User { .. })) {
+        items.insert(0, Item::user("(The conversation goes on.)"));
     }
     if matches!(items.last(), Some(Item::Assistant { .. })) {
-        items.push(Item::User("(Please go on.)".to_owned()));
+        items.push(Item::user("(Please go on.)"));
     }
     items
 }
@@ -51,7 +57,7 @@ pub(crate) fn tidy(messages: &[Message]) -> Vec<Item> {
 /// Puts `note` before the last words of the user.
 pub(crate) fn add_note(items: &mut [Item], note: &str) {
     let last = items.iter_mut().rev().find_map(|item| match item {
-        Item::User(text) => Some(text),
+        Item::User { text, .. } => Some(text),
         Item::Assistant { .. } | Item::Result { .. } => None,
     });
     if let Some(text) = last {
@@ -67,14 +73,17 @@ pub(crate) fn object(arguments: &str) -> Map<String, Value> {
     }
 }
 
-fn push_user(items: &mut Vec<Item>, text: &str) {
-    let text = if text.trim().is_empty() { "(empty message)" } else { text };
+fn push_user(items: &mut Vec<Item>, row: &Message) {
+    let said = if row.content.trim().is_empty() { "(empty message)" } else { &row.content };
     match items.last_mut() {
-        Some(Item::User(before)) => {
-            before.push_str("\n\n");
-            before.push_str(text);
+        Some(Item::User { text, pictures }) => {
+            text.push_str("\n\n");
+            text.push_str(said);
+            pictures.extend_from_slice(&row.pictures);
         }
-        Some(Item::Assistant { .. } | Item::Result { .. }) | None => items.push(Item::User(text.to_owned())),
+        Some(Item::Assistant { .. } | Item::Result { .. }) | None => {
+            items.push(Item::User { text: said.to_owned(), pictures: row.pictures.clone() });
+        }
     }
 }
 
@@ -100,7 +109,7 @@ fn push_assistant(items: &mut Vec<Item>, row: &Message, results: &[&Message]) {
             text.push_str(&row.content);
             open.extend(calls);
         }
-        Some(Item::User(_) | Item::Result { .. }) | None => {
+        Some(Item::User { .. } | Item::Result { .. }) | None => {
             items.push(Item::Assistant { text: row.content.clone(), calls: calls.collect() });
         }
     }
@@ -148,7 +157,7 @@ mod tests {
         let got: Vec<String> = tidy(rows)
             .into_iter()
             .map(|item| match item {
-                Item::User(text) => format!("u:{text}"),
+                Item::User { text, .. } => format!("u:{text}"),
                 Item::Assistant { text, calls } => {
                     let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
                     format!("a:{text}[{}]", ids.join(","))
@@ -213,6 +222,6 @@ mod tests {
     fn a_note_goes_before_the_last_user_text() {
         let mut items = tidy(&[user("a"), Message::assistant("b", AT), user("c")]);
         add_note(&mut items, "note");
-        assert_eq!(items[2], Item::User("note\n\nc".into()));
+        assert_eq!(items[2], Item::user("note\n\nc"));
     }
 }

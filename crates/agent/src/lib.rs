@@ -15,6 +15,7 @@ mod failure;
 mod history;
 mod http;
 mod hygiene;
+mod pictures;
 mod prompt;
 mod provider;
 mod request;

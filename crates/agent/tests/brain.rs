@@ -6,7 +6,7 @@ use std::time::Duration;
 use petasos_agent::{
     Answer as Said, Brain, Chunk, Class, Failure, Finish, ModelConfig, Provider, Request, Secret, Tools,
 };
-use petasos_core::transcript::{EffectState, Message, ToolCall};
+use petasos_core::transcript::{EffectState, Message, Picture, ToolCall};
 use petasos_core::{Millis, SessionId};
 use petasos_fakes::Model;
 use petasos_fakes::model::{Answer, Fault, Outcome, Point, Quirk};
@@ -366,4 +366,27 @@ fn the_demo_model_answers_offline_and_says_what_it_is() {
     let asked = request(vec![Message::user("what time is it?", Millis(0))]);
     let calls = ask(config, &asked).0.unwrap().calls;
     assert_eq!(calls[0].name, "clock");
+}
+
+#[test]
+fn a_server_that_takes_no_pictures_gets_the_text_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.png").to_str().unwrap().to_owned();
+    std::fs::write(&path, b"abc").unwrap();
+    let mut row = Message::user("what is this?", Millis(0));
+    row.pictures = vec![Picture { path, mime: "image/png".into() }];
+    let shows = |model: &Model, at: usize| model.requests()[at].body()["messages"][1]["content"].is_array();
+
+    let model = Model::start().unwrap();
+    model.script(Answer::status(400, r#"{"error":{"message":"image input is not supported"}}"#));
+    model.script(Answer::text("I see nothing."));
+    let (answer, _) = ask(config(&model, Provider::Custom), &request(vec![row.clone()]));
+    assert_eq!(answer.unwrap().text, "I see nothing.");
+    assert_eq!((model.requests().len(), shows(&model, 0), shows(&model, 1)), (2, true, false));
+
+    // Asked not to, it is not even tried.
+    let model = Model::start().unwrap();
+    let blind = ModelConfig { vision: false, ..config(&model, Provider::Custom) };
+    ask(blind, &request(vec![row])).0.unwrap();
+    assert_eq!((model.requests().len(), shows(&model, 0)), (1, false));
 }

@@ -185,7 +185,7 @@ impl Source {
 }
 
 /// Something attached that we do not read as text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Attachment {
     /// What it is, in one word for the model and the user: `photo`, `voice`, `document`.
     pub kind: String,
@@ -193,6 +193,31 @@ pub struct Attachment {
     pub reference: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// What the platform says of it; once it is fetched, what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Where it lies in the cache, once it is fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Why it could not be fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+/// Attachments that say all there is in their reference.
+const NO_FILES: [&str; 3] = ["location", "contact", "poll"];
+
+impl Attachment {
+    pub fn is_file(&self) -> bool {
+        !NO_FILES.contains(&self.kind.as_str())
+    }
+
+    /// Nobody has tried yet.
+    pub fn is_wanted(&self) -> bool {
+        self.is_file() && self.file.is_none() && self.trouble.is_none()
+    }
 }
 
 /// One message, parsed at the edge, not yet accepted.

@@ -53,6 +53,13 @@ pub enum EffectState {
     Cancelled,
 }
 
+/// A picture in the cache. Its file goes sooner than the row: a model that asks later reads only its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    pub path: String,
+    pub mime: String,
+}
+
 /// One row of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
@@ -66,6 +73,9 @@ pub struct Message {
     pub tool_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectState>,
+    /// Pictures that a user row came with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Picture>,
     /// The inbound message a user row came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform_message_id: Option<String>,
@@ -81,6 +91,7 @@ impl Message {
             tool_call_id: None,
             tool_name: None,
             effect: None,
+            pictures: Vec::new(),
             platform_message_id: None,
             at,
         }

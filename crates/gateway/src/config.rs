@@ -67,6 +67,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Which files an answer may carry.
     pub outward_files: Policy,
+    /// Largest file that is fetched, in bytes; `None`: any.
+    pub largest_inward: Option<u64>,
     /// The folder that file tools work in.
     pub workspace: PathBuf,
     /// How commands are run; `None`: the agent has no terminal.

@@ -14,6 +14,7 @@ mod connection;
 mod counts;
 mod db;
 mod deliver;
+mod fetch;
 mod gate;
 mod handle;
 pub mod home;

@@ -23,6 +23,7 @@ use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
 use crate::deliver::{Deliver, Outward};
+use crate::fetch::Fetcher;
 use crate::gate::Gate;
 use crate::handle::{Handle, Inner};
 use crate::home::process::Record;
@@ -75,6 +76,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let (router, asks) = Router::new();
     let (marks, markers) = Marks::new(&channels, &stopper);
     let shell = Arc::new(Shell {
+        fetcher: Fetcher::new(&config.home, config.settings.largest_inward),
         db,
         brain,
         tools: tools(&config.home, &config.settings)?,

@@ -1,19 +1,25 @@
 //! Keeps house: old rows go, and conversations whose time is over end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::clock;
 use crate::session::Shell;
 
 const SWEEP: Duration = Duration::from_secs(300);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
+/// How often the cache is looked through.
+const FILES: Duration = Duration::from_secs(3600);
 const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
 
 pub(crate) async fn run(shell: Arc<Shell>) {
     let mut pause = FIRST_SWEEP;
+    let mut files_at = Instant::now() + FIRST_SWEEP;
     loop {
         tokio::select! {
             () = shell.stopper.stopped() => return,
@@ -40,5 +46,24 @@ pub(crate) async fn run(shell: Arc<Shell>) {
                 SWEEP
             }
         };
+        if files_at <= Instant::now() {
+            files_at = Instant::now() + FILES;
+            sweep_files(&shell).await;
+        }
+    }
+}
+
+/// Old files of the cache go, but for those of messages that are still to be answered.
+async fn sweep_files(shell: &Arc<Shell>) {
+    let referred = match shell.db.read(|reader| reader.cached_files()).await {
+        Ok(files) => files.into_iter().map(PathBuf::from).collect(),
+        Err(error) => return tracing::warn!(%error, "the cache was not cleared: its files may be waited for"),
+    };
+    let swept = shell.clone();
+    match tokio::task::spawn_blocking(move || swept.fetcher.clean(&referred)).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(files)) => tracing::info!(files, "old files of the cache are gone"),
+        Ok(Err(error)) => tracing::warn!(%error, "the cache could not be cleared"),
+        Err(_panicked) => tracing::error!("clearing the cache panicked"),
     }
 }

@@ -4,9 +4,11 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::{Fault, Reached};
+use reqwest::dns::Resolve;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, Url};
 
@@ -77,13 +79,29 @@ pub fn upgradable(base: &Url, proxy: Option<&str>) -> Result<Client, reqwest::Er
     builder(base, proxy)?.http1_only().build()
 }
 
-fn builder(base: &Url, proxy: Option<&str>) -> Result<ClientBuilder, reqwest::Error> {
-    let mut builder = Client::builder()
+/// One for addresses that others name: `resolver` says where a name may lead.
+pub(crate) fn public(
+    proxy: Option<&str>,
+    resolver: Arc<impl Resolve + 'static>,
+) -> Result<Client, reqwest::Error> {
+    let mut builder = common();
+    if let Some(proxy) = proxy {
+        builder = builder.proxy(reqwest::Proxy::all(proxy)?);
+    }
+    builder.dns_resolver(resolver).build()
+}
+
+fn common() -> ClientBuilder {
+    Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .user_agent(concat!("petasos/", env!("CARGO_PKG_VERSION")));
+        .user_agent(concat!("petasos/", env!("CARGO_PKG_VERSION")))
+}
+
+fn builder(base: &Url, proxy: Option<&str>) -> Result<ClientBuilder, reqwest::Error> {
+    let mut builder = common();
     if is_loopback(base) {
         builder = builder.no_proxy();
     } else if let Some(proxy) = proxy {

@@ -3,12 +3,13 @@
 //! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
 //! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
 //! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `websocket`, `intake`, `markdown`, `outgoing`, `upload`.
+//! `websocket`, `intake`, `markdown`, `outgoing`, `upload`, `download`.
 //!
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
 
 pub mod discord;
+pub mod download;
 pub mod http;
 pub mod intake;
 pub mod kind;
@@ -21,8 +22,10 @@ mod websocket;
 
 use std::time::Duration;
 
-use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
+use petasos_core::message::Attachment;
+use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 
+pub use download::Fetched;
 pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Taken, Unreadable};
 pub use kind::Kind;
 pub use outgoing::{File, MARK_ROOM, Mark, Part, Receipt, SendOptions, Show};
@@ -93,6 +96,21 @@ impl Adapter {
             Self::Discord(it) => Ok(it.check().await?),
             Self::Telegram(it) => Ok(it.check().await?),
             Self::Slack(it) => Ok(it.check().await?),
+        }
+    }
+
+    /// Brings a file that somebody sent; `most` is the largest that is wanted. One try.
+    pub async fn fetch(
+        &self,
+        source: &Source,
+        attachment: &Attachment,
+        most: u64,
+        to: &mut tokio::fs::File,
+    ) -> Result<Fetched, download::Error> {
+        match self {
+            Self::Discord(it) => it.fetch(attachment, most, to).await,
+            Self::Telegram(it) => it.fetch(attachment, most, to).await,
+            Self::Slack(it) => it.fetch(source, attachment, most, to).await,
         }
     }
 

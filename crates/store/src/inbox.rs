@@ -116,6 +116,16 @@ impl Reads {
         read.query_and_then(params![outcome.as_str(), rows(limit)], pending)?.filter_map(legible).collect()
     }
 
+    /// Files in the cache that messages without an outcome refer to.
+    pub fn cached_files(&self) -> Result<Vec<String>> {
+        let mut read = self.sql(&format!("SELECT {COLUMNS} FROM inbox WHERE state <> 'settled'"))?;
+        let mut files = Vec::new();
+        for open in read.query_and_then([], pending)?.filter_map(legible) {
+            files.extend(open?.inbound.attachments.into_iter().filter_map(|attached| attached.file));
+        }
+        Ok(files)
+    }
+
     pub fn backlog(&self) -> Result<Backlog> {
         let mut read = self.sql(
             "SELECT count(*) FILTER (WHERE state = 'queued'), count(*) FILTER (WHERE state = 'claimed')

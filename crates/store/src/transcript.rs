@@ -14,7 +14,7 @@ const TITLE_CHARS: usize = 80;
 
 /// In the order `said` reads them: by position, because a long history asks for every name again in every row.
 const COLUMNS: &str = "id, role, content, tool_calls, tool_call_id, tool_name, effect, platform_message_id, \
-                       active, at";
+                       active, at, pictures";
 
 /// One stored row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,11 +87,12 @@ impl Reads {
 impl Tx<'_> {
     pub fn append(&self, session: &SessionId, message: &Message) -> Result<RowId> {
         let calls = if message.tool_calls.is_empty() { None } else { Some(json(&message.tool_calls)?) };
+        let pictures = if message.pictures.is_empty() { None } else { Some(json(&message.pictures)?) };
         let id = self
             .sql(
                 "INSERT INTO messages (session, role, content, tool_calls, tool_call_id, tool_name, effect,
-                     platform_message_id, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                     platform_message_id, at, pictures)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .insert(params![
                 session.as_str(),
@@ -103,6 +104,7 @@ impl Tx<'_> {
                 message.effect.map(effect_name),
                 message.platform_message_id,
                 at(message.at),
+                pictures,
             ])?;
         self.count_message(session, message)?;
         Ok(RowId(id))
@@ -173,6 +175,7 @@ fn said(row: &Row<'_>) -> Result<Said> {
         effect: text_or_none(row, 6)?.map(effect_from).transpose()?,
         platform_message_id: row.get(7)?,
         at: time_at(row, 9)?,
+        pictures: text_or_none(row, 10)?.map_or(Ok(Vec::new()), |text| parse(text, "picture list"))?,
     };
     Ok(Said { id: RowId(row.get(0)?), message, active: row.get(8)? })
 }

@@ -35,6 +35,12 @@ pub(super) const KEYS: &[Key] = &[
         "",
         "tokens the model can hold; default: what the provider is known for",
     ),
+    key(
+        "model.vision",
+        Flag,
+        "true",
+        "show pictures to the model; one that refuses them gets the text alone",
+    ),
     key("model.max_output_tokens", TOKENS, "", "longest answer in tokens").also(&["model.max_tokens"]),
     key("model.stream_stale_seconds", Number, "180", "silence on a stream after which it counts as dead")
         .env(&["HERMES_STREAM_STALE_TIMEOUT"]),
@@ -178,6 +184,12 @@ pub(super) const KEYS: &[Key] = &[
         Choice(&["pair", "ignore"]),
         "pair",
         "what a stranger gets who writes directly: a pairing code, or silence",
+    ),
+    key(
+        "gateway.max_inbound_media_bytes",
+        Count(0, i64::MAX),
+        "134217728",
+        "largest file that is fetched when somebody sends it; 0 for no limit",
     ),
     key(
         "gateway.strict",

@@ -18,6 +18,7 @@ use crate::failure::{CallError, Class, Failure, explain};
 use crate::history::{estimate, fit};
 use crate::http::Http;
 use crate::hygiene::{Item, add_note, tidy};
+use crate::pictures::Pictures;
 use crate::provider::{Draft, Prompt};
 use crate::request::{Answer, Chunk, Finish, Request};
 use crate::retry::{Attempts, Step, next_step};
@@ -62,6 +63,10 @@ struct Tally {
     empty: u32,
     nudged: bool,
     shrunk: u32,
+    /// The last call showed pictures.
+    showed: bool,
+    /// It does not take pictures: it gets the text alone.
+    blind: bool,
     /// Another output limit than the configured one.
     output: Option<u32>,
 }
@@ -121,10 +126,16 @@ impl<'a> Run<'a> {
             return Ok(());
         };
         let items = self.items(link);
+        let pictures = match link.vision && !self.tally.blind {
+            true => Pictures::of(&items).await,
+            false => Pictures::default(),
+        };
+        self.tally.showed = !pictures.is_empty();
         let prompt = Prompt {
             model: self.model(),
             system: &self.request.system,
             items: &items,
+            pictures: &pictures,
             tools: &self.request.tools,
             max_output: self.tally.output.or(link.max_output),
             context: link.context,
@@ -158,9 +169,9 @@ impl<'a> Run<'a> {
         }
         if !self.kept.is_empty() {
             items.push(Item::Assistant { text: self.kept.clone(), calls: Vec::new() });
-            items.push(Item::User(GO_ON.to_owned()));
+            items.push(Item::user(GO_ON));
         } else if self.tally.nudged {
-            items.push(Item::User(NUDGE.to_owned()));
+            items.push(Item::user(NUDGE));
         }
         items
     }
@@ -237,6 +248,11 @@ impl<'a> Run<'a> {
         }
         if error.class == Class::ContextOverflow && self.tally.shrunk < SHRINKS {
             self.tally.shrunk += 1;
+            return Next::Again;
+        }
+        if self.tally.showed && !self.tally.blind && may_be_the_pictures(error.class) {
+            debug!(provider = link.provider.as_str(), "a model call is repeated without its pictures");
+            self.tally.blind = true;
             return Next::Again;
         }
         let silent = if error.class == Class::Timeout { link.silent.load(Ordering::Relaxed) + 1 } else { 0 };
@@ -324,6 +340,14 @@ impl<'a> Run<'a> {
         let now = self.tally.output.or(configured).unwrap_or(OUTPUT);
         self.tally.output = Some(now.saturating_mul(2).min(OUTPUT_CAP.max(now)));
     }
+}
+
+/// Servers that take no pictures say so in many ways, none of them certain.
+fn may_be_the_pictures(class: Class) -> bool {
+    matches!(
+        class,
+        Class::BadRequest | Class::PayloadTooLarge | Class::ModelNotFound | Class::ContextOverflow
+    )
 }
 
 fn resting(link: &Link, now: Instant) -> bool {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::draft::Part;
 use super::{Draft, Prompt};
 use crate::hygiene::Item;
+use crate::pictures::Pictures;
 use crate::request::Finish;
 
 /// The protocol wants a limit; this one every current model grants.
@@ -16,7 +17,7 @@ pub(super) fn request(prompt: &Prompt<'_>) -> Value {
     let mut body = json!({
         "model": prompt.model,
         "max_tokens": prompt.max_output.unwrap_or(OUTPUT),
-        "messages": messages(prompt.items),
+        "messages": messages(prompt.items, prompt.pictures),
         "stream": true,
     });
     if !prompt.system.is_empty() {
@@ -32,10 +33,10 @@ pub(super) fn request(prompt: &Prompt<'_>) -> Value {
     body
 }
 
-fn messages(items: &[Item]) -> Vec<Value> {
+fn messages(items: &[Item], pictures: &Pictures) -> Vec<Value> {
     let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
     for item in items {
-        let (role, blocks) = blocks(item);
+        let (role, blocks) = blocks(item, pictures);
         match messages.last_mut() {
             // Results and the words after them are one message of the user.
             Some((last, open)) if *last == role => open.extend(blocks),
@@ -50,9 +51,15 @@ fn messages(items: &[Item]) -> Vec<Value> {
     messages.into_iter().map(|(role, blocks)| json!({"role": role, "content": blocks})).collect()
 }
 
-fn blocks(item: &Item) -> (&'static str, Vec<Value>) {
+fn blocks(item: &Item, known: &Pictures) -> (&'static str, Vec<Value>) {
     match item {
-        Item::User(text) => ("user", vec![json!({"type": "text", "text": text})]),
+        Item::User { text, pictures } => {
+            // A picture is best understood when it comes before the words about it.
+            let shown = known.shown(pictures).map(|(mime, data)| {
+                json!({"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}})
+            });
+            ("user", shown.chain([json!({"type": "text", "text": text})]).collect())
+        }
         Item::Result { id, content, .. } => {
             ("user", vec![json!({"type": "tool_result", "tool_use_id": plain(id), "content": content})])
         }

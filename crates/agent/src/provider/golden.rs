@@ -1,11 +1,13 @@
 //! Recorded streams and what must be read from them. Each is read whole, and byte by byte.
 
+use petasos_core::transcript::Picture;
 use serde_json::{Value, json};
 
 use super::{Draft, Prompt, Protocol};
 use crate::config::Provider;
 use crate::failure::Class;
 use crate::hygiene::{Call, Item};
+use crate::pictures::Pictures;
 use crate::request::{Chunk, Finish, ToolSpec};
 use crate::sse::{Events, Lines};
 
@@ -247,29 +249,58 @@ fn conversation() -> Vec<Item> {
     let Value::Object(arguments) = json!({"b": 1, "a": 2}) else { unreachable!() };
     let call = Call { id: "x.1".into(), name: "clock".into(), arguments };
     vec![
-        Item::User("first".into()),
+        Item::user("first"),
         Item::Assistant { text: "hi ".into(), calls: vec![] },
-        Item::User("time?".into()),
+        Item::user("time?"),
         Item::Assistant { text: String::new(), calls: vec![call] },
         Item::Result { id: "x.1".into(), name: "clock".into(), content: "noon".into() },
-        Item::User("and?".into()),
+        Item::user("and?"),
     ]
 }
 
 fn request(provider: Provider) -> Value {
+    request_of(provider, &conversation(), &Pictures::default())
+}
+
+fn request_of(provider: Provider, items: &[Item], pictures: &Pictures) -> Value {
     let tool =
         ToolSpec { name: "clock".into(), description: "d".into(), parameters: json!({"type": "object"}) };
-    let items = conversation();
     let prompt = Prompt {
         model: "m",
         system: "s",
-        items: &items,
+        items,
+        pictures,
         tools: &[tool],
         max_output: Some(9),
         context: 100,
         session: "key",
     };
     Protocol::of(provider).request(provider, &prompt)
+}
+
+#[tokio::test]
+async fn pictures_are_shown_the_way_each_server_wants_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.png").to_str().expect("text").to_owned();
+    std::fs::write(&path, b"abc").expect("written");
+    let picture = Picture { path, mime: "image/png".into() };
+    let items = [Item::User { text: "what is this?".into(), pictures: vec![picture] }];
+    let pictures = Pictures::of(&items).await;
+    let said = |provider| {
+        let body = request_of(provider, &items, &pictures);
+        body["messages"].as_array().and_then(|messages| messages.last().cloned()).expect("a message")
+    };
+    let text = json!({"type": "text", "text": "what is this?"});
+    let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}});
+    assert_eq!(said(Provider::Custom), json!({"role": "user", "content": [text, url]}));
+    let source = json!({"type": "base64", "media_type": "image/png", "data": "YWJj"});
+    let blocks = &said(Provider::Anthropic)["content"];
+    assert_eq!(blocks[0], json!({"type": "image", "source": source}));
+    assert_eq!(blocks[1]["text"], "what is this?");
+    let ollama = json!({"role": "user", "content": "what is this?", "images": ["YWJj"]});
+    assert_eq!(said(Provider::Ollama), ollama);
+    let none = request_of(Provider::Custom, &items, &Pictures::default());
+    assert_eq!(none["messages"][1], json!({"role": "user", "content": "what is this?"}));
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub(crate) use draft::{Arguments, Draft, Part, Slot};
 use crate::config::Provider;
 use crate::failure::{CallError, Class};
 use crate::hygiene::Item;
+use crate::pictures::Pictures;
 use crate::request::ToolSpec;
 use petasos_core::Secret;
 
@@ -27,6 +28,7 @@ pub(crate) struct Prompt<'a> {
     pub(crate) model: &'a str,
     pub(crate) system: &'a str,
     pub(crate) items: &'a [Item],
+    pub(crate) pictures: &'a Pictures,
     pub(crate) tools: &'a [ToolSpec],
     pub(crate) max_output: Option<u32>,
     pub(crate) context: usize,

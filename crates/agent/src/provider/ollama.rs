@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::draft::Part;
 use super::{Draft, Prompt};
 use crate::hygiene::Item;
+use crate::pictures::Pictures;
 use crate::request::Finish;
 
 pub(super) fn request(prompt: &Prompt<'_>) -> Value {
@@ -12,7 +13,7 @@ pub(super) fn request(prompt: &Prompt<'_>) -> Value {
     if !prompt.system.is_empty() {
         messages.push(json!({"role": "system", "content": prompt.system}));
     }
-    messages.extend(prompt.items.iter().map(message));
+    messages.extend(prompt.items.iter().map(|item| message(item, prompt.pictures)));
     let mut body = json!({
         "model": prompt.model,
         "messages": messages,
@@ -33,9 +34,16 @@ pub(super) fn request(prompt: &Prompt<'_>) -> Value {
     body
 }
 
-fn message(item: &Item) -> Value {
+fn message(item: &Item, known: &Pictures) -> Value {
     match item {
-        Item::User(text) => json!({"role": "user", "content": text}),
+        Item::User { text, pictures } => {
+            let mut message = json!({"role": "user", "content": text});
+            let shown: Vec<&str> = known.shown(pictures).map(|(_, data)| data).collect();
+            if !shown.is_empty() {
+                message["images"] = shown.into();
+            }
+            message
+        }
         Item::Result { name, content, .. } => json!({"role": "tool", "tool_name": name, "content": content}),
         Item::Assistant { text, calls } => {
             let calls: Vec<Value> = calls

@@ -7,6 +7,7 @@ use super::draft::Part;
 use super::{Draft, Prompt};
 use crate::config::Provider;
 use crate::hygiene::Item;
+use crate::pictures::Pictures;
 use crate::request::Finish;
 
 pub(super) fn request(provider: Provider, prompt: &Prompt<'_>) -> Value {
@@ -14,7 +15,7 @@ pub(super) fn request(provider: Provider, prompt: &Prompt<'_>) -> Value {
     if !prompt.system.is_empty() {
         messages.push(json!({"role": "system", "content": prompt.system}));
     }
-    messages.extend(prompt.items.iter().map(message));
+    messages.extend(prompt.items.iter().map(|item| message(item, prompt.pictures)));
     let mut body = json!({
         "model": prompt.model,
         "messages": messages,
@@ -39,9 +40,19 @@ pub(super) fn request(provider: Provider, prompt: &Prompt<'_>) -> Value {
     body
 }
 
-fn message(item: &Item) -> Value {
+fn message(item: &Item, known: &Pictures) -> Value {
     match item {
-        Item::User(text) => json!({"role": "user", "content": text}),
+        Item::User { text, pictures } => {
+            let shown = known.shown(pictures).map(|(mime, data)| {
+                json!({"type": "image_url", "image_url": {"url": format!("data:{mime};base64,{data}")}})
+            });
+            let mut parts: Vec<Value> = shown.collect();
+            if parts.is_empty() {
+                return json!({"role": "user", "content": text});
+            }
+            parts.insert(0, json!({"type": "text", "text": text}));
+            json!({"role": "user", "content": parts})
+        }
         Item::Assistant { text, calls } if calls.is_empty() => json!({"role": "assistant", "content": text}),
         Item::Assistant { text, calls } => {
             let calls: Value = calls

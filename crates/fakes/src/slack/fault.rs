@@ -32,6 +32,8 @@ pub enum Fault {
     HangAfter,
     /// Status 200 and rubbish, unprocessed.
     Garbage,
+    /// Processed, but only half of the answer arrives before the connection ends.
+    HalfBody,
 }
 
 impl Fault {
@@ -59,6 +61,7 @@ impl Trouble for Fault {
             Self::Hang => Effect::Hang(Side::Before),
             Self::HangAfter => Effect::Hang(Side::After),
             Self::Garbage => Effect::Garbage,
+            Self::HalfBody => Effect::Half,
             Self::Status(code) => Effect::Page(*code),
             Self::TooMany(wait) => Effect::Refuse(Refusal::too_many(*wait)),
             Self::Refuse(body) => Effect::Refuse(Refusal::body(body.clone())),

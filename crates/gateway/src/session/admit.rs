@@ -58,7 +58,7 @@ impl Session {
             Some(Phase::Acting { .. }) => Activity::Acting,
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
-        let waiting = self.queue.len() + self.steering.len();
+        let waiting = self.queue.len() + self.steering.len() + self.arriving.len();
         // What was written while we were away must not end the turn that is being taken up again.
         let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
         admit(mode, self.shell.gate.door(), activity, arrival, waiting)

@@ -1,13 +1,15 @@
 //! How a turn starts: which messages it takes, and what the model is told about them.
 
+use std::path::Path;
+
 use petasos_core::admission::Refusal;
 use petasos_core::ids::RowId;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::lifecycle::{Claim, Closed};
-use petasos_core::message::Delivery;
+use petasos_core::message::{Attachment, Delivery};
 use petasos_core::outbox::{Draft, Kind};
 use petasos_core::session::{Ask, ResetReason};
-use petasos_core::transcript::Message;
+use petasos_core::transcript::{Message, Picture};
 use petasos_core::turn::{self, Effect, Event, Turn};
 use petasos_core::{Inbound, Millis};
 use petasos_store::Pending;
@@ -170,7 +172,18 @@ fn is_silent(inbound: &Inbound) -> bool {
 fn user_row(inbound: &Inbound, now: Millis) -> Message {
     let mut row = Message::user(said(inbound), now);
     row.platform_message_id = inbound.source.message_id.clone();
+    row.pictures = inbound.attachments.iter().filter_map(picture).collect();
     row
+}
+
+fn picture(attachment: &Attachment) -> Option<Picture> {
+    let mime = attachment.mime.clone().filter(|mime| mime.starts_with("image/"))?;
+    // Pictures lie in a folder of their own; what only calls itself one lies elsewhere.
+    let path = attachment
+        .file
+        .clone()
+        .filter(|file| Path::new(file).parent().is_some_and(|it| it.ends_with("images")))?;
+    Some(Picture { path, mime })
 }
 
 /// The message as the model reads it.
@@ -181,8 +194,72 @@ pub(super) fn said(inbound: &Inbound) -> String {
     }
     text.push_str(&inbound.text);
     for attachment in &inbound.attachments {
-        let name = attachment.name.as_deref().map(|name| format!(" {name:?}")).unwrap_or_default();
-        text.push_str(&format!("\n[Attached: {}{name}; its content cannot be read here]", attachment.kind));
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&attached(attachment));
     }
     text
+}
+
+/// One line that says what it is and where it lies, or why it does not.
+fn attached(attachment: &Attachment) -> String {
+    let Attachment { kind, reference, name, mime, size, file, trouble } = attachment;
+    let name = name.as_deref().map(|name| format!(" {name:?}")).unwrap_or_default();
+    match (file, trouble) {
+        (Some(file), _) => {
+            let mime = mime.as_deref().unwrap_or("unknown type");
+            format!("[{kind}{name}: {file}, {mime}, {}]", amount(size.unwrap_or_default()))
+        }
+        (None, Some(why)) => format!("[{kind}{name}: could not be read: {why}]"),
+        (None, None) if attachment.is_file() => format!("[{kind}{name}: its content cannot be read here]"),
+        (None, None) => format!("[{kind}{name}: {reference}]"),
+    }
+}
+
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{} KB", bytes.div_ceil(1024)),
+        _more => format!("{}.{} MB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_reads_where_a_file_lies_or_why_it_does_not() {
+        let base = Attachment { kind: "photo".into(), reference: "r".into(), ..Attachment::default() };
+        let fetched = Attachment {
+            mime: Some("image/jpeg".into()),
+            size: Some(120_000),
+            file: Some("/h/cache/images/1-0.jpg".into()),
+            ..base.clone()
+        };
+        let lost = Attachment { trouble: Some("it is empty".into()), ..base.clone() };
+        let place = Attachment { kind: "location".into(), reference: "52.5,13.4".into(), ..base.clone() };
+        for (attachment, want) in [
+            (fetched.clone(), "[photo: /h/cache/images/1-0.jpg, image/jpeg, 118 KB]"),
+            (lost, "[photo: could not be read: it is empty]"),
+            (place, "[location: 52.5,13.4]"),
+            (
+                Attachment { name: Some("a \"b\"".into()), ..base },
+                "[photo \"a \\\"b\\\"\": its content cannot be read here]",
+            ),
+        ] {
+            assert_eq!(attached(&attachment), want);
+        }
+        assert_eq!(picture(&fetched).map(|it| it.path).as_deref(), Some("/h/cache/images/1-0.jpg"));
+        let other = Attachment { file: Some("/h/cache/documents/1-0.svg".into()), ..fetched };
+        assert_eq!(picture(&other), None);
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, want) in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KB"), (5 << 19, "2.5 MB")] {
+            assert_eq!(amount(bytes), want);
+        }
+    }
 }

@@ -101,7 +101,10 @@ impl Session {
     fn take_before(&mut self, id: InboxId) -> Vec<InboxId> {
         let earlier = |pending: &Pending| pending.id < id;
         let queued = self.queue.iter().filter(|waiting| earlier(&waiting.pending)).map(|it| it.pending.id);
-        let taken = queued.chain(self.steering.iter().filter(|it| earlier(it)).map(|it| it.id)).collect();
+        let mut taken: Vec<InboxId> =
+            queued.chain(self.steering.iter().filter(|it| earlier(it)).map(|it| it.id)).collect();
+        taken.extend(self.arriving.take_back(earlier));
+        self.fetch_first();
         self.queue.retain(|waiting| !earlier(&waiting.pending));
         self.steering.retain(|pending| !earlier(pending));
         self.publish_queue();

@@ -4,10 +4,11 @@
 //! well: a session that starts, after a crash or after a quiet hour, reads its open turn and its waiting
 //! messages and goes on (`recover.rs`). There is no other way to start.
 //!
-//! `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask for, `command.rs` obeys, `say.rs`
+//! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask for, `command.rs` obeys, `say.rs`
 //! answers without a turn, `show.rs` lets others watch.
 
 mod admit;
+mod arrive;
 mod begin;
 mod command;
 mod platform;
@@ -40,6 +41,7 @@ use crate::config::Settings;
 use crate::counts::Counts;
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::fetch::Fetcher;
 use crate::gate::{Gate, Slot};
 use crate::lifetime::Lifetime;
 use crate::marks::Marks;
@@ -49,6 +51,7 @@ use crate::supervise::LinkHandle;
 use crate::view::View;
 use crate::{Error, clock};
 use admit::Promise;
+use arrive::Arriving;
 use work::{Report, Work};
 
 /// What every session needs of the world.
@@ -64,6 +67,7 @@ pub(crate) struct Shell {
     pub(crate) settings: Settings,
     pub(crate) lifetime: Lifetime,
     pub(crate) home: PathBuf,
+    pub(crate) fetcher: Fetcher,
     pub(crate) stopper: Stopper,
     pub(crate) gate: Gate,
     /// Every link, once they are there.
@@ -133,6 +137,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         missed,
         show: Arc::new(show),
         queue: VecDeque::new(),
+        arriving: Arriving::default(),
         turn: None,
         author: None,
         slot: None,
@@ -157,6 +162,8 @@ struct Session {
     show: Arc<watch::Sender<View>>,
     /// Accepted messages that wait, oldest first.
     queue: VecDeque<Waiting>,
+    /// Accepted messages whose files are on their way.
+    arriving: Arriving,
     turn: Option<Turn>,
     /// Who asked for it, and where.
     author: Option<Source>,
@@ -226,7 +233,7 @@ impl Session {
             Box::pin(self.begin()).await?;
             return Ok(true);
         }
-        let idle = self.turn.is_none() && self.queue.is_empty();
+        let idle = self.turn.is_none() && self.queue.is_empty() && self.arriving.is_empty();
         let wait = ready.unwrap_or_else(|| Instant::now() + LINGER);
         tokio::select! {
             word = self.words.recv() => match word {
@@ -240,6 +247,7 @@ impl Session {
                 }
                 None => return Ok(false),
             },
+            inbound = arrive::fetched(&mut self.arriving) => Box::pin(self.files_are_here(inbound)).await?,
             report = work::next(&mut self.work) => Box::pin(self.report(report)).await?,
             () = at(self.follow_at) => self.follow().await,
             () = changed(&mut self.barred) => self.barred = None,
@@ -264,6 +272,9 @@ impl Session {
     async fn take_in(&mut self, pending: Pending) -> Result<(), Ended> {
         if is_command(&pending) {
             return Box::pin(self.command(pending)).await;
+        }
+        if self.waits_for_files(&pending) {
+            return self.await_files(pending, Promise::NotYet).await;
         }
         let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
         Box::pin(self.take_up()).await?;

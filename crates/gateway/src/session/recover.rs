@@ -120,6 +120,9 @@ impl Session {
                 _ if pending.inbound.internal => {
                     self.enqueue(pending, Arrival::Internal, Promise::Given);
                 }
+                Parsed::Text if self.waits_for_files(&pending) => {
+                    self.await_files(pending, Promise::Given).await?;
+                }
                 Parsed::Text => self.enqueue(pending, Arrival::Text, Promise::Given),
                 // It was acknowledged when it came; it only waits.
                 Parsed::Known(Name::Queue, text)
@@ -140,7 +143,9 @@ impl Session {
 
     fn holds(&self, pending: &Pending) -> bool {
         let queued = self.queue.iter().any(|waiting| waiting.pending.id == pending.id);
-        queued || self.steering.iter().any(|steered| steered.id == pending.id)
+        queued
+            || self.arriving.holds(pending.id)
+            || self.steering.iter().any(|steered| steered.id == pending.id)
     }
 
     /// The first message that waits took the session down again and again.

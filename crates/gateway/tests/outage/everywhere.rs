@@ -81,6 +81,8 @@ impl Everywhere {
                 busy_ack: false,
                 streaming: Streaming::default(),
                 limits: Limits::default(),
+                outward_files: petasos_gateway::Policy::default(),
+                largest_inward: None,
                 workspace: self.home.path().join("workspace"),
                 persona: None,
                 tiers: std::collections::BTreeMap::new(),

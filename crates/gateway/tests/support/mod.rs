@@ -88,6 +88,7 @@ impl World {
                 allowed: vec![home.path().join("workspace")],
                 ..Policy::default()
             },
+            largest_inward: Some(128 << 20),
             workspace: home.path().join("workspace"),
             terminal: None,
             persona: None,

@@ -35,12 +35,13 @@ use std::time::Duration;
 
 use petasos_core::access::Bots;
 use petasos_core::capability::{Dialect, ReplyTo};
-use petasos_core::message::Delivery;
+use petasos_core::message::{Attachment, Delivery};
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 use tokio::time::Instant;
 
+use crate::download::{self, Fetched, Fetcher};
 pub use crate::intake::CatchUp;
 use crate::outgoing::FILES_HINT;
 use crate::{Secret, http};
@@ -186,6 +187,7 @@ pub struct Discord {
     config: Config,
     gate: Gate,
     api: Api,
+    files: Fetcher,
     /// What answers to interactions are signed with; an answer is due within seconds, so they are not kept.
     tokens: Tokens,
     /// When the last session was begun: Discord counts across links.
@@ -203,12 +205,14 @@ impl Discord {
         }
         let proxy = config.proxy.as_ref().map(Secret::expose);
         let failed = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
+        let client = http::client(&base, proxy).map_err(failed)?;
         Ok(Self {
             platform: Platform::parse("discord").ok_or_else(|| Invalid::Client("unknown platform".into()))?,
             capabilities: capabilities(&config),
             account: account(config.token.expose()),
             gate: Gate::new(&config),
-            api: Api::new(http::client(&base, proxy).map_err(failed)?, &config),
+            files: Fetcher::new(base, client.clone(), config.proxy.clone()),
+            api: Api::new(client, &config),
             tokens: Tokens::default(),
             identified: Mutex::default(),
             config,
@@ -232,6 +236,19 @@ impl Discord {
     /// Discord asks for a heartbeat every 41 s, and every one is acknowledged.
     pub fn longest_silence(&self) -> Option<Duration> {
         Some(LONGEST_SILENCE)
+    }
+
+    /// An attachment's reference is its address, which is permission enough.
+    pub async fn fetch(
+        &self,
+        attachment: &Attachment,
+        most: u64,
+        to: &mut tokio::fs::File,
+    ) -> Result<Fetched, download::Error> {
+        if attachment.size.is_some_and(|size| size > most) {
+            return Err(download::Error::TooLarge { most });
+        }
+        self.files.fetch(&attachment.reference, None, |_| false, most, to).await
     }
 }
 

@@ -217,7 +217,14 @@ fn attached(file: &File) -> Attachment {
         Some(_) | None => "document",
     };
     let name = Some(&file.filename).filter(|name| !name.is_empty()).cloned();
-    Attachment { kind: kind.to_owned(), reference: file.url.clone(), name }
+    Attachment {
+        kind: kind.to_owned(),
+        reference: file.url.clone(),
+        name,
+        mime: file.content_type.clone(),
+        size: file.size,
+        ..Attachment::default()
+    }
 }
 
 fn quoted(text: &str) -> Option<String> {

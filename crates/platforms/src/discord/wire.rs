@@ -139,6 +139,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) filename: String,
     pub(super) content_type: Option<String>,
+    pub(super) size: Option<u64>,
     pub(super) url: String,
 }
 

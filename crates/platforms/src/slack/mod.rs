@@ -6,6 +6,7 @@
 mod api;
 mod catch_up;
 mod error;
+mod fetch;
 mod gate;
 mod ladder;
 mod learn;
@@ -32,6 +33,7 @@ use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 
+use crate::download::Fetcher;
 use crate::intake::CatchUp;
 use crate::outgoing::FILES_HINT;
 use crate::{Secret, http};
@@ -153,6 +155,7 @@ pub struct Slack {
     gate: Gate,
     api: Api,
     memory: Mutex<Box<Memory>>,
+    files: Fetcher,
 }
 
 impl Slack {
@@ -166,6 +169,7 @@ impl Slack {
             platform: Platform::parse("slack").ok_or_else(|| Invalid::Client("unknown platform".into()))?,
             capabilities: capabilities(&config),
             gate: Gate::new(&config),
+            files: Fetcher::new(base, client.clone(), config.proxy.clone()),
             api: Api::new(client, &config.api_base, config.request_timeout),
             memory: Mutex::default(),
             config,

@@ -295,7 +295,15 @@ fn attached(file: &File) -> Attachment {
         Some("video") => "video",
         Some(_) | None => "document",
     };
-    Attachment { kind: kind.to_owned(), reference: file.id.clone(), name: file.name.clone() }
+    Attachment {
+        kind: kind.to_owned(),
+        // A file that is shared from elsewhere has no address of ours, only its id.
+        reference: file.url_private.clone().unwrap_or_else(|| file.id.clone()),
+        name: file.name.clone(),
+        mime: Some(file.mimetype.clone()).filter(|mime| !mime.is_empty()),
+        size: file.size,
+        ..Attachment::default()
+    }
 }
 
 /// `1700000000.000100` in milliseconds.

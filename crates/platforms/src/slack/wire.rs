@@ -69,6 +69,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) mimetype: String,
     pub(super) subtype: Option<String>,
+    pub(super) size: Option<u64>,
+    pub(super) url_private: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -5,6 +5,7 @@
 
 mod api;
 mod error;
+mod fetch;
 mod gate;
 mod ladder;
 mod parse;
@@ -23,6 +24,7 @@ use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 
+use crate::download::Fetcher;
 use crate::outgoing::FILES_HINT;
 use crate::{Secret, http};
 use api::Api;
@@ -144,6 +146,7 @@ pub struct Telegram {
     /// For everything else.
     talk: Api,
     topics: Topics,
+    files: Fetcher,
 }
 
 impl Telegram {
@@ -161,6 +164,7 @@ impl Telegram {
             capabilities: capabilities(&config),
             gate: Gate::new(&config)?,
             poll: Api::new(poll, &config),
+            files: Fetcher::new(base, talk.clone(), config.proxy.clone()),
             talk: Api::new(talk, &config),
             topics: Topics::default(),
             config,

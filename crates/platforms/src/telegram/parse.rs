@@ -184,23 +184,33 @@ fn attachments(message: &Message) -> Vec<Attachment> {
         kind: "location".into(),
         reference: format!("{},{}", at.latitude, at.longitude),
         name: message.venue.as_ref().map(|venue| venue.title.clone()),
+        ..Attachment::default()
     }));
     found.extend(message.contact.as_ref().map(|contact| Attachment {
         kind: "contact".into(),
         reference: contact.phone_number.clone(),
         name: Some(joined(&contact.first_name, contact.last_name.as_deref())),
+        ..Attachment::default()
     }));
     found.extend(message.poll.as_ref().map(|poll| Attachment {
         kind: "poll".into(),
         reference: poll.id.clone(),
         name: Some(poll.question.clone()),
+        ..Attachment::default()
     }));
     found
 }
 
 fn attached(kind: &str, file: &File) -> Attachment {
     let name = file.file_name.as_ref().or(file.title.as_ref()).or(file.emoji.as_ref());
-    Attachment { kind: kind.to_owned(), reference: file.file_id.clone(), name: name.cloned() }
+    Attachment {
+        kind: kind.to_owned(),
+        reference: file.file_id.clone(),
+        name: name.cloned(),
+        mime: file.mime_type.clone(),
+        size: file.file_size,
+        ..Attachment::default()
+    }
 }
 
 /// A text above the limit is cut, and says so.

@@ -173,8 +173,12 @@ fn attachments_come_with_their_caption() {
         update["message"]["caption"] = "look".into();
         let event = read(&update).expect("for us");
         assert_eq!(event.text, "look");
-        let want =
-            Attachment { kind: kind.into(), reference: reference.into(), name: name.map(str::to_owned) };
+        let want = Attachment {
+            kind: kind.into(),
+            reference: reference.into(),
+            name: name.map(str::to_owned),
+            ..Attachment::default()
+        };
         assert_eq!(event.attachments, [want]);
     }
 }

@@ -114,6 +114,8 @@ pub(super) struct Topic {
 pub(super) struct File {
     pub(super) file_id: String,
     pub(super) file_name: Option<String>,
+    pub(super) mime_type: Option<String>,
+    pub(super) file_size: Option<u64>,
     /// Of a sticker.
     pub(super) emoji: Option<String>,
     /// Of a piece of music.

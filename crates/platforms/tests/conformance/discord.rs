@@ -9,7 +9,7 @@ use petasos_platforms::discord::{Config, Discord};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::{Value, json};
 
-use crate::peer::{Peer, Place, Seen, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
 
 /// Begins with 900, the fake bot's id, in base 64.
 const TOKEN: &str = "OTAw.x.secret";
@@ -107,6 +107,25 @@ impl Peer for Rig {
             Place::Group => said.mentioning_bot(),
         };
         self.fake.push(said).to_string()
+    }
+
+    fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape) {
+        let size = if shape == Shape::SaysItIsSmall { 1 } else { content.len() };
+        let url = match shape {
+            Shape::LeadsTo(url) => self.fake.add_redirect(name, url),
+            Shape::Sound | Shape::SaysItIsSmall => self.fake.add_file(name, content.to_vec()),
+        };
+        let said = Incoming::text(channel(Place::Private), USER, text);
+        self.fake.push(said.attach_at(name, "application/octet-stream", size, &url));
+    }
+
+    fn download_trouble(&self, trouble: FileTrouble) {
+        self.fake.on("download").does(match trouble {
+            FileTrouble::Gone => Fault::status(404, 0, "404: Not Found"),
+            FileTrouble::NotWell => Fault::status(502, 0, "502: Bad Gateway"),
+            FileTrouble::Reset => Fault::ResetBefore,
+            FileTrouble::CutOff => Fault::HalfBody,
+        });
     }
 
     fn say_rubbish(&self) {

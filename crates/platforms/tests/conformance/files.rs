@@ -1,11 +1,12 @@
 //! Files, out and in.
 
 use petasos_core::message::Delivery;
-use petasos_core::{Fault, Reached, Route};
-use petasos_platforms::{Error, File, Part, Receipt, SendOptions, Show};
+use petasos_core::{Fault, Inbound, Reached, Route};
+use petasos_platforms::{Error, Fetched, File, Part, Receipt, SendOptions, Show, download};
 
 use crate::Verdict;
-use crate::peer::{Peer, Place, Trouble};
+use crate::link::{Inbox, hold};
+use crate::peer::{FileTrouble, Peer, Place, Shape, Trouble};
 use crate::sending::reveals_nothing;
 
 /// Larger than what is read at once, and not text.
@@ -70,5 +71,88 @@ pub(crate) async fn gone(peer: &dyn Peer) -> Verdict {
     assert!(matches!(error.fault(), Fault::Later { .. }), "{error}");
     assert_eq!(error.reached(), Reached::No, "{error}");
     assert!(peer.seen(Place::Private).is_empty());
+    Verdict::Passed
+}
+
+/// Fetches what somebody has sent, into a file that is then read back.
+async fn fetched(
+    peer: &dyn Peer,
+    inbound: &Inbound,
+    most: u64,
+) -> Result<(Fetched, Vec<u8>), download::Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("part");
+    let mut file = tokio::fs::File::create(&path).await.expect("made");
+    let [attachment] = &inbound.attachments[..] else { panic!("one attachment: {inbound:?}") };
+    let fetched = peer.adapter().fetch(&inbound.source, attachment, most, &mut file).await;
+    if let Err(error) = &fetched {
+        let said = format!("{error} {error:?}");
+        peer.secrets().iter().for_each(|secret| assert!(!said.contains(secret), "{said}"));
+    }
+    Ok((fetched?, std::fs::read(&path).expect("readable")))
+}
+
+/// Somebody sends a file; this is what we hear of it.
+async fn heard(peer: &dyn Peer, shape: Shape) -> Inbound {
+    let mut inbox = Inbox::default();
+    let text = match shape {
+        Shape::Sound => "a file",
+        Shape::SaysItIsSmall => "a small file",
+        Shape::LeadsTo(_) => "a file elsewhere",
+    };
+    hold(peer, &mut inbox, async |line| {
+        peer.say_file(text, "report.bin", &content(), shape);
+        line.hear(&[text]).await;
+    })
+    .await;
+    inbox.all(text)[0].clone()
+}
+
+pub(crate) async fn received(peer: &dyn Peer) -> Verdict {
+    let inbound = heard(peer, Shape::Sound).await;
+    let attachment = &inbound.attachments[0];
+    assert_eq!((attachment.kind.as_str(), attachment.name.as_deref()), ("document", Some("report.bin")));
+    assert_eq!(attachment.size, Some(content().len() as u64));
+    let (fetched, bytes) = fetched(peer, &inbound, u64::MAX).await.expect("fetched");
+    assert!(bytes == content() && fetched.size == bytes.len() as u64 && bytes.starts_with(&fetched.head));
+    Verdict::Passed
+}
+
+pub(crate) async fn too_large(peer: &dyn Peer) -> Verdict {
+    for shape in [Shape::Sound, Shape::SaysItIsSmall] {
+        let inbound = heard(peer, shape.clone()).await;
+        let most = content().len() as u64 - 1;
+        let error = fetched(peer, &inbound, most).await.expect_err("too large");
+        assert!(matches!(error, download::Error::TooLarge { .. }), "{shape:?}: {error}");
+        assert!(!error.is_passing());
+    }
+    Verdict::Passed
+}
+
+pub(crate) async fn led_astray(peer: &dyn Peer) -> Verdict {
+    let trap = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    trap.set_nonblocking(true).expect("it can be asked");
+    let to = format!("http://{}/latest/meta-data", trap.local_addr().expect("an address"));
+    let inbound = heard(peer, Shape::LeadsTo(to)).await;
+    let error = fetched(peer, &inbound, u64::MAX).await.expect_err("barred");
+    assert!(matches!(error, download::Error::Barred(_)), "{error}");
+    assert!(trap.accept().is_err(), "nobody went there");
+    Verdict::Passed
+}
+
+pub(crate) async fn fetched_badly(peer: &dyn Peer) -> Verdict {
+    let inbound = heard(peer, Shape::Sound).await;
+    for (trouble, passing) in [
+        (FileTrouble::Gone, false),
+        (FileTrouble::NotWell, true),
+        (FileTrouble::Reset, true),
+        (FileTrouble::CutOff, true),
+    ] {
+        peer.download_trouble(trouble);
+        let error = fetched(peer, &inbound, u64::MAX).await.expect_err("trouble");
+        assert_eq!(error.is_passing(), passing, "{trouble:?}: {error}");
+    }
+    let (_, bytes) = fetched(peer, &inbound, u64::MAX).await.expect("well again");
+    assert!(bytes == content());
     Verdict::Passed
 }

@@ -40,6 +40,26 @@ pub(crate) enum Trouble {
     NoAnswer,
 }
 
+/// What is odd about a file that somebody sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Sound,
+    /// It is larger than it is said to be.
+    SaysItIsSmall,
+    /// Whoever wants it is sent to this address.
+    LeadsTo(String),
+}
+
+/// What goes wrong with the next download.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileTrouble {
+    Gone,
+    NotWell,
+    Reset,
+    /// Half of it comes.
+    CutOff,
+}
+
 /// A message of ours, as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -64,6 +84,10 @@ pub(crate) trait Peer {
 
     /// `user` writes to us; in a group, by calling us. The id of the message is returned.
     fn say(&self, place: Place, text: &str) -> String;
+    /// `user` sends us a document, alone with us.
+    fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape);
+    /// The next download meets this.
+    fn download_trouble(&self, trouble: FileTrouble);
     /// An event that nobody can read; it holds `sad news` somewhere.
     fn say_rubbish(&self);
     /// Tells us again of something that was told already: of this, or of whatever comes next.

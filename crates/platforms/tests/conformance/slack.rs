@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_fakes::Slack as Fake;
-use petasos_fakes::slack::{BOT, Fault, State, TEAM, TOKEN};
+use petasos_fakes::slack::{BOT, Fault, Incoming, State, TEAM, TOKEN};
 use petasos_platforms::Adapter;
 use petasos_platforms::slack::{Config, Slack};
 use serde_json::json;
 
-use crate::peer::{Peer, Place, Seen, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
 
 const APP_TOKEN: &str = "xapp-1-A1-2-secret";
 const USER: &str = "U7";
@@ -94,6 +94,27 @@ impl Peer for Rig {
             Place::Private => self.fake.push_text(DIRECT, USER, text),
             Place::Group => self.fake.push_text(ROOM, USER, &format!("<@{BOT}> {text}")),
         }
+    }
+
+    fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape) {
+        let size = if shape == Shape::SaysItIsSmall { 1 } else { content.len() };
+        let url = match shape {
+            Shape::LeadsTo(url) => self.fake.add_redirect(name, url),
+            Shape::Sound | Shape::SaysItIsSmall => self.fake.add_file(name, content.to_vec()),
+        };
+        let file = json!({ "id": "F1", "name": name, "mimetype": "application/octet-stream", "size": size,
+                           "url_private": url });
+        let said = Incoming::new(DIRECT, USER, text);
+        self.fake.push(said.with(json!({ "subtype": "file_share", "files": [file] })));
+    }
+
+    fn download_trouble(&self, trouble: FileTrouble) {
+        self.fake.on("download").does(match trouble {
+            FileTrouble::Gone => Fault::Status(404),
+            FileTrouble::NotWell => Fault::Status(502),
+            FileTrouble::Reset => Fault::ResetBefore,
+            FileTrouble::CutOff => Fault::HalfBody,
+        });
     }
 
     fn say_rubbish(&self) {

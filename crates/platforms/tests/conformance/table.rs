@@ -108,6 +108,10 @@ pub(crate) const CASES: &[Case] = &[
     case("a file arrives whole, under its name and with its caption", |it| Box::pin(files::whole(it))),
     case("a lost answer to a file may have had its effect", |it| Box::pin(files::lost(it))),
     case("a file that is gone was certainly not sent", |it| Box::pin(files::gone(it))),
+    case("a file that somebody sends is fetched, whole", |it| Box::pin(files::received(it))),
+    case("a file that is too large is not fetched, whatever it says", |it| Box::pin(files::too_large(it))),
+    case("a file that leads to a private address is not fetched", |it| Box::pin(files::led_astray(it))),
+    case("a download that fails says whether to try again", |it| Box::pin(files::fetched_badly(it))),
     // What it says of itself.
     case("the capabilities make sense", |it| Box::pin(async { shape::capabilities(it) })),
     case("no part of any text is too long, mark included", |it| Box::pin(async { shape::rendered(it) })),

@@ -9,7 +9,7 @@ use petasos_platforms::telegram::{Config, Telegram};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::json;
 
-use crate::peer::{Peer, Place, Seen, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
 
 const TOKEN: &str = "123456:secret";
 const USER: i64 = 5;
@@ -85,6 +85,27 @@ impl Peer for Rig {
 
     fn say(&self, place: Place, text: &str) -> String {
         self.fake.push(Incoming::text(chat(place), USER, text)).message_id.to_string()
+    }
+
+    fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape) {
+        let size = if shape == Shape::SaysItIsSmall { 1 } else { content.len() };
+        match shape {
+            Shape::LeadsTo(url) => self.fake.add_redirect("F1", url),
+            Shape::Sound | Shape::SaysItIsSmall => self.fake.add_file("F1", content.to_vec()),
+        }
+        let document =
+            json!({ "file_id": "F1", "file_unique_id": "u", "file_name": name, "file_size": size });
+        let fields = json!({ "text": null, "caption": text, "document": document });
+        self.fake.push(Incoming::text(USER, USER, "").with(fields));
+    }
+
+    fn download_trouble(&self, trouble: FileTrouble) {
+        self.fake.on("download").does(match trouble {
+            FileTrouble::Gone => Fault::status(404, "Not Found"),
+            FileTrouble::NotWell => Fault::status(502, "Bad Gateway"),
+            FileTrouble::Reset => Fault::ResetBefore,
+            FileTrouble::CutOff => Fault::HalfBody,
+        });
     }
 
     fn say_rubbish(&self) {

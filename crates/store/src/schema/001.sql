@@ -170,7 +170,8 @@ CREATE TABLE messages (
     effect              TEXT,
     platform_message_id TEXT,
     active              INTEGER NOT NULL DEFAULT 1,
-    at                  INTEGER NOT NULL
+    at                  INTEGER NOT NULL,
+    pictures            TEXT
 ) STRICT;
 CREATE INDEX messages_session ON messages (session, id);
 

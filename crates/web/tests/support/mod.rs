@@ -168,6 +168,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
             streaming: Streaming::default(),
             limits: Limits::default(),
             outward_files: petasos_gateway::Policy::default(),
+            largest_inward: None,
             workspace: home.path().join("workspace"),
             terminal: None,
             persona: None,

@@ -1,0 +1,223 @@
+//! A file on its way in: streamed to disk, never held in memory, never larger than agreed.
+//!
+//! The address of a file comes from somebody else. One at the configured server itself is as good as that
+//! server; every other one, and every redirect, may only lead to the open internet (`core::net`): names are
+//! resolved by `Public`, so the connection goes to the very address that was judged.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use petasos_core::net;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::{Client, Response, StatusCode, Url};
+use tokio::io::AsyncWriteExt;
+
+use crate::http::{self, Failure};
+use crate::{Error as PlatformError, Secret};
+
+/// Addresses in a row that a file may send us to.
+const HOPS: usize = 3;
+/// How long a file may take to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The slowest line that is waited for, in bytes per second.
+const SLOWEST: u64 = 1 << 20;
+/// How much of the beginning is shown to whoever must know what it is.
+const HEAD: usize = 32;
+
+/// A file that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fetched {
+    pub size: u64,
+    /// What the server calls it.
+    pub mime: Option<String>,
+    /// Its first bytes.
+    pub head: Vec<u8>,
+}
+
+/// Why a file is not there, in words for the chat.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("it is larger than {} MB", most >> 20)]
+    TooLarge { most: u64 },
+    #[error("it is at an address that is not fetched from ({0})")]
+    Barred(String),
+    #[error("the server answered {0}")]
+    Status(u16),
+    #[error("the server sent a page to sign in instead of the file")]
+    SignIn,
+    #[error("{0}")]
+    Link(#[from] Failure),
+    #[error("{0}")]
+    Asked(#[from] PlatformError),
+    #[error("it cannot be kept here ({0})")]
+    Disk(io::ErrorKind),
+}
+
+impl Error {
+    /// Another try may have more luck.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Status(status) => *status == 429 || *status >= 500,
+            Self::Link(_) => true,
+            Self::Asked(error) => matches!(error.fault(), petasos_core::Fault::Later { .. }),
+            Self::TooLarge { .. } | Self::Barred(_) | Self::SignIn | Self::Disk(_) => false,
+        }
+    }
+}
+
+/// The way to files: the configured server's own, and the open internet's.
+#[derive(Debug)]
+pub(crate) struct Fetcher {
+    base: Url,
+    /// Reaches the configured server, wherever it is.
+    own: Client,
+    /// Made when it is first needed: it reads the system's certificates.
+    open: OnceLock<Client>,
+    proxy: Option<Secret>,
+}
+
+impl Fetcher {
+    pub(crate) fn new(base: Url, own: Client, proxy: Option<Secret>) -> Self {
+        Self { base, own, open: OnceLock::new(), proxy }
+    }
+
+    /// One try. `token` goes only to addresses that `knows` names.
+    pub(crate) async fn fetch(
+        &self,
+        url: &str,
+        token: Option<&Secret>,
+        knows: fn(&Url) -> bool,
+        most: u64,
+        to: &mut tokio::fs::File,
+    ) -> Result<Fetched, Error> {
+        let mut url = Url::parse(url).map_err(|_| Error::Barred("it is no address".into()))?;
+        for _hop in 0..=HOPS {
+            let mut request = self.client(&url)?.get(url.clone());
+            if let Some(token) = token.filter(|_| self.is_own(&url) || knows(&url)) {
+                request = request.bearer_auth(token.expose());
+            }
+            let begun = tokio::time::timeout(PATIENCE, request.send()).await;
+            let response = begun.map_err(|_| Failure::Silent(PATIENCE))?.map_err(http::failure)?;
+            match response.status() {
+                StatusCode::OK => return save(response, most, to).await,
+                status if status.is_redirection() => url = next(&url, &response)?,
+                status => return Err(Error::Status(status.as_u16())),
+            }
+        }
+        Err(Error::Barred("it leads on and on".into()))
+    }
+
+    fn is_own(&self, url: &Url) -> bool {
+        url.origin() == self.base.origin()
+    }
+
+    /// The client for this address, if it may be fetched from.
+    fn client(&self, url: &Url) -> Result<&Client, Error> {
+        if self.is_own(url) {
+            return Ok(&self.own);
+        }
+        if url.scheme() != "https" {
+            return Err(Error::Barred("it is not encrypted".into()));
+        }
+        let host = url.host_str().unwrap_or_default();
+        net::host(host).map_err(|refused| Error::Barred(refused.to_string()))?;
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        let made = http::public(self.proxy.as_ref().map(Secret::expose), Arc::new(Public));
+        let made = made.map_err(|error| Failure::Unreached(error.without_url().to_string()))?;
+        Ok(self.open.get_or_init(|| made))
+    }
+}
+
+/// Where a redirect leads; an address without a host is one of the same server.
+fn next(from: &Url, response: &Response) -> Result<Url, Error> {
+    let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+    let to = to.and_then(|to| from.join(to).ok());
+    to.ok_or_else(|| Error::Barred("it leads nowhere".into()))
+}
+
+async fn save(response: Response, most: u64, to: &mut tokio::fs::File) -> Result<Fetched, Error> {
+    let announced = response.content_length();
+    if announced.is_some_and(|size| size > most) {
+        return Err(Error::TooLarge { most });
+    }
+    let within = PATIENCE + Duration::from_secs(announced.unwrap_or(most.min(1 << 30)) / SLOWEST);
+    let saved = tokio::time::timeout(within, copy(response, most, to)).await;
+    saved.map_err(|_| Failure::Silent(within))?
+}
+
+async fn copy(mut response: Response, most: u64, to: &mut tokio::fs::File) -> Result<Fetched, Error> {
+    let mime = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
+    let mut fetched = Fetched { mime, ..Fetched::default() };
+    while let Some(chunk) = response.chunk().await.map_err(http::failure)? {
+        fetched.size += chunk.len() as u64;
+        if fetched.size > most {
+            return Err(Error::TooLarge { most });
+        }
+        let missing = HEAD.saturating_sub(fetched.head.len()).min(chunk.len());
+        fetched.head.extend_from_slice(&chunk[..missing]);
+        to.write_all(&chunk).await.map_err(|error| Error::Disk(error.kind()))?;
+    }
+    to.flush().await.map_err(|error| Error::Disk(error.kind()))?;
+    Ok(fetched)
+}
+
+/// Resolves names to addresses of the open internet; a name that has others as well has only the open ones.
+#[derive(Debug)]
+struct Public;
+
+impl Resolve for Public {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let open: Vec<SocketAddr> = found.filter(|at| net::address(at.ip()).is_ok()).collect();
+            if open.is_empty() {
+                return Err("the name leads to no public address".into());
+            }
+            Ok(Box::new(open.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetcher(base: &str) -> Fetcher {
+        let base = Url::parse(base).expect("an address");
+        Fetcher::new(base.clone(), http::client(&base, None).expect("a client"), None)
+    }
+
+    #[test]
+    fn only_the_configured_server_may_be_near() {
+        let local = fetcher("http://127.0.0.1:8081/bot");
+        let far = fetcher("https://discord.com/api/v10");
+        for (fetcher, url, may) in [
+            (&local, "http://127.0.0.1:8081/file/bot1/x", true),
+            (&local, "http://127.0.0.1:9999/x", false),
+            (&local, "http://localhost:8081/x", false),
+            (&far, "https://cdn.discordapp.com/x", true),
+            (&far, "http://cdn.discordapp.com/x", false),
+            (&far, "https://127.0.0.1/x", false),
+            (&far, "https://169.254.169.254/latest/meta-data", false),
+            (&far, "https://[::1]/x", false),
+            (&far, "https://10.0.0.7/x", false),
+            (&far, "https://metadata.google.internal/x", false),
+            (&far, "ftp://e.org/x", false),
+            (&far, "file:///etc/passwd", false),
+        ] {
+            let url = Url::parse(url).expect("an address");
+            assert_eq!(fetcher.client(&url).is_ok(), may, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_home_leads_nowhere() {
+        let name = "localhost".parse().expect("a name");
+        assert!(Public.resolve(name).await.is_err());
+    }
+}
