@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use petasos_core::OutboxId;
+use petasos_core::dead::DeadChat;
 use petasos_core::outbox::{Item, State};
 use serde_json::json;
 
@@ -10,9 +11,11 @@ use super::{Context, reader, write};
 use crate::arguments::{Outbox, OutboxAction, OutboxState};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::print::{self, ago, cut, now, say};
+use crate::print::{self, DIM, ODD, ago, cut, now, say, styled};
 
 const MOST: usize = 200;
+/// Dead chats shown below the list.
+const DEAD_SHOWN: usize = 20;
 
 pub(crate) async fn outbox(context: &Context, wanted: Outbox) -> Result<ExitCode, Failure> {
     match wanted.action.unwrap_or(OutboxAction::List) {
@@ -28,10 +31,12 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
         None => vec![State::Dead, State::Sending, State::Due, State::Streaming],
     };
     let mut items: Vec<Item> = Vec::new();
+    let mut dead = Vec::new();
     if let Some(reader) = reader(&context.home)? {
         for state in states {
             items.extend(reader.items_in(state, MOST)?);
         }
+        dead = reader.dead_chats()?;
     }
     if context.json {
         print::json(&items)?;
@@ -55,7 +60,23 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
         ]
     });
     print::table(&["ID", "STATE", "CHAT", "SINCE", "TRIES", "LAST ERROR"], &rows.collect::<Vec<_>>());
+    for chat in dead.iter().take(DEAD_SHOWN) {
+        say!("{}", styled(ODD, &about(chat)));
+    }
+    if !dead.is_empty() {
+        say!("{}", styled(DIM, &format!("→ {ADVICE}")));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What somebody can do about a dead chat.
+pub(super) const ADVICE: &str = "unblock or invite the bot there; a message from that chat or `petasos outbox retry ID` opens it again, \
+                                 and one message a day is tried anyway";
+
+/// A dead chat, in a line.
+pub(super) fn about(dead: &DeadChat) -> String {
+    let since = ago(dead.marked_at, now());
+    format!("{}:{} refused us {since}: {}", dead.platform, dead.chat_id, cut(&dead.reason, 80))
 }
 
 async fn retry(context: &Context, id: i64) -> Result<ExitCode, Failure> {

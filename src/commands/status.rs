@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use petasos_core::Millis;
+use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle::stamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ struct Status {
     inbox: Inbox,
     outbox: Outbox,
     unreadable: u64,
+    dead_chats: Vec<DeadChat>,
     store_trouble: Option<String>,
     drain: Option<Drain>,
     holders: Vec<Holder>,
@@ -110,6 +112,9 @@ fn show(context: &Context, client: &Client, status: &Status) {
     if status.unreadable > 0 {
         let count = print::count(status.unreadable, "event", "events");
         line("unread", &styled(ODD, &format!("{count} could not be read (petasos links unreadable)")));
+    }
+    for dead in status.dead_chats.iter().take(SHOWN) {
+        line("dead chat", &styled(ODD, &super::outbox::about(dead)));
     }
     if let Some(trouble) = &status.store_trouble {
         line("disk", &styled(BAD, trouble));

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
+use crate::message::Platform;
 use crate::outbox::Draft;
 use crate::time::Millis;
 use crate::transcript::{Message, Usage};
@@ -81,6 +82,10 @@ pub enum Write {
     Postpone { item: OutboxId, not_before: Millis, doubtful: bool, error: String },
     /// Give it up and list it. `doubtful`: should a person retry it, the copy is marked.
     Bury { item: OutboxId, doubtful: bool, error: String, at: Millis },
+    /// The chat takes nothing from us (`dead`). One that is known to be dead keeps the day it was marked.
+    ChatDead { platform: Platform, chat_id: String, reason: String, at: Millis },
+    /// Something arrived there.
+    ChatAlive { platform: Platform, chat_id: String },
     /// A successful turn proves the session healthy: clear its resume mark and its failure count.
     ClearResume { key: SessionKey },
 }

@@ -289,9 +289,11 @@ impl Handle {
             State::Running if deaf || trouble.is_some() => State::Degraded,
             state => state,
         };
-        let counted =
-            |reader: &Reader| Ok((reader.backlog()?, reader.outbox_counts()?, reader.unreadable_count()?));
-        let (backlog, owed, unreadable) = self.0.shell.db.read(counted).await?;
+        let counted = |reader: &Reader| {
+            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?);
+            Ok((reader.backlog()?, reader.unreadable_count()?, unsaid))
+        };
+        let (backlog, unreadable, (owed, dead_chats)) = self.0.shell.db.read(counted).await?;
         let model = self.0.shell.brain.describe();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -307,6 +309,7 @@ impl Handle {
             inbox: Counts { queued: backlog.queued, running: backlog.claimed },
             outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
             unreadable,
+            dead_chats,
             store_trouble: trouble.map(|error| error.to_string()),
         })
     }

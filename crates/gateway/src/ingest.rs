@@ -139,6 +139,8 @@ fn place(
 ) -> Result<Placed, StoreError> {
     let source = &inbound.source;
     if !inbound.internal {
+        // Whoever writes from a chat that refused us is there again.
+        tx.mark_chat_alive(source.platform, &channels.way_back(source).chat_id)?;
         match verdict(tx, rules, source)? {
             Verdict::Allow => {}
             Verdict::Deny(Refusal::Silently) => return Ok(Placed::Denied { told: None }),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use petasos_core::Millis;
+use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle::State;
 use petasos_core::link::Link;
 use serde::Serialize;
@@ -29,6 +30,8 @@ pub struct Status {
     pub outbox: OutboxCounts,
     /// Events that no adapter could read.
     pub unreadable: u64,
+    /// Chats that refused us, the latest first.
+    pub dead_chats: Vec<DeadChat>,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
 }

@@ -33,6 +33,10 @@ impl Tx<'_> {
                 self.postpone(*item, *not_before, *doubtful, error)
             }
             Write::Bury { item, doubtful, error, at } => self.bury(*item, *doubtful, error, *at),
+            Write::ChatDead { platform, chat_id, reason, at } => {
+                self.mark_chat_dead(*platform, chat_id, reason, *at)
+            }
+            Write::ChatAlive { platform, chat_id } => self.mark_chat_alive(*platform, chat_id).map(drop),
             Write::ClearResume { key } => self.clear_resume(key),
         }
     }

@@ -8,6 +8,7 @@
 //! | `inbox`, `whereabouts` | inbox, seen, cursors |
 //! | `turns` | turns |
 //! | `outbox` | outbox |
+//! | `dead_chats` | dead_chats |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
 //! | `unreadable`, `pairing`, `completions`, `logins`, `meta` | their namesakes |
@@ -17,6 +18,7 @@ mod apply;
 mod binding;
 mod clock;
 mod completions;
+mod dead_chats;
 mod error;
 mod failures;
 mod group;

@@ -36,6 +36,9 @@ const RULES: &[(u32, &str)] = &[
              SELECT id FROM outbox WHERE state = 'done' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     (30, "DELETE FROM outbox WHERE id IN (
              SELECT id FROM outbox WHERE state <> 'done' AND state = 'dead' AND ended_at < ?1 ORDER BY id LIMIT ?2)"),
+    // Forgetting one costs a refusal.
+    (365, "DELETE FROM dead_chats WHERE (platform, chat) IN (
+             SELECT platform, chat FROM dead_chats WHERE marked_at < ?1 LIMIT ?2)"),
     (7, "DELETE FROM completions WHERE id IN (
              SELECT id FROM completions WHERE state = 'consumed' AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
     (30, "DELETE FROM unreadable WHERE id IN (SELECT id FROM unreadable WHERE at < ?1 ORDER BY at LIMIT ?2)"),

@@ -3,16 +3,19 @@
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
+use petasos_core::dead::DeadChat;
 use petasos_store::{OpenError, Reader};
 use rustix::fs::StatVfsMountFlags;
 
 use super::Finding;
-use crate::commands::{pairing, vanished};
+use crate::commands::{outbox, pairing, vanished};
 use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::print;
 use crate::wire::Listen;
 
+/// Dead chats worth a line each.
+const MOST_CHATS: usize = 10;
 const LITTLE: u64 = 1 << 30;
 const TOO_LITTLE: u64 = 64 << 20;
 /// 2026-01-01; a clock before that was never set.
@@ -133,6 +136,13 @@ pub(super) fn pairing(home: &Home) -> Vec<Finding> {
         Some(Finding::warn("pairing", detail, format!("petasos pairing unlock {platform}")))
     });
     closed.collect()
+}
+
+/// The same for chats that refused us.
+pub(super) fn dead_chats(home: &Home) -> Vec<Finding> {
+    let dead = Reader::open(home.database()).ok().and_then(|reader| reader.dead_chats().ok());
+    let line = |chat: &DeadChat| Finding::warn("chat", outbox::about(chat), outbox::ADVICE);
+    dead.unwrap_or_default().iter().take(MOST_CHATS).map(line).collect()
 }
 
 pub(super) fn port(listen: &Listen) -> Finding {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_core::dead::Passage;
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Budget};
 use petasos_core::outbox::{Item, State};
@@ -31,7 +32,8 @@ pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, w
     };
     let budget = Budget::new(adapter.capabilities().pace);
     let (followed, due_at) = (Followed::default(), Some(clock::now()));
-    Lane { name, outward, deliver, words, adapter, budget, followed, due_at }.run().await;
+    let probing = false;
+    Lane { name, outward, deliver, words, adapter, budget, followed, due_at, probing }.run().await;
 }
 
 fn adapter_of(lane: &str, outward: &Outward) -> Option<Arc<Adapter>> {
@@ -49,6 +51,15 @@ pub(super) struct Lane {
     pub(super) followed: Followed,
     /// When to look at the outbox again; `None`: nothing is owed.
     due_at: Option<Millis>,
+    /// What is being sent goes to a chat that refused us, to see whether it still does.
+    pub(super) probing: bool,
+}
+
+/// The first item of a lane, as it was before it was marked.
+#[derive(Debug, Default)]
+struct Claimed {
+    head: Option<Item>,
+    probing: bool,
 }
 
 impl Lane {
@@ -130,7 +141,10 @@ impl Lane {
                 return (allowed > now).then_some(allowed);
             }
             let found = match self.claim(outcome.clone(), now).await {
-                Ok(found) => found,
+                Ok(claimed) => {
+                    self.probing = claimed.probing;
+                    claimed.head
+                }
                 Err(error) => {
                     self.commit(outcome).await;
                     return Some(self.store_refused(&error));
@@ -143,20 +157,36 @@ impl Lane {
         }
     }
 
-    /// Keeps the outcome of one item and takes the next: one commit. What may leave now is marked as being sent.
-    async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Option<Item>, Error> {
-        let lane = self.name.clone();
+    /// Keeps the outcome of one item and takes the next: one commit. What may leave now is marked as being sent; what
+    /// is owed to a dead chat is given up here and nowhere else.
+    async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Claimed, Error> {
+        let (lane, platform, chat) = (self.name.clone(), self.adapter.platform(), self.chat().to_owned());
         let claim = self.outward.db.write(move |tx| {
             tx.apply(&outcome, now)?;
-            let head = tx.due_of_lane(&lane, 1)?.pop();
-            if let Some(item) =
-                head.as_ref().filter(|item| item.state == State::Due && lane::due_at(item, now) <= now)
-            {
-                tx.apply(&[Write::Sending { item: item.id }], now)?;
+            let mut claimed = Claimed { head: tx.due_of_lane(&lane, 1)?.pop(), probing: false };
+            let ready = |item: &&Item| item.state == State::Due && lane::due_at(item, now) <= now;
+            let Some(item) = claimed.head.as_ref().filter(ready) else { return Ok(claimed) };
+            if let Some(dead) = tx.dead_chat(platform, &chat)? {
+                match dead.passage(item, now) {
+                    Passage::Barred => {
+                        let buried = tx.bury_lane(&lane, &dead.words(), now)?;
+                        tracing::warn!(lane, buried, "not sent: the chat refused us; see `petasos outbox`");
+                        return Ok(Claimed::default());
+                    }
+                    Passage::Probe => tx.probe_chat(platform, &chat, now)?,
+                    Passage::UnderWay => {}
+                }
+                claimed.probing = true;
             }
-            Ok(head)
+            tx.apply(&[Write::Sending { item: item.id }], now)?;
+            Ok(claimed)
         });
         claim.await
+    }
+
+    /// The chat this lane leads to.
+    pub(super) fn chat(&self) -> &str {
+        self.name.split_once(':').map_or("", |(_platform, chat)| chat)
     }
 
     /// When to ask the store again.

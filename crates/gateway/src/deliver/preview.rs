@@ -140,9 +140,8 @@ impl Lane {
             }
             Ok(Receipt { message_id: None, .. }) => Ok(()),
             Err(error) => {
-                if error.reached() == Reached::No {
-                    self.commit(vec![Write::DropPreview { turn, step }]).await;
-                }
+                let gone = (error.reached() == Reached::No).then_some(Write::DropPreview { turn, step });
+                self.commit(gone.into_iter().chain(self.dead_chat(&error)).collect()).await;
                 Err(error)
             }
         }

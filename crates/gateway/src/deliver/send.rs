@@ -98,7 +98,10 @@ impl Lane {
                 return self.send_anew(&item, message, turn, step).await;
             }
             let message = match self.perform(&item, &act, parts).await {
-                Ok(receipt) => receipt.message_id,
+                Ok(receipt) => {
+                    self.arrived(&act).await;
+                    receipt.message_id
+                }
                 Err(error) => return self.failed(&item, &act, &error).await,
             };
             let now = clock::now();
@@ -174,7 +177,28 @@ impl Lane {
             self.budget.penalize(now, after);
         }
         let setback = lane::setback(item, act, fault, error.reached(), now, clock::roll());
-        self.set_back(item, setback, error.to_string()).await
+        let dead = matches!(act, Act::Send { .. }).then(|| self.dead_chat(error)).flatten();
+        self.set_back(item, setback, error.to_string(), dead).await
+    }
+
+    /// What a refusal says of the chat itself.
+    pub(super) fn dead_chat(&self, error: &SendError) -> Option<Write> {
+        if error.fault() != Fault::Refused || !error.kind().is_dead_chat() {
+            return None;
+        }
+        let (platform, chat_id) = (self.adapter.platform(), self.chat().to_owned());
+        tracing::warn!(lane = self.name, %error, "the chat takes nothing from us any more");
+        Some(Write::ChatDead { platform, chat_id, reason: error.to_string(), at: clock::now() })
+    }
+
+    /// A new message in a chat that was taken for dead proves the contrary.
+    async fn arrived(&mut self, act: &Act) {
+        if !self.probing || !matches!(act, Act::Send { .. }) {
+            return;
+        }
+        self.probing = false;
+        let (platform, chat_id) = (self.adapter.platform(), self.chat().to_owned());
+        self.commit(vec![Write::ChatAlive { platform, chat_id }]).await;
     }
 
     /// The platform takes shorter texts for a change than for a new message.
@@ -194,10 +218,11 @@ impl Lane {
 
     async fn crashed(&self, item: &Item, reached: Reached, what: &str) -> Next {
         let setback = lane::crashed(item, reached, clock::now(), clock::roll());
-        self.set_back(item, setback, what.to_owned()).await
+        self.set_back(item, setback, what.to_owned(), None).await
     }
 
-    async fn set_back(&self, item: &Item, setback: Setback, error: String) -> Next {
+    /// `dead`: what else is true if it is given up.
+    async fn set_back(&self, item: &Item, setback: Setback, error: String, dead: Option<Write>) -> Next {
         match setback {
             Setback::Again { at, doubtful } => {
                 tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
@@ -206,7 +231,8 @@ impl Lane {
             }
             Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
-                self.commit(vec![Write::Bury { item: item.id, doubtful, error, at: clock::now() }]).await;
+                let bury = Write::Bury { item: item.id, doubtful, error, at: clock::now() };
+                self.commit([bury].into_iter().chain(dead).collect()).await;
                 Next::Ahead(vec![])
             }
         }

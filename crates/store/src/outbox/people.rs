@@ -49,9 +49,12 @@ impl Tx<'_> {
         Ok(drop.execute([])?)
     }
 
-    /// Tries a dead or waiting item again at once, with all our patience: its age counts from here.
-    /// `false`: there is no such item.
+    /// Tries a dead or waiting item again at once, with all our patience: its age counts from here. Whoever asks
+    /// for it has reason to think that its chat takes something again. `false`: there is no such item.
     pub fn retry_item(&self, id: OutboxId, now: Millis) -> Result<bool> {
+        if let Some(item) = self.item(id)? {
+            self.mark_chat_alive(item.draft.route.platform, &item.draft.route.chat_id)?;
+        }
         let mut retry = self.sql(
             "UPDATE outbox SET state = 'due', attempts = 0, not_before = 0, created_at = ?2, ended_at = NULL
              WHERE id = ?1 AND state IN ('due', 'dead')",

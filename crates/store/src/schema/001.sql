@@ -110,6 +110,19 @@ CREATE INDEX outbox_lane ON outbox (lane, id) WHERE state IN ('due', 'sending');
 CREATE INDEX outbox_open ON outbox (state, id) WHERE state <> 'done';
 CREATE INDEX outbox_done ON outbox (ended_at) WHERE state = 'done';
 
+-- dead_chats: chats that refused us; nothing is sent there but a probe a day.
+-- Written by: deliver (marked with the item that was refused, probed, cleared by what arrived), ingest (cleared by a
+-- message from there), a person (cleared by a retry).
+-- A crash leaves: the mark as last committed; the worst is one more refusal.
+CREATE TABLE dead_chats (
+    platform  TEXT    NOT NULL,
+    chat      TEXT    NOT NULL,
+    reason    TEXT    NOT NULL,
+    marked_at INTEGER NOT NULL,
+    probed_at INTEGER,
+    PRIMARY KEY (platform, chat)
+) STRICT, WITHOUT ROWID;
+
 -- routing: which transcript a conversation uses now, with its flags (session::Entry as JSON).
 -- Written by: the session's task, boot recovery, shutdown marks, import.
 -- A crash leaves: the entry as last committed; a resume mark is in it before a turn is interrupted.

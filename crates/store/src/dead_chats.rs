@@ -1,0 +1,76 @@
+//! Chats that take nothing from us. What that means is decided in `petasos_core::dead`.
+
+use petasos_core::dead::{DeadChat, LONGEST_REASON};
+use petasos_core::{Millis, Platform};
+use rusqlite::{Row, params};
+
+use crate::error::{Error, Result};
+use crate::group::{Reads, Tx};
+use crate::value::{at, legible, text_at, time, time_at};
+
+/// In the order `dead_chat` reads them.
+const COLUMNS: &str = "platform, chat, reason, marked_at, probed_at";
+
+impl Reads {
+    pub fn dead_chat(&self, platform: Platform, chat: &str) -> Result<Option<DeadChat>> {
+        let mut read =
+            self.sql(&format!("SELECT {COLUMNS} FROM dead_chats WHERE platform = ?1 AND chat = ?2"))?;
+        read.query_and_then(params![platform.as_str(), chat], dead_chat)?.next().transpose()
+    }
+
+    /// The latest first.
+    pub fn dead_chats(&self) -> Result<Vec<DeadChat>> {
+        let mut read = self.sql(&format!("SELECT {COLUMNS} FROM dead_chats ORDER BY marked_at DESC"))?;
+        read.query_and_then([], dead_chat)?.filter_map(legible).collect()
+    }
+}
+
+impl Tx<'_> {
+    pub(crate) fn mark_chat_dead(
+        &self,
+        platform: Platform,
+        chat: &str,
+        reason: &str,
+        now: Millis,
+    ) -> Result<()> {
+        let reason: String = reason.chars().take(LONGEST_REASON).collect();
+        self.sql(
+            "INSERT INTO dead_chats (platform, chat, reason, marked_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (platform, chat) DO UPDATE SET reason = excluded.reason",
+        )?
+        .execute(params![platform.as_str(), chat, reason, at(now)])?;
+        Ok(())
+    }
+
+    /// `false`: it was not dead.
+    pub fn mark_chat_alive(&self, platform: Platform, chat: &str) -> Result<bool> {
+        let mut clear = self.sql("DELETE FROM dead_chats WHERE platform = ?1 AND chat = ?2")?;
+        Ok(clear.execute(params![platform.as_str(), chat])? > 0)
+    }
+
+    /// The next message goes there to see whether it is still dead.
+    pub fn probe_chat(&self, platform: Platform, chat: &str, now: Millis) -> Result<()> {
+        self.sql("UPDATE dead_chats SET probed_at = ?3 WHERE platform = ?1 AND chat = ?2")?
+            .execute(params![platform.as_str(), chat, at(now)])?;
+        Ok(())
+    }
+
+    /// Gives up what waits in a lane. What is being sent is left to its outcome.
+    pub fn bury_lane(&self, lane: &str, error: &str, now: Millis) -> Result<usize> {
+        let mut bury = self.sql(
+            "UPDATE outbox SET state = 'dead', last_error = ?2, ended_at = ?3
+             WHERE lane = ?1 AND state IN ('due', 'sending') AND state = 'due'",
+        )?;
+        Ok(bury.execute(params![lane, error, at(now)])?)
+    }
+}
+
+fn dead_chat(row: &Row<'_>) -> Result<DeadChat> {
+    Ok(DeadChat {
+        platform: Platform::parse(text_at(row, 0)?).ok_or(Error::Unreadable("platform"))?,
+        chat_id: row.get(1)?,
+        reason: row.get(2)?,
+        marked_at: time_at(row, 3)?,
+        probed_at: row.get::<_, Option<i64>>(4)?.map(time),
+    })
+}
