@@ -42,6 +42,10 @@ pub(crate) enum Command {
     Sessions(Sessions),
     /// Show how the platforms are connected; try, pause or resume one
     Links(Links),
+    /// Say something in a chat, from this machine
+    Send(Send),
+    /// List the chats that can be written to by name
+    Channels,
     /// List undelivered messages, send one again, or drop it
     Outbox(Outbox),
     /// Let people in who asked for it, or out again
@@ -143,6 +147,19 @@ pub(crate) enum DrainAction {
         #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
         by: u64,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// Where: PLATFORM, PLATFORM:CHAT[:THREAD], PLATFORM:NAME, all or local; several with commas
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+    /// What; without it, or with -, it is read from stdin
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Wait so long for the platforms; what is not delivered by then is still owed (exit code 75)
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub(crate) wait: u64,
 }
 
 #[derive(Debug, Args)]

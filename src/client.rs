@@ -91,6 +91,16 @@ impl Client {
         self.finish(self.http.post(format!("{BASE}{path}")).json(body)).await
     }
 
+    /// The same for what takes its time.
+    pub(crate) async fn post_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        patience: Duration,
+    ) -> Result<T, Error> {
+        self.finish_within(self.http.post(format!("{BASE}{path}")).json(body), patience).await
+    }
+
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         self.finish(self.http.delete(format!("{BASE}{path}"))).await
     }
@@ -111,7 +121,15 @@ impl Client {
     }
 
     async fn finish<T: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Result<T, Error> {
-        let response = request.timeout(PATIENCE).send().await.map_err(|_| Error::Gone)?;
+        self.finish_within(request, PATIENCE).await
+    }
+
+    async fn finish_within<T: DeserializeOwned>(
+        &self,
+        request: reqwest::RequestBuilder,
+        patience: Duration,
+    ) -> Result<T, Error> {
+        let response = request.timeout(patience).send().await.map_err(|_| Error::Gone)?;
         let bytes = checked(response).await?.bytes().await.map_err(|_| Error::Gone)?;
         let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         serde_json::from_slice(text).map_err(|error| Error::Unreadable(error.to_string()))

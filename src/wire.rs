@@ -168,6 +168,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         terminal: terminal::terminal(settings),
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
+        filter_silence: settings.flag("filter_silence_narration"),
         parallel_calls: settings
             .count("agent.max_parallel_calls")
             .and_then(|n| usize::try_from(n).ok())

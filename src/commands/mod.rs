@@ -1,5 +1,6 @@
 //! One file per command. What they share: the home, and how to print.
 
+mod channels;
 mod chat;
 mod config;
 mod doctor;
@@ -11,6 +12,7 @@ mod pairing;
 mod restart;
 mod resume;
 mod run;
+mod send;
 mod service;
 mod sessions;
 mod status;
@@ -76,6 +78,8 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Status => block_on(status::status(context)),
         Command::Sessions(wanted) => block_on(sessions::sessions(context, wanted)),
         Command::Links(wanted) => block_on(links::links(context, wanted)),
+        Command::Send(wanted) => block_on(send::send(context, wanted)),
+        Command::Channels => channels::channels(context),
         Command::Outbox(wanted) => block_on(outbox::outbox(context, wanted)),
         Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
         Command::Config(wanted) => config::config(context, wanted),

@@ -12,7 +12,7 @@ use petasos_gateway::{HomeChannel, Lifetime};
 use petasos_web::Doors;
 
 use super::seconds;
-use crate::config::{Problem, Settings};
+use crate::config::{Origin, Problem, Settings};
 use crate::service::{first_in_a_container, supervised};
 
 /// Whoever waits longer than a day for turns does not want to stop.
@@ -88,11 +88,15 @@ pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {
 }
 
 fn home_channel(settings: &Settings, platform: Platform) -> Option<HomeChannel> {
-    let text = |name: &str| settings.text(&format!("platforms.{}.home_channel.{name}", platform.as_str()));
+    let path = |name: &str| format!("platforms.{}.home_channel.{name}", platform.as_str());
+    let text = |name: &str| settings.text(&path(name));
+    // The file's thread belongs to the file's chat, not to one that was set over it.
+    let origins = (settings.origin(&path("chat_id")), settings.origin(&path("thread_id")));
+    let foreign = matches!(origins, (Origin::Variable { .. }, Origin::File { .. }));
     Some(HomeChannel {
         platform,
         chat_id: text("chat_id")?,
-        thread_id: text("thread_id"),
+        thread_id: text("thread_id").filter(|_| !foreign),
         name: text("name").unwrap_or_default(),
     })
 }
@@ -221,6 +225,8 @@ max_concurrent_sessions: 4
             ("TELEGRAM_HOME_CHANNEL_NAME", "Attic"),
         ];
         check("", &env, channel("5", Some("6"), "Attic"));
+        let both = "telegram: {home_channel: {chat_id: -100, thread_id: 7}}";
+        check(both, &env[..1], channel("5", None, "Home"));
         let two = "platforms: {discord: {home_channel: {chat_id: 1}}, telegram: {home_channel: 2}}";
         let found: Vec<_> = wired(two, &[]).home_channels.iter().map(|it| it.platform.as_str()).collect();
         assert_eq!(found, ["telegram", "discord"]);

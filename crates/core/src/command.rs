@@ -48,6 +48,7 @@ pub enum Name {
     Whoami,
     Restart,
     Platform,
+    Sethome,
 }
 
 /// One line of the command table.
@@ -80,6 +81,8 @@ pub const TABLE: &[Spec] = &[
     spec(Name::Where, "where", "", "Show what became of your last message"),
     spec(Name::Platform, "platform", "[retry|pause name]", "Show how the platforms are, or change that")
         .also(&["platforms"]),
+    spec(Name::Sethome, "sethome", "", "Say here what nobody asked for: outages, restarts, scheduled work")
+        .also(&["set-home"]),
     spec(Name::Restart, "restart", "", "Restart the gateway when the running turns have ended"),
     spec(Name::Start, "start", "", "Say hello to the bot"),
     spec(Name::Whoami, "whoami", "", "Show who you are and what you may run"),
@@ -228,7 +231,7 @@ mod tests {
             words.push(spec.word);
             words.extend(spec.aliases);
         }
-        assert_eq!(TABLE.len(), Name::Platform as usize + 1);
+        assert_eq!(TABLE.len(), Name::Sethome as usize + 1);
         let count = words.len();
         words.sort_unstable();
         words.dedup();

@@ -14,6 +14,7 @@ pub mod backoff;
 pub mod capability;
 pub mod command;
 pub mod dead;
+pub mod directory;
 pub mod fault;
 pub mod ids;
 pub mod journal;

@@ -87,6 +87,14 @@ pub struct Draft {
     pub buttons: Vec<Button>,
 }
 
+impl Draft {
+    /// From the gateway itself, in answer to nothing.
+    pub fn notice(route: Route, text: impl Into<String>) -> Self {
+        let (session_key, turn, buttons) = (None, None, Vec::new());
+        Self { route, session_key, turn, kind: Kind::Notice, text: text.into(), buttons }
+    }
+}
+
 /// A message in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {

@@ -155,7 +155,7 @@ pub fn is_id(platform: Platform, chat: &str) -> bool {
         }
         "slack" => {
             let upper = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
-            chat.len() > 1 && chat.starts_with(['C', 'G', 'D']) && chat.bytes().all(upper)
+            chat.len() > 1 && chat.starts_with(['C', 'G', 'D', 'U', 'W']) && chat.bytes().all(upper)
         }
         "matrix" => chat.starts_with(['!', '@']) && chat.contains(':'),
         "signal" | "whatsapp" => {

@@ -79,7 +79,7 @@ fn names_are_told_from_ids() {
     for (platform, ids, names) in [
         ("telegram", ["-100", "7", "@someone"], ["Family", "-", "@x y"]),
         ("discord", ["70", "123456789012345678", "1"], ["#general", "Guild/general", "general"]),
-        ("slack", ["C0ABC", "D1", "G7"], ["#general", "U5", "Cafe"]),
+        ("slack", ["C0ABC", "D1", "U5"], ["#general", "C", "Cafe"]),
     ] {
         let platform = Platform::parse(platform).unwrap();
         for id in ids {

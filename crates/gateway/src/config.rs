@@ -79,6 +79,8 @@ pub struct Settings {
     pub tiers: BTreeMap<Platform, Tiers>,
     /// Model calls under way at the same time; more wait.
     pub parallel_calls: usize,
+    /// Hold back what only says that nothing is said, where nobody asked.
+    pub filter_silence: bool,
 }
 
 /// The transcript a message belongs to.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use petasos_core::access::{self, Access, Refusal, Standing, Verdict};
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
-use petasos_core::outbox::{Draft, Kind};
+use petasos_core::outbox::Draft;
 use petasos_core::session::{KeyOptions, session_key};
 use petasos_core::{Inbound, Millis, Route, SessionKey, Source};
 use petasos_platforms::Unreadable;
@@ -199,7 +199,6 @@ fn offer_pairing(tx: &Tx<'_>, route: Route, source: &Source, now: Millis) -> Res
         return Ok(Placed::Denied { told: None });
     }
     let lane = route.lane();
-    let notice = Draft { route, session_key: None, turn: None, kind: Kind::Notice, text, buttons: vec![] };
-    tx.apply(&[Write::Owe(notice)], now)?;
+    tx.apply(&[Write::Owe(Draft::notice(route, text))], now)?;
     Ok(Placed::Denied { told: Some(lane) })
 }

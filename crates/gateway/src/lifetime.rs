@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use petasos_core::Platform;
 use petasos_core::lifecycle::{boots, storm};
 use petasos_core::link::Terms;
-use petasos_core::message::Delivery;
 use petasos_core::session::CrashRecovery;
-use petasos_core::{Platform, Route};
+use petasos_core::target::Place;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lifetime {
@@ -24,7 +24,7 @@ pub struct Lifetime {
     pub watchdog: Option<Duration>,
     /// Conversations that may have a turn at once. `None`: any number.
     pub session_cap: Option<usize>,
-    /// Where each platform's owner wants to hear what nobody asked for.
+    /// Where each platform's owner wants to hear what nobody asked for, as configured. See `homes` for where it is now.
     pub home_channels: Vec<HomeChannel>,
     /// Platforms whose chats are not told about restarts.
     pub quiet_platforms: Vec<Platform>,
@@ -66,16 +66,8 @@ impl Default for Lifetime {
     }
 }
 
-impl Lifetime {
-    /// The way to each home channel.
-    pub(crate) fn home_routes(&self) -> Vec<Route> {
-        let route = |home: &HomeChannel| Route {
-            platform: home.platform,
-            chat_id: home.chat_id.clone(),
-            thread_id: home.thread_id.clone(),
-            reply_to: None,
-            delivery: Delivery::Push,
-        };
-        self.home_channels.iter().map(route).collect()
+impl HomeChannel {
+    pub(crate) fn place(&self) -> Place {
+        Place { platform: self.platform, chat_id: self.chat_id.clone(), thread_id: self.thread_id.clone() }
     }
 }

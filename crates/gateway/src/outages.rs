@@ -8,7 +8,7 @@ use std::sync::Arc;
 use petasos_core::journal::Write;
 use petasos_core::link::Standing;
 use petasos_core::outage::{News, Outage};
-use petasos_core::outbox::{Draft, Kind};
+use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Route};
 
 use crate::clock;
@@ -17,10 +17,12 @@ use crate::session::Shell;
 use crate::supervise::LinkHandle;
 
 pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
-    let (homes, patience) = (shell.lifetime.home_routes(), shell.lifetime.outage_notice);
+    let patience = shell.lifetime.outage_notice;
     let mut outages: BTreeMap<&'static str, Outage> = BTreeMap::new();
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
+        // As they are now; one that moves keeps its number.
+        let homes = shell.homes.routes();
         let reachable = reachable(&links, &homes);
         for link in &links {
             let outage = outages.remove(link.name).unwrap_or_default();
@@ -62,15 +64,8 @@ async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: New
         }
     };
     let routes: Vec<&Route> = to.into_iter().map(|home| &homes[home]).collect();
-    let drafts = routes.iter().map(|route| Draft {
-        route: (*route).clone(),
-        session_key: None,
-        turn: None,
-        kind: Kind::Notice,
-        text: text.clone(),
-        buttons: vec![],
-    });
-    let owed: Vec<Write> = drafts.map(Write::Owe).collect();
+    let notice = |route: &&Route| Write::Owe(Draft::notice((*route).clone(), text.clone()));
+    let owed: Vec<Write> = routes.iter().map(notice).collect();
     if owed.is_empty() {
         return;
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use petasos_agent::{Brain, Terminal, Tools, Unjudged};
 use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
-use petasos_core::outbox::{Draft, Kind};
+use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
 use petasos_store::{OpenError, Store};
 use tokio::sync::Semaphore;
@@ -28,6 +28,7 @@ use crate::gate::Gate;
 use crate::handle::{Handle, Inner};
 use crate::home::process::Record;
 use crate::home::{self, restart};
+use crate::homes::Homes;
 use crate::ingest::{Ingest, Rules};
 use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
@@ -39,7 +40,7 @@ use crate::running::Running;
 use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
-use crate::{Error, clock, links, mirror, network, outages, pulse, sweep, tasks};
+use crate::{Error, clock, directory, links, mirror, network, outages, pulse, sweep, tasks};
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
@@ -86,6 +87,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         router,
         calls: Semaphore::new(config.settings.parallel_calls.max(1)),
         settings: config.settings,
+        homes: Homes::new(config.lifetime.home_channels.clone()),
         lifetime: config.lifetime,
         home: config.home,
         stopper: stopper.clone(),
@@ -123,6 +125,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         &stopper,
         network::watch(shell.clone(), links.clone(), config.outward),
     ));
+    running.push(tasks::vital("directory", &stopper, directory::run(shell.clone(), links.clone())));
     let publishing = tokio::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
     let handle = Handle(Arc::new(Inner { shell: shell.clone(), ingest, links: links.clone() }));
     let running = Running {
@@ -232,9 +235,9 @@ fn back(home: &Path, lifetime: &Lifetime) -> Option<(String, Vec<Draft>)> {
         restart::read::<restart::Pending>(home).filter(|_| is_news::<restart::Pending>(home))
     {
         restart.push_str(&format!("/{}", pending.requested_at));
-        let homes = lifetime.home_routes().into_iter();
+        let homes = lifetime.home_channels.iter().map(|home| home.place().route());
         let homes = homes.filter(|route| !lifetime.quiet_platforms.contains(&route.platform));
-        drafts.extend(homes.map(|route| draft(route, "✅ Gateway online.")));
+        drafts.extend(homes.map(|route| Draft::notice(route, "✅ Gateway online.")));
     }
     (!drafts.is_empty()).then_some((restart, drafts))
 }
@@ -252,11 +255,7 @@ fn notice(platform: &str, chat: &str, thread: Option<String>, text: &str) -> Opt
         reply_to: None,
         delivery: Delivery::Push,
     };
-    Some(draft(route, text))
-}
-
-fn draft(route: Route, text: &str) -> Draft {
-    Draft { route, session_key: None, turn: None, kind: Kind::Notice, text: text.into(), buttons: vec![] }
+    Some(Draft::notice(route, text))
 }
 
 /// After the commit: they are owed now, and the database knows which restart it was.

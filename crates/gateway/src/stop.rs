@@ -185,7 +185,7 @@ async fn announce(
     let suppressed = shell.gate.situation().drain.is_some_and(|drain| drain.suppress_notification);
     let homes = match from_chat || suppressed {
         true => vec![],
-        false => lifetime.home_routes(),
+        false => shell.homes.routes(),
     };
     let (quiet, turns) = (lifetime.quiet_platforms.clone(), at_work.keys().copied().collect::<Vec<_>>());
     let told = settle(shell, "nobody could be told of the stop", move |tx| {

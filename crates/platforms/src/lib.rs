@@ -22,6 +22,7 @@ mod websocket;
 
 use std::time::Duration;
 
+use petasos_core::directory::Channel;
 use petasos_core::message::Attachment;
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 
@@ -231,6 +232,15 @@ impl Adapter {
             Self::Discord(it) => Ok(it.react(to, mark).await?),
             Self::Telegram(it) => Ok(it.react(to, mark).await?),
             Self::Slack(it) => Ok(it.react(to, mark).await?),
+        }
+    }
+
+    /// The channels we could write to, where the platform lists them; `None`: it does not.
+    pub async fn channels(&self) -> Result<Option<Vec<Channel>>, Error> {
+        match self {
+            Self::Discord(it) => Ok(Some(it.channels().await?)),
+            Self::Telegram(_) => Ok(None),
+            Self::Slack(it) => Ok(Some(it.channels().await?)),
         }
     }
 

@@ -20,6 +20,7 @@ mod headers;
 mod origin;
 mod owner;
 mod page;
+mod post;
 mod profile;
 mod read;
 mod refusal;

@@ -32,6 +32,7 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/outbox", get(owner::outbox))
         .route("/api/outbox/{id}", delete(owner::outbox_drop))
         .route("/api/outbox/{id}/retry", post(owner::outbox_retry))
+        .route("/api/post", post(crate::post::post))
         .route("/api/pairing", get(owner::pairing))
         .route("/api/pairing/approve", post(owner::pairing_approve))
         .route("/api/pairing/revoke", post(owner::pairing_revoke))

@@ -25,7 +25,8 @@ const PUBLIC: [&str; 13] = [
 ];
 
 /// What the signed-in read besides.
-const PRIVATE: [&str; 14] = [
+const PRIVATE: [&str; 16] = [
+    "dead_chats",
     "drain",
     "gateway_pid",
     "hermes_home",
@@ -40,6 +41,7 @@ const PRIVATE: [&str; 14] = [
     "started_at",
     "state",
     "store_trouble",
+    "unreadable",
 ];
 
 fn names(body: &Value) -> Vec<&str> {

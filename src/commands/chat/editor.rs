@@ -164,7 +164,7 @@ mod tests {
     fn a_slash_offers_commands_and_text_offers_nothing() {
         let words = |line: &str| candidates(line).map(|spec| spec.word).collect::<Vec<_>>();
         assert!(words("/").len() >= 12);
-        assert_eq!(words("/se"), ["sessions"]);
+        assert_eq!(words("/se"), ["sessions", "sethome"]);
         assert!(words("hello").is_empty() && words("/queue x").is_empty());
     }
 }

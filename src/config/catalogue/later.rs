@@ -129,8 +129,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("reset_triggers", List, "/new,/reset", "texts that start afresh"),
     key("quick_commands", Table, "", "slash commands of your own"),
-    key("filter_silence_narration", Flag, "true", "hold back answers that only say that nothing is said")
-        .env(&["HERMES_FILTER_SILENCE_NARRATION"]),
     key(
         "streaming.fresh_final_after_seconds",
         Number,

@@ -178,6 +178,13 @@ pub(super) const KEYS: &[Key] = &[
     .also(&["streaming.mode"]),
     key("streaming.edit_interval", Number, "0.8", "least number of seconds between two edits"),
     key("streaming.cursor", Text, " ▉", "shown at the end of a growing answer"),
+    key(
+        "filter_silence_narration",
+        Flag,
+        "true",
+        "hold back messages that nobody asked for and that only say that nothing is said",
+    )
+    .env(&["HERMES_FILTER_SILENCE_NARRATION"]),
     // Access.
     key(
         "unauthorized_dm_behavior",

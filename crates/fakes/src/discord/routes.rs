@@ -38,6 +38,8 @@ pub(crate) fn find(method: &str, path: &str) -> Route {
         ("GET", ["gateway", "bot"]) => route("getGateway", None, 0, ""),
         ("GET", ["users", "@me"]) => route("getMe", None, 0, ""),
         ("GET", ["applications", "@me"]) => route("getApplication", None, 0, ""),
+        ("GET", ["users", "@me", "guilds"]) => route("getGuilds", None, 0, ""),
+        ("GET", ["guilds", guild, "channels"]) => route("getGuildChannels", None, id(guild), ""),
         ("GET", ["channels", channel]) => here("getChannel", channel),
         ("GET", ["channels", channel, "messages"]) => here("getMessages", channel),
         ("POST", ["channels", channel, "messages"]) => here("createMessage", channel),
@@ -77,6 +79,8 @@ pub(crate) fn apply(world: &mut World, route: &Route, asked: &Asked) -> Done {
             let flags: u64 = if world.manner.refuses == Some(4014) { 0 } else { 1 << 19 };
             Ok((json!({ "id": APPLICATION_ID.to_string(), "name": "petasos", "flags": flags }), None))
         }
+        "getGuilds" => Ok((guilds(world), None)),
+        "getGuildChannels" => guild_channels(world, route.message),
         "getChannel" => Ok((known(world, channel)?.wire(), None)),
         "getMessages" => messages(world, channel, asked),
         "createMessage" => create(world, channel, &asked.body, &asked.files),
@@ -100,6 +104,19 @@ fn gateway(world: &World) -> Value {
         "session_start_limit":
             { "total": 1000, "remaining": remaining, "reset_after": 14_400_000, "max_concurrency": 1 },
     })
+}
+
+fn guilds(world: &World) -> Value {
+    world.guilds.iter().map(|id| json!({ "id": id.to_string(), "name": format!("guild{id}") })).collect()
+}
+
+/// Without threads, as the real service does.
+fn guild_channels(world: &World, guild: u64) -> Done {
+    if !world.guilds.contains(&guild) {
+        return Err(Refusal::new(404, 10004, "Unknown Guild"));
+    }
+    let within = world.channels.values().filter(|it| it.guild == Some(guild) && !it.is_thread());
+    Ok((within.map(Channel::wire).collect(), None))
 }
 
 fn known(world: &World, channel: u64) -> Result<&Channel, Refusal> {

@@ -68,6 +68,7 @@ fn called(world: &mut World, method: &str, token: &str, params: &Params) -> Done
         "conversations.replies" => replies(world, &workspace, params),
         "conversations.history" => history(world, &workspace, params),
         "users.info" => user(world, params),
+        "users.conversations" => conversations(world, &workspace, params),
         "assistant.threads.setStatus" => status(world, &workspace, params),
         "reactions.add" => react(world, &workspace, params, true),
         "reactions.remove" => react(world, &workspace, params, false),
@@ -240,6 +241,41 @@ fn user(world: &World, params: &Params) -> Done {
     let name = world.users.get(id).ok_or_else(|| Refusal::new("user_not_found"))?;
     let profile = json!({ "display_name": name, "real_name": name });
     Ok((json!({ "user": { "id": id, "name": "login", "real_name": name, "profile": profile } }), None))
+}
+
+/// By id, in pages; `cursor` is where the next one begins.
+fn conversations(world: &World, workspace: &Workspace, params: &Params) -> Done {
+    let limit: usize = params.str("limit").and_then(|it| it.parse().ok()).unwrap_or(100);
+    if !(1..=999).contains(&limit) {
+        return Err(Refusal::new("invalid_limit"));
+    }
+    let from: usize = match params.str("cursor") {
+        Some(cursor) => cursor.parse().map_err(|_| Refusal::new("invalid_cursor"))?,
+        None => 0,
+    };
+    let wanted = |kind: &str| params.str("types").unwrap_or("public_channel").split(',').any(|it| it == kind);
+    let mut ids: Vec<&String> = world
+        .channels
+        .iter()
+        .filter(|(_, channel)| channel.team == workspace.team)
+        .filter(|(_, channel)| !(channel.archived && params.flag("exclude_archived")))
+        .filter(|(id, _)| match id.chars().next() {
+            Some('D') => wanted("im"),
+            Some('G') => wanted("private_channel"),
+            _ => wanted("public_channel"),
+        })
+        .map(|(id, _)| id)
+        .collect();
+    ids.sort();
+    let page: Vec<Value> = ids.iter().skip(from).take(limit).map(|id| listed(world, id)).collect();
+    let next = from + page.len();
+    let cursor = if next < ids.len() { next.to_string() } else { String::new() };
+    Ok((json!({ "channels": page, "response_metadata": { "next_cursor": cursor } }), None))
+}
+
+fn listed(world: &World, id: &str) -> Value {
+    let named = world.names.get(id).cloned().unwrap_or_else(|| id.to_lowercase());
+    json!({ "id": id, "name": named, "is_private": id.starts_with('G'), "is_im": id.starts_with('D') })
 }
 
 fn status(world: &mut World, workspace: &Workspace, params: &Params) -> Done {

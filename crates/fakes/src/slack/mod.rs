@@ -129,6 +129,14 @@ impl Slack {
         self.shared.world.change(|world| world.add_channel(team, channel));
     }
 
+    /// The same, under a name of its own.
+    pub fn add_named_channel(&self, team: &str, channel: &str, name: &str) {
+        self.shared.world.change(|world| {
+            world.add_channel(team, channel);
+            world.names.insert(channel.to_owned(), name.to_owned());
+        });
+    }
+
     pub fn archive(&self, channel: &str) {
         self.shared.world.change(|world| world.channels.entry(channel.into()).or_default().archived = true);
     }

@@ -121,6 +121,8 @@ pub struct World {
     pub(crate) app_token: Option<String>,
     pub(crate) workspaces: Vec<Workspace>,
     pub(crate) channels: HashMap<String, Channel>,
+    /// What channels are called; one without a name is called by its id.
+    pub(crate) names: HashMap<String, String>,
     pub(crate) users: HashMap<String, String>,
     pub(crate) deliveries: Deliveries,
     pub(crate) connections: Vec<Connection>,

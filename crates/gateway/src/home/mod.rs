@@ -9,6 +9,8 @@
 //! | `heartbeat` | `state/gateway.heartbeat`: the event loop turns |
 //! | `starts`, `boots` | `gateway-starts.log`, `gateway/restart_loop.json`: too many starts |
 //! | `restart` | who asked for a restart, and who is to be told |
+//! | `directory` | `channel_directory.json`, `channel_aliases.json`: chats by name |
+//! | `env` | `.env`, of which `/sethome` writes its own lines |
 //! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: how the last stop went |
 //!
 //! Anybody may write anything into these files, at any time. So every reader takes what makes sense and goes on
@@ -19,7 +21,9 @@
 pub mod boots;
 pub mod clean;
 pub mod counts;
+pub mod directory;
 pub mod drain;
+pub mod env;
 pub mod heartbeat;
 pub mod peers;
 pub mod pid;
@@ -31,6 +35,7 @@ pub mod state;
 mod write;
 
 pub use write::Durable;
+pub(crate) use write::create;
 
 #[cfg(test)]
 mod testing;

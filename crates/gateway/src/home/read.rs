@@ -13,7 +13,12 @@ const LIMIT: u64 = 1 << 20;
 
 /// `None`: there is no such file.
 pub(super) fn bytes(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match contents(path) {
+    bytes_within(path, LIMIT)
+}
+
+/// The same for a file that may be larger.
+pub(super) fn bytes_within(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    match contents(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -50,14 +55,14 @@ pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
     })
 }
 
-fn contents(path: &Path) -> io::Result<Vec<u8>> {
+fn contents(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // Opening a pipe would wait for somebody at its other end.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LIMIT {
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)

@@ -51,6 +51,20 @@ pub(super) fn replace_below(path: &Path, bytes: &[u8], durable: Durable) -> io::
     replace(path, bytes, durable)
 }
 
+/// A new file, below directories that may not exist yet. Fails with `AlreadyExists` if there is one.
+pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let temporary = Temporary::beside(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    // A second name, which is there at once or not at all, and never takes one away.
+    std::fs::hard_link(&temporary.0, path)?;
+    settle(path, Durable::Synced)
+}
+
 /// False: there was nothing to remove.
 pub(super) fn remove(path: &Path, durable: Durable) -> io::Result<bool> {
     match std::fs::remove_file(path) {

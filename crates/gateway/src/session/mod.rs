@@ -15,6 +15,7 @@ mod platform;
 mod recover;
 mod restart;
 mod say;
+mod sethome;
 mod show;
 mod words;
 mod work;
@@ -43,6 +44,7 @@ use crate::db::Db;
 use crate::deliver::Deliver;
 use crate::fetch::Fetcher;
 use crate::gate::{Gate, Slot};
+use crate::homes::Homes;
 use crate::lifetime::Lifetime;
 use crate::marks::Marks;
 use crate::router::{Router, Word};
@@ -66,6 +68,7 @@ pub(crate) struct Shell {
     pub(crate) router: Router,
     pub(crate) settings: Settings,
     pub(crate) lifetime: Lifetime,
+    pub(crate) homes: Homes,
     pub(crate) home: PathBuf,
     pub(crate) fetcher: Fetcher,
     pub(crate) stopper: Stopper,

@@ -90,6 +90,8 @@ fn a_platform_that_refuses_or_hangs_does_not_hold_the_stop_up() {
         // It was true only then: nobody hears it from the next gateway.
         world.telegram.clear_faults();
         gate.open();
+        // Whoever blocked us is there again.
+        world.write(|tx| tx.mark_chat_alive(telegram(), "7"));
         world.start();
         world.sees(7, "echo: ");
         // What hangs in the socket of a process that is still there, as here, may yet arrive.

@@ -87,6 +87,7 @@ impl Everywhere {
                 persona: None,
                 tiers: std::collections::BTreeMap::new(),
                 parallel_calls: 64,
+                filter_silence: true,
                 terminal: None,
             },
             lifetime: Lifetime {

@@ -94,6 +94,7 @@ impl World {
             persona: None,
             tiers: std::collections::BTreeMap::new(),
             parallel_calls: 64,
+            filter_silence: true,
         };
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };

@@ -12,6 +12,7 @@
 
 mod api;
 mod catch_up;
+mod channels;
 mod check;
 mod digest;
 mod error;

@@ -5,6 +5,7 @@
 
 mod api;
 mod catch_up;
+mod channels;
 mod error;
 mod fetch;
 mod gate;

@@ -18,7 +18,12 @@ impl Tx<'_> {
         {
             return Ok(());
         }
-        self.insert(draft, State::Due, "none", now).map(drop)
+        self.owe_new(draft, now).map(drop)
+    }
+
+    /// A message that belongs to no growing answer.
+    pub fn owe_new(&self, draft: &Draft, now: Millis) -> Result<OutboxId> {
+        self.insert(draft, State::Due, "none", now)
     }
 
     /// A first preview of `(turn, step)` is about to be handed to the platform. After a crash the turn

@@ -174,6 +174,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
             persona: None,
             tiers: BTreeMap::new(),
             parallel_calls: 64,
+            filter_silence: true,
         },
         lifetime: Lifetime::default(),
         notifier: Notifier::default(),

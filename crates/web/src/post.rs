@@ -1,0 +1,58 @@
+//! Saying something in a chat from this machine, over the control socket.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use petasos_gateway::{Handle, Job, Mirror, Post, Posted};
+use serde::{Deserialize, Serialize};
+
+use crate::extract::{Body, Shape};
+use crate::refusal::Refusal;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    to: String,
+    text: String,
+    /// Seconds.
+    wait: u64,
+}
+
+impl Shape for Wanted {
+    const FIELDS: &'static [&'static str] = &["to", "text", "wait"];
+    const NUMBERS: &'static [&'static str] = &["wait"];
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    posted: Vec<Posted>,
+}
+
+pub(crate) async fn post(
+    State(handle): State<Handle>,
+    Body(wanted): Body<Wanted>,
+) -> Result<Json<Answer>, Refusal> {
+    if wanted.text.trim().is_empty() {
+        return Err(Refusal::bad_request("text is empty"));
+    }
+    let post = Post {
+        to: wanted.to,
+        text: wanted.text,
+        job: Job::default(),
+        origin: None,
+        mirror: Mirror::Own,
+        wait: Duration::from_secs(wanted.wait),
+    };
+    // Whoever hangs up meanwhile has asked all the same: what was begun for one place is done for all.
+    let posted = tokio::spawn(async move { handle.post(post).await }).await;
+    let failed = |_panicked| {
+        Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "failed",
+            "saying it failed; petasos outbox shows what is owed",
+        )
+    };
+    Ok(Json(Answer { posted: posted.map_err(failed)? }))
+}
