@@ -169,6 +169,10 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
         filter_silence: settings.flag("filter_silence_narration"),
+        compression: petasos_gateway::Compression {
+            enabled: settings.flag("compression.enabled"),
+            rows: small(settings, "compression.max_messages") as usize,
+        },
         parallel_calls: settings
             .count("agent.max_parallel_calls")
             .and_then(|n| usize::try_from(n).ok())

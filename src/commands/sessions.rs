@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use petasos_core::SessionId;
 use petasos_core::ids::RowId;
 use petasos_core::transcript::Role;
-use petasos_store::{Reader, SessionRow};
+use petasos_store::{Reader, RowState, SessionRow};
 use serde_json::{Value, json};
 
 use super::{Context, reader};
@@ -62,7 +62,7 @@ fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> R
         let rows = said.iter().map(|row| {
             let mut value = json!(row.message);
             value["id"] = json!(row.id);
-            value["active"] = json!(row.active);
+            value["state"] = json!(row.state.as_str());
             value
         });
         let mut told = as_json(&session);
@@ -77,9 +77,13 @@ fn show(context: &Context, reader: Option<&Reader>, id: &str, limit: usize) -> R
             Role::Assistant => "agent",
             Role::Tool => row.message.tool_name.as_deref().unwrap_or("tool"),
             Role::Notice => "gateway",
+            Role::Summary => "summary",
         };
-        let undone = if row.active { "" } else { " (undone)" };
-        crate::print::say!("\n{}", styled(DIM, &format!("{who}{undone}, {}", ago(row.message.at, now()))));
+        let state = match row.state {
+            RowState::Active => String::new(),
+            state => format!(" ({})", state.as_str()),
+        };
+        crate::print::say!("\n{}", styled(DIM, &format!("{who}{state}, {}", ago(row.message.at, now()))));
         if !row.message.content.is_empty() {
             crate::print::say!("{}", row.message.content);
         }

@@ -1,6 +1,6 @@
 //! The model that answers, and those to turn to.
 
-use petasos_agent::{Brain, ModelConfig, Provider, Secret};
+use petasos_agent::{Brain, ModelConfig, Prices, Provider, Secret};
 use serde::Deserialize;
 
 use super::{seconds, small};
@@ -15,6 +15,16 @@ struct Fallback {
     base_url: Option<String>,
     api_key: Option<String>,
     context_length: Option<u32>,
+    prices: Option<Charged>,
+}
+
+/// Dollars for a million tokens, as they are written.
+#[derive(Deserialize)]
+struct Charged {
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
 }
 
 pub(super) fn model(settings: &Settings, problems: &mut Vec<Problem>) -> ModelConfig {
@@ -33,6 +43,7 @@ pub(super) fn model(settings: &Settings, problems: &mut Vec<Problem>) -> ModelCo
     model.stream_stale = seconds(settings, "model.stream_stale_seconds");
     model.demo_delay =
         std::time::Duration::from_millis(settings.count("model.demo_delay_ms").unwrap_or_default());
+    model.prices = prices(settings);
     model.fallbacks = fallbacks(settings, &model, problems);
     if let Err(error) = Brain::new(model.clone()) {
         problems.push(Problem::error(settings.origin("model.provider").to_string(), error.to_string()));
@@ -73,12 +84,32 @@ fn fallback(entry: Fallback, primary: &ModelConfig) -> Result<ModelConfig, Strin
         api_key: entry.api_key.map(Secret::new),
         context_length: entry.context_length,
         vision: primary.vision,
+        prices: entry.prices.map(Charged::read),
         api_max_retries: primary.api_max_retries,
         retry_base: primary.retry_base,
         stream_stale: primary.stream_stale,
         demo_delay: primary.demo_delay,
         ..ModelConfig::new(provider, entry.model)
     })
+}
+
+impl Charged {
+    fn read(self) -> Prices {
+        let Self { input, output, cache_read, cache_write } = self;
+        let (cache_read, cache_write) = (cache_read.unwrap_or(input), cache_write.unwrap_or(input));
+        Prices { input, output, cache_read, cache_write }
+    }
+}
+
+/// Unknown unless both sides of a call have a price; caches cost what input costs, unless said otherwise.
+fn prices(settings: &Settings) -> Option<Prices> {
+    let price = |name: &str| {
+        let path = format!("model.prices.{name}");
+        settings.is_set(&path).then(|| settings.number(&path))
+    };
+    let (input, output) = (price("input")?, price("output")?);
+    let (cache_read, cache_write) = (price("cache_read"), price("cache_write"));
+    Some(Charged { input, output, cache_read, cache_write }.read())
 }
 
 fn some(settings: &Settings, path: &str) -> Option<u32> {

@@ -40,7 +40,40 @@ fn refusal(status: Option<u16>, body: &Value, key: Option<&Secret>) -> CallError
         .or_else(|| by_prose(message))
         .or_else(|| status.or(inner).map(by_status))
         .unwrap_or(Class::ServerError);
-    CallError { class, detail: sanitise(message, key), retry_after: None }
+    let limit = match class {
+        Class::ContextOverflow => stated_window(error, message),
+        Class::OutputLimit => stated_output(message),
+        _ => None,
+    };
+    CallError { class, detail: sanitise(message, key), retry_after: None, limit }
+}
+
+/// The window, where a refusal names it: `maximum context length is 8192`, `210000 tokens > 200000 maximum`.
+fn stated_window(error: &Value, message: &str) -> Option<usize> {
+    let field = error["n_ctx"].as_u64().and_then(|tokens| usize::try_from(tokens).ok());
+    let stated = || {
+        let message = message.to_lowercase();
+        let marks = ["maximum context length is", "maximum context length of", "context window of", ">"];
+        marks.iter().find_map(|mark| number_after(&message, mark))
+    };
+    field.or_else(stated)
+}
+
+/// The longest answer, where a refusal names it: `at most 16384 completion tokens`, `100000 > 64000`, or what the
+/// prompt leaves of the window: `188240 + 21333 > 200000`.
+fn stated_output(message: &str) -> Option<usize> {
+    let over = number_after(message, ">");
+    let Some((before, _)) = message.split_once('+') else {
+        return over.or_else(|| number_after(message, "at most"));
+    };
+    let prompt = before.trim_end().rsplit(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok()?;
+    over?.checked_sub(prompt)
+}
+
+fn number_after(message: &str, mark: &str) -> Option<usize> {
+    let (_, rest) = message.split_once(mark)?;
+    let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != ',').next()?;
+    digits.replace(',', "").parse().ok()
 }
 
 /// Codes that say more than the status they come with.
@@ -69,14 +102,22 @@ fn by_code(code: &str) -> Option<Class> {
 /// A prompt that is too long has no code at Anthropic, vLLM and Ollama; it is worth recognising, because
 /// a shorter one will pass.
 fn by_prose(message: &str) -> Option<Class> {
-    const TOO_LONG: [&str; 4] = [
+    const TOO_LONG: [&str; 5] = [
         "prompt is too long",
         "maximum context length",
         "exceeds the context window",
         "exceeds context length",
+        "exceeds the available context size",
     ];
+    const TOO_MUCH: [&str; 4] =
+        ["too large", "at most", "maximum allowed number of output tokens", "exceed context limit"];
     let message = message.to_lowercase();
-    TOO_LONG.iter().any(|phrase| message.contains(phrase)).then_some(Class::ContextOverflow)
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    let output = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    if says(&output) && says(&TOO_MUCH) {
+        return Some(Class::OutputLimit);
+    }
+    says(&TOO_LONG).then_some(Class::ContextOverflow)
 }
 
 fn by_status(status: u16) -> Class {
@@ -170,6 +211,45 @@ mod tests {
         );
         check(400, r#"{"error":{"code":"content_filter"}}"#, Class::Refused);
         check(404, r#"{"error":"model 'x' not found"}"#, Class::ModelNotFound);
+    }
+
+    #[test]
+    fn a_stated_limit_is_read() {
+        let limit = |message: &str| {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            let error = classify(400, None, &body, None);
+            (error.class, error.limit)
+        };
+        for (message, class, want) in [
+            (
+                "This model's maximum context length is 8192 tokens. However, you requested 9000.",
+                Class::ContextOverflow,
+                Some(8192),
+            ),
+            ("prompt is too long: 210000 tokens > 200000 maximum", Class::ContextOverflow, Some(200_000)),
+            ("maximum context length is 1,048,576 tokens", Class::ContextOverflow, Some(1_048_576)),
+            ("prompt is too long", Class::ContextOverflow, None),
+            (
+                "max_tokens is too large: 64000. This model supports at most 16384 completion tokens",
+                Class::OutputLimit,
+                Some(16_384),
+            ),
+            (
+                "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
+                Class::OutputLimit,
+                Some(64_000),
+            ),
+            (
+                "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+                Class::OutputLimit,
+                Some(11_760),
+            ),
+            ("max_tokens is too large", Class::OutputLimit, None),
+        ] {
+            assert_eq!(limit(message), (class, want), "{message}");
+        }
+        let body = r#"{"error":{"type":"exceed_context_size_error","n_ctx":4096}}"#;
+        assert_eq!(classify(400, None, body, None).limit, Some(4096));
     }
 
     #[test]

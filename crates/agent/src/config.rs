@@ -1,12 +1,14 @@
 //! Which model to ask. What was typed is `ModelConfig`; what it means, once checked, is `Link`.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Url;
 use tokio::time::Instant;
 
 use petasos_core::Secret;
+use petasos_core::transcript::Usage;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
@@ -89,8 +91,38 @@ pub struct ModelConfig {
     pub vision: bool,
     /// Asked in order when the one before is given up. Their own fallbacks join the chain.
     pub fallbacks: Vec<ModelConfig>,
+    /// What it charges, if anybody said.
+    pub prices: Option<Prices>,
     /// Pause of the demo model between two words.
     pub demo_delay: Duration,
+}
+
+/// Dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Prices {
+    pub input: f64,
+    pub output: f64,
+    pub cache_read: f64,
+    pub cache_write: f64,
+}
+
+impl Prices {
+    /// Dollars for a million are millionths of a dollar for one.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate of money; a cast from a float saturates"
+    )]
+    pub(crate) fn micro_usd(&self, usage: Usage) -> u64 {
+        let parts = [
+            (usage.input, self.input),
+            (usage.output, self.output),
+            (usage.cache_read, self.cache_read),
+            (usage.cache_write, self.cache_write),
+        ];
+        parts.into_iter().map(|(tokens, price)| tokens as f64 * price).sum::<f64>().round() as u64
+    }
 }
 
 impl ModelConfig {
@@ -108,6 +140,7 @@ impl ModelConfig {
             retry_base: Duration::from_secs(2),
             vision: true,
             fallbacks: Vec::new(),
+            prices: None,
             demo_delay: Duration::from_millis(15),
         }
     }
@@ -140,7 +173,10 @@ pub(crate) struct Link {
     /// Where requests go; `None` for the demo model.
     pub(crate) endpoint: Option<Url>,
     pub(crate) key: Option<Secret>,
-    pub(crate) context: usize,
+    context: usize,
+    /// A smaller window than that, if the provider has told us so; 0: it has not.
+    learnt: AtomicUsize,
+    pub(crate) prices: Option<Prices>,
     pub(crate) max_output: Option<u32>,
     pub(crate) vision: bool,
     pub(crate) retries: u32,
@@ -150,7 +186,27 @@ pub(crate) struct Link {
     /// Set when it was given up in favour of a fallback: it is not asked first before then.
     pub(crate) resting: Mutex<Option<Instant>>,
     /// Calls in a row that fell silent.
-    pub(crate) silent: std::sync::atomic::AtomicU32,
+    pub(crate) silent: AtomicU32,
+}
+
+/// Windows that nobody has: a number like that was about something else.
+const NO_WINDOW: usize = 1_024;
+
+impl Link {
+    /// Tokens its window holds.
+    pub(crate) fn context(&self) -> usize {
+        match self.learnt.load(Ordering::Relaxed) {
+            0 => self.context,
+            learnt => learnt.min(self.context),
+        }
+    }
+
+    /// What the provider said its window is.
+    pub(crate) fn learn(&self, window: Option<usize>) {
+        if let Some(window) = window.filter(|window| (NO_WINDOW..self.context).contains(window)) {
+            self.learnt.store(window, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The primary first, then its fallbacks.
@@ -183,6 +239,8 @@ fn check(raw: ModelConfig) -> Result<Link, ConfigError> {
         model: raw.model.trim().to_owned(),
         key,
         context: raw.context_length.unwrap_or(raw.provider.default_context()) as usize,
+        learnt: AtomicUsize::new(0),
+        prices: raw.prices,
         max_output: raw.max_output_tokens,
         vision: raw.vision,
         retries: raw.api_max_retries,
@@ -190,7 +248,7 @@ fn check(raw: ModelConfig) -> Result<Link, ConfigError> {
         retry_base: raw.retry_base,
         demo_delay: raw.demo_delay,
         resting: Mutex::new(None),
-        silent: std::sync::atomic::AtomicU32::new(0),
+        silent: AtomicU32::new(0),
     })
 }
 
@@ -253,6 +311,22 @@ mod tests {
         first.fallbacks = vec![second, ModelConfig::new(Provider::Ollama, "d")];
         let names: Vec<_> = chain(first).unwrap().into_iter().map(|link| link.model).collect();
         assert_eq!(names, ["demo", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn prices_are_dollars_for_a_million_tokens() {
+        let prices = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+        let usage = Usage { input: 1_000, output: 200, cache_read: 10_000, cache_write: 4 };
+        assert_eq!(prices.micro_usd(usage), 3_000 + 3_000 + 3_000 + 15);
+    }
+
+    #[test]
+    fn a_window_is_learnt_only_if_it_is_one_and_smaller() {
+        let link = check(ModelConfig { context_length: Some(8_000), ..ModelConfig::demo() }).unwrap();
+        for (told, want) in [(None, 8_000), (Some(9_000), 8_000), (Some(5), 8_000), (Some(4_096), 4_096)] {
+            link.learn(told);
+            assert_eq!(link.context(), want, "{told:?}");
+        }
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum Class {
     Tls,
     ContextOverflow,
     PayloadTooLarge,
+    /// We asked for a longer answer than the model gives.
+    OutputLimit,
     ModelNotFound,
     /// A safety filter said no.
     Refused,
@@ -36,7 +38,7 @@ pub enum Class {
 }
 
 impl Class {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Auth,
         Self::Billing,
         Self::RateLimit,
@@ -48,6 +50,7 @@ impl Class {
         Self::Tls,
         Self::ContextOverflow,
         Self::PayloadTooLarge,
+        Self::OutputLimit,
         Self::ModelNotFound,
         Self::Refused,
         Self::BadRequest,
@@ -70,6 +73,7 @@ impl Class {
             Self::Tls => "ssl_cert_verification",
             Self::ContextOverflow => "context_overflow",
             Self::PayloadTooLarge => "payload_too_large",
+            Self::OutputLimit => "output_limit",
             Self::ModelNotFound => "model_not_found",
             Self::Refused => "content_policy",
             Self::BadRequest => "format_error",
@@ -91,6 +95,7 @@ impl Class {
             | Self::Malformed => Fault::Later { after: None },
             Self::ContextOverflow
             | Self::PayloadTooLarge
+            | Self::OutputLimit
             | Self::Refused
             | Self::BadRequest
             | Self::Empty
@@ -121,11 +126,13 @@ pub(crate) struct CallError {
     /// What the other side said, already sanitised; may be empty.
     pub(crate) detail: String,
     pub(crate) retry_after: Option<Duration>,
+    /// The number of tokens that would have been accepted, if it was named.
+    pub(crate) limit: Option<usize>,
 }
 
 impl CallError {
     pub(crate) fn new(class: Class) -> Self {
-        Self { class, detail: String::new(), retry_after: None }
+        Self { class, detail: String::new(), retry_after: None, limit: None }
     }
 }
 
@@ -155,6 +162,9 @@ pub(crate) fn explain(class: Class, provider: Provider, model: &str, detail: &st
         Class::Tls => format!("The certificate of the model provider ({name}) cannot be trusted. Check model.base_url and this machine's CA certificates."),
         Class::ContextOverflow | Class::PayloadTooLarge => {
             "This conversation no longer fits into the model's context. Start a new one with /new.".to_owned()
+        }
+        Class::OutputLimit => {
+            format!("The model provider ({name}) does not give answers of that length. Lower model.max_output_tokens.")
         }
         Class::ModelNotFound => {
             format!("The model provider ({name}) has no model {model:?}. Check model.default and model.base_url.{said}")

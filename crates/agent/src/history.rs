@@ -1,8 +1,8 @@
 //! Making a conversation fit into a model's window. Pure.
 
-use petasos_core::transcript::{Message, Role};
+use std::borrow::Cow;
 
-const REMOVED: &str = "(An older tool output was removed to make room.)";
+use petasos_core::transcript::{EMPTIED, Message, Role};
 
 /// What a picture costs at most providers.
 const PICTURE: usize = 1500;
@@ -20,11 +20,11 @@ pub fn estimate(message: &Message) -> usize {
 /// emptied, oldest first.
 ///
 /// The cut moves in steps of a quarter of the budget: while it stays, prompt caches hold.
-pub fn fit(messages: &[Message], budget: usize) -> Vec<Message> {
+pub fn fit(messages: &[Message], budget: usize) -> Cow<'_, [Message]> {
     let sizes: Vec<usize> = messages.iter().map(estimate).collect();
     let total: usize = sizes.iter().sum();
     if total <= budget {
-        return messages.to_vec();
+        return Cow::Borrowed(messages);
     }
     let quarter = (budget / 4).max(1);
     let excess = (total - budget).div_ceil(quarter) * quarter;
@@ -39,7 +39,7 @@ pub fn fit(messages: &[Message], budget: usize) -> Vec<Message> {
         );
     }
     empty_outputs(&mut kept, budget);
-    kept
+    Cow::Owned(kept)
 }
 
 /// The first exchange to keep when at least `excess` must go; the last exchange always stays.
@@ -64,9 +64,9 @@ fn empty_outputs(kept: &mut [Message], budget: usize) {
         if total <= budget {
             return;
         }
-        if message.content.len() > REMOVED.len() {
+        if message.content.len() > EMPTIED.len() {
             total -= estimate(message);
-            message.content = REMOVED.to_owned();
+            message.content = EMPTIED.to_owned();
             total += estimate(message);
         }
     }
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn oldest_exchanges_go_whole_and_the_cut_is_labelled() {
-        let kept = fit(&conversation(20), 1000);
+        let rows = conversation(20);
+        let kept = fit(&rows, 1000);
         assert!(total(&kept) <= 1000);
         assert_eq!(kept.len() % 4, 0);
         assert_eq!(kept[0].role, Role::User);
@@ -127,7 +128,7 @@ mod tests {
         rows.extend(exchange(1, 8000).into_iter().skip(1));
         let kept = fit(&rows, 2500);
         assert_eq!(kept.len(), rows.len());
-        assert_eq!(kept[2].content, REMOVED);
+        assert_eq!(kept[2].content, EMPTIED);
         assert_eq!(kept[5].content.len(), 8000);
     }
 }

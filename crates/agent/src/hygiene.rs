@@ -33,7 +33,7 @@ pub(crate) fn tidy(messages: &[Message]) -> Vec<Item> {
     let mut rows = messages.iter().filter(|row| row.role != Role::Notice).peekable();
     while let Some(row) = rows.next() {
         match row.role {
-            Role::User => push_user(&mut items, row),
+            Role::User | Role::Summary => push_user(&mut items, row),
             Role::Assistant => {
                 let mut results = Vec::new();
                 while let Some(result) = rows.next_if(|row| row.role == Role::Tool) {

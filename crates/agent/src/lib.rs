@@ -9,6 +9,7 @@
 
 mod brain;
 mod classify;
+pub mod compact;
 mod config;
 mod demo;
 mod failure;
@@ -26,7 +27,7 @@ mod think;
 mod tools;
 
 pub use brain::{Brain, Description};
-pub use config::{ConfigError, ModelConfig, Provider};
+pub use config::{ConfigError, ModelConfig, Prices, Provider};
 pub use failure::{Class, Failure};
 pub use history::{estimate, fit};
 pub use petasos_core::Secret;

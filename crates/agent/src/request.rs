@@ -1,7 +1,7 @@
 //! What is asked of a model and what comes back.
 
 use petasos_core::SessionId;
-use petasos_core::transcript::{Message, ToolCall, Usage};
+use petasos_core::transcript::{Bill, Message, ToolCall};
 
 /// One question to the model: the whole conversation, and what it may use.
 #[derive(Debug, Clone)]
@@ -16,6 +16,14 @@ pub struct Request {
     pub model: Option<String>,
     /// Only a key for prompt caches.
     pub session: SessionId,
+}
+
+impl Request {
+    /// A rough number of tokens for everything but the transcript.
+    pub fn fixed(&self) -> usize {
+        let tools: usize = self.tools.iter().map(|tool| tool.parameters.to_string().len() / 4 + 64).sum();
+        self.system.len() / 4 + tools
+    }
 }
 
 /// A tool as a model sees it. `parameters` is a JSON schema of an object.
@@ -42,7 +50,7 @@ pub struct Answer {
     /// Names are repaired where the slip is obvious, ids are unique, arguments are JSON.
     pub calls: Vec<ToolCall>,
     pub finish: Finish,
-    pub usage: Usage,
+    pub bill: Bill,
     /// Which model answered, as it names itself.
     pub model: String,
     /// The text is not all there: it stays cut off after every attempt to have it continued.

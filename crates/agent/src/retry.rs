@@ -44,6 +44,7 @@ pub fn next_step(attempts: &Attempts, class: Class) -> Step {
         | Class::Tls
         | Class::ContextOverflow
         | Class::PayloadTooLarge
+        | Class::OutputLimit
         | Class::ModelNotFound
         | Class::Refused
         | Class::BadRequest
@@ -137,6 +138,7 @@ mod tests {
             Class::Tls,
             Class::ContextOverflow,
             Class::PayloadTooLarge,
+            Class::OutputLimit,
             Class::ModelNotFound,
             Class::Refused,
             Class::BadRequest,

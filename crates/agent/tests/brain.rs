@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use petasos_agent::{
-    Answer as Said, Brain, Chunk, Class, Failure, Finish, ModelConfig, Provider, Request, Secret, Tools,
+    Answer as Said, Brain, Chunk, Class, Failure, Finish, ModelConfig, Prices, Provider, Request, Secret,
+    Tools,
 };
 use petasos_core::transcript::{EffectState, Message, Picture, ToolCall};
 use petasos_core::{Millis, SessionId};
@@ -114,7 +115,7 @@ fn all_protocols_stream_text_and_calls() {
             "{provider:?}"
         );
         assert_eq!(
-            (answer.usage.input, answer.usage.output, answer.model.as_str()),
+            (answer.bill.usage.input, answer.bill.usage.output, answer.model.as_str()),
             (7, 5, "m"),
             "{provider:?}"
         );
@@ -270,10 +271,13 @@ fn when_everything_fails_the_first_reason_is_told() {
 }
 
 #[test]
-fn a_prompt_that_is_too_long_is_shortened_and_sent_again() {
-    let model = Model::start().unwrap();
-    model.script(Answer::status(400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#));
-    model.script(Answer::text("ok"));
+fn a_prompt_that_is_too_long_is_the_callers_to_shorten_and_the_window_is_learnt() {
+    let (model, other) = (Model::start().unwrap(), Model::start().unwrap());
+    let told = r#"{"error":{"message":"This model's maximum context length is 2000 tokens."}}"#;
+    model.script(Answer::status(400, told));
+    model.respond(|_| Answer::text("ok"));
+    let mut config = config(&model, Provider::Custom);
+    config.fallbacks = vec![self::config(&other, Provider::Custom)];
     let rows: Vec<Message> = (0..40)
         .flat_map(|n| {
             [
@@ -283,10 +287,42 @@ fn a_prompt_that_is_too_long_is_shortened_and_sent_again() {
         })
         .chain([Message::user("last", Millis(0))])
         .collect();
-    assert_eq!(ask(config(&model, Provider::Custom), &request(rows)).0.unwrap().text, "ok");
+    let brain = Brain::new(config).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let asked = request(rows);
+    let refused = runtime.block_on(brain.answer(&asked, &mut |_| {})).unwrap_err();
+    assert_eq!((refused.class, brain.window().context), (Class::ContextOverflow, 2000));
+    assert_eq!((model.requests().len(), other.requests().len()), (1, 0), "another model is no cure");
+    assert_eq!(runtime.block_on(brain.answer(&asked, &mut |_| {})).unwrap().text, "ok");
     let sizes: Vec<_> = model.requests().iter().map(|request| request.raw.len()).collect();
     assert!(sizes[1] < sizes[0] * 2 / 3, "{sizes:?}");
     assert_eq!(model.requests()[1].last_user, "last");
+}
+
+#[test]
+fn an_output_limit_that_is_too_high_is_lowered_to_what_the_provider_grants() {
+    let model = Model::start().unwrap();
+    let told = r#"{"error":{"message":"max_tokens: 9000 > 5000, which is the maximum allowed number of output tokens"}}"#;
+    model.script_many([
+        Answer::status(400, told),
+        Answer::status(400, r#"{"error":"max_tokens is too large"}"#),
+    ]);
+    model.respond(|_| Answer::text("ok"));
+    let config = ModelConfig { max_output_tokens: Some(9000), ..config(&model, Provider::Custom) };
+    assert_eq!(ask(config, &hello()).0.unwrap().text, "ok");
+    let room: Vec<_> = model.requests().iter().map(|request| request.body()["max_tokens"].as_u64()).collect();
+    assert_eq!(room, [Some(9000), Some(5000), Some(2500)]);
+}
+
+#[test]
+fn every_call_of_an_answer_is_charged_and_the_last_prompt_is_told() {
+    let model = Model::start().unwrap();
+    model.script(Answer::text("a").finish("length").usage(1_000, 10));
+    model.script(Answer::text("b").usage(2_000, 20));
+    let prices = Some(Prices { input: 1.0, output: 10.0, ..Prices::default() });
+    let answer = ask(ModelConfig { prices, ..config(&model, Provider::Custom) }, &hello()).0.unwrap();
+    assert_eq!((answer.bill.usage.input, answer.bill.usage.output), (3_000, 30));
+    assert_eq!((answer.bill.prompt, answer.bill.micro_usd), (Some(2_000), Some(3_300)));
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub enum Name {
     Queue,
     Retry,
     Undo,
+    Compress,
     Usage,
     Where,
     Start,
@@ -77,6 +78,9 @@ pub const TABLE: &[Spec] = &[
     spec(Name::Queue, "queue", "<message>", "Run a message after the current turn").also(&["q"]),
     spec(Name::Retry, "retry", "", "Answer the last message again").waiting(),
     spec(Name::Undo, "undo", "[count]", "Drop the last exchanges from the session").waiting(),
+    spec(Name::Compress, "compress", "[what to keep]", "Sum the conversation up to save room")
+        .also(&["compact"])
+        .waiting(),
     spec(Name::Usage, "usage", "", "Show the tokens this session has used"),
     spec(Name::Where, "where", "", "Show what became of your last message"),
     spec(Name::Platform, "platform", "[retry|pause name]", "Show how the platforms are, or change that")
@@ -241,6 +245,6 @@ mod tests {
     #[test]
     fn what_rewrites_the_session_waits_for_the_turn() {
         let waiting: Vec<_> = TABLE.iter().filter(|spec| !spec.while_running).map(|spec| spec.word).collect();
-        assert_eq!(waiting, ["resume", "retry", "undo"]);
+        assert_eq!(waiting, ["resume", "retry", "undo", "compress"]);
     }
 }

@@ -8,11 +8,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Relief;
 use crate::ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
 use crate::message::Platform;
 use crate::outbox::Draft;
 use crate::time::Millis;
-use crate::transcript::{Message, Usage};
+use crate::transcript::{Bill, Message};
 use crate::turn::Turn;
 
 /// How an accepted message ended: exactly one of these, always visible to its author.
@@ -60,8 +61,10 @@ pub enum Write {
     SettleInbox { inbox: Vec<InboxId>, outcome: Outcome, at: Millis },
     /// Append a row to a transcript (and to its full-text index).
     Append { session: SessionId, message: Message },
-    /// Add tokens to a session's counters.
-    Spend { key: SessionKey, session: SessionId, usage: Usage },
+    /// Add what an answer has cost to a session's counters.
+    Spend { key: SessionKey, session: SessionId, bill: Bill },
+    /// Make room in a transcript: hide rows from the model, with a summary in their place.
+    Relieve { key: SessionKey, session: SessionId, relief: Relief, at: Millis },
     /// Owe a message. For a pair `(turn, step)` that is already streaming, the text is completed and
     /// becomes due; otherwise a new item becomes due.
     Owe(Draft),

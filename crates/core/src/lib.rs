@@ -13,6 +13,7 @@ pub mod approve;
 pub mod backoff;
 pub mod capability;
 pub mod command;
+pub mod compaction;
 pub mod dead;
 pub mod directory;
 pub mod fault;

@@ -16,6 +16,8 @@ pub enum Role {
     /// Shown to people, never to a model: acknowledgements, command answers, failures.
     #[serde(rename = "session_meta")]
     Notice,
+    /// Stands for older rows that the model no longer sees.
+    Summary,
 }
 
 impl Role {
@@ -25,11 +27,14 @@ impl Role {
             Self::Assistant => "assistant",
             Self::Tool => "tool",
             Self::Notice => "session_meta",
+            Self::Summary => "summary",
         }
     }
 
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::User, Self::Assistant, Self::Tool, Self::Notice].into_iter().find(|role| role.as_str() == name)
+        [Self::User, Self::Assistant, Self::Tool, Self::Notice, Self::Summary]
+            .into_iter()
+            .find(|role| role.as_str() == name)
     }
 }
 
@@ -109,6 +114,11 @@ impl Message {
         Self::new(Role::Notice, content.into(), at)
     }
 
+    /// A row for the model that stands for older ones.
+    pub fn summary(content: impl Into<String>, at: Millis) -> Self {
+        Self::new(Role::Summary, content.into(), at)
+    }
+
     /// An assistant row that asks for tools.
     pub fn asking(content: impl Into<String>, tool_calls: Vec<ToolCall>, at: Millis) -> Self {
         Self { tool_calls, ..Self::new(Role::Assistant, content.into(), at) }
@@ -122,6 +132,21 @@ impl Message {
             ..Self::new(Role::Tool, content.into(), at)
         }
     }
+}
+
+/// What the model sees of a tool result that was emptied to make room.
+pub const EMPTIED: &str = "(An older tool output was removed to make room.)";
+
+/// What an answer has cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Bill {
+    pub usage: Usage,
+    /// Tokens of the last prompt; `None`: unknown, or not a prompt of the conversation.
+    #[serde(default)]
+    pub prompt: Option<u64>,
+    /// Millionths of a dollar; `None`: the prices are unknown.
+    #[serde(default)]
+    pub micro_usd: Option<u64>,
 }
 
 /// Tokens spent by a call, as the provider counts them.
@@ -143,6 +168,11 @@ impl Usage {
         self.output = self.output.saturating_add(other.output);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
+    }
+
+    /// What was sent, however it was charged for.
+    pub const fn prompt(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
     pub const fn total(&self) -> u64 {

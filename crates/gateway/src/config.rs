@@ -77,10 +77,25 @@ pub struct Settings {
     pub persona: Option<String>,
     /// Who may use which command, where that is restricted.
     pub tiers: BTreeMap<Platform, Tiers>,
+    pub compression: Compression,
     /// Model calls under way at the same time; more wait.
     pub parallel_calls: usize,
     /// Hold back what only says that nothing is said, where nobody asked.
     pub filter_silence: bool,
+}
+
+/// When long conversations are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    pub enabled: bool,
+    /// Messages from which on it happens, however short they are.
+    pub rows: usize,
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self { enabled: true, rows: 400 }
+    }
 }
 
 /// The transcript a message belongs to.

@@ -48,6 +48,7 @@ mod tasks;
 mod view;
 mod watchdog;
 
+pub use config::Compression;
 pub use config::{Config, Page, Settings, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};
 pub use gate::{Leaving, Situation};

@@ -21,7 +21,8 @@ impl Tx<'_> {
                 inbox.iter().try_for_each(|id| self.settle(*id, *outcome, *at))
             }
             Write::Append { session, message } => self.append(session, message).map(drop),
-            Write::Spend { key, session, usage } => self.spend(key, session, *usage),
+            Write::Spend { key, session, bill } => self.spend(key, session, *bill),
+            Write::Relieve { key, session, relief, at } => self.relieve(key, session, relief, *at),
             Write::Owe(draft) => self.owe(draft, now),
             Write::PreviewShown { turn, step, message } => self.preview_shown(*turn, *step, message),
             Write::DropPreview { turn, step } => self.drop_preview(*turn, *step),

@@ -55,7 +55,7 @@ pub use routing::RoutingState;
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};
-pub use transcript::{Said, Undone};
+pub use transcript::{RowState, Said, Undone};
 pub use turns::Journaled;
 pub use unreadable::Unread;
 pub use whereabouts::{Stage, Whereabouts};

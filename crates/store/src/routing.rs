@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use petasos_core::session::{self, CrashRecovery, Entry, ResumeReason, Routing};
-use petasos_core::transcript::Usage;
+use petasos_core::transcript::Bill;
 use petasos_core::{Millis, SessionId, SessionKey};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -158,23 +158,40 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(crate) fn spend(&self, key: &SessionKey, id: &SessionId, usage: Usage) -> Result<()> {
-        self.spend_session(id, usage)?;
-        self.change_entry(key, |entry| entry.is_some_and(|entry| count(entry, id, usage)))?;
+    pub(crate) fn spend(&self, key: &SessionKey, id: &SessionId, bill: Bill) -> Result<()> {
+        self.spend_session(id, bill.usage)?;
+        self.change_entry(key, |entry| entry.is_some_and(|entry| count(entry, id, bill)))?;
+        Ok(())
+    }
+
+    /// The size of the prompt, now that room was made.
+    pub(crate) fn put_prompt_size(&self, key: &SessionKey, id: &SessionId, tokens: u64) -> Result<()> {
+        self.change_entry(key, |entry| {
+            entry
+                .filter(|entry| entry.session_id == *id)
+                .map(|entry| entry.last_prompt_tokens = tokens)
+                .is_some()
+        })?;
         Ok(())
     }
 }
 
 /// The entry counts for the transcript it is bound to; one that was left behind has its own row.
-fn count(entry: &mut Entry, id: &SessionId, usage: Usage) -> bool {
+fn count(entry: &mut Entry, id: &SessionId, bill: Bill) -> bool {
     if entry.session_id != *id {
         return false;
     }
+    let usage = bill.usage;
     entry.input_tokens = entry.input_tokens.saturating_add(usage.input);
     entry.output_tokens = entry.output_tokens.saturating_add(usage.output);
     entry.cache_read_tokens = entry.cache_read_tokens.saturating_add(usage.cache_read);
     entry.cache_write_tokens = entry.cache_write_tokens.saturating_add(usage.cache_write);
     entry.total_tokens = entry.total_tokens.saturating_add(usage.total());
-    entry.last_prompt_tokens = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    if let Some(prompt) = bill.prompt {
+        entry.last_prompt_tokens = prompt;
+    }
+    if let Some(cost) = bill.micro_usd {
+        entry.add_cost(cost);
+    }
     true
 }

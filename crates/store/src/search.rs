@@ -45,7 +45,7 @@ impl Reads {
             "SELECT m.id, m.session, s.session_key, m.role, m.at,
                  snippet(words, 0, '»', '«', '…', 24) AS snippet
              FROM words JOIN messages m ON m.id = words.rowid LEFT JOIN sessions s ON s.id = m.session
-             WHERE words MATCH ?1 AND m.active = 1
+             WHERE words MATCH ?1 AND m.state <> 'undone'
                  AND (?2 IS NULL OR s.session_key IN (SELECT value FROM json_each(?2)))
              ORDER BY words.rank, m.id DESC LIMIT ?3",
         )?;
@@ -58,7 +58,7 @@ impl Reads {
                  substr(m.content, max(1, instr(lower(m.content), lower(?1)) - 60), 160) AS snippet
              FROM messages m LEFT JOIN sessions s ON s.id = m.session
              WHERE m.id > (SELECT coalesce(max(id), 0) FROM messages) - ?4
-                 AND m.active = 1 AND m.role IN ('user', 'assistant') AND instr(lower(m.content), lower(?1)) > 0
+                 AND m.state <> 'undone' AND m.role IN ('user', 'assistant') AND instr(lower(m.content), lower(?1)) > 0
                  AND (?2 IS NULL OR s.session_key IN (SELECT value FROM json_each(?2)))
              ORDER BY m.id DESC LIMIT ?3",
         )?;

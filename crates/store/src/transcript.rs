@@ -1,8 +1,9 @@
-//! Transcripts: appended to, never rewritten. Undo hides rows from the model and keeps them.
+//! Transcripts: appended to, never rewritten. What undo and compaction hide from the model is kept.
 
-use petasos_core::SessionId;
+use petasos_core::compaction::{Pace, Relief, Replaced};
 use petasos_core::ids::RowId;
-use petasos_core::transcript::{EffectState, Message, Role};
+use petasos_core::transcript::{EMPTIED, EffectState, Message, Role};
+use petasos_core::{Millis, SessionId, SessionKey};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
@@ -14,15 +15,52 @@ const TITLE_CHARS: usize = 80;
 
 /// In the order `said` reads them: by position, because a long history asks for every name again in every row.
 const COLUMNS: &str = "id, role, content, tool_calls, tool_call_id, tool_name, effect, platform_message_id, \
-                       active, at, pictures";
+                       state, at, pictures";
+/// What a model sees, in its order. Word for word the condition and the expression of the index.
+const SEEN: &str = "state IN ('active', 'emptied') AND role <> 'session_meta'";
+const ORDER: &str = "coalesce(place, id)";
 
 /// One stored row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     pub id: RowId,
     pub message: Message,
-    /// `false`: undone; the model does not see it.
-    pub active: bool,
+    pub state: RowState,
+}
+
+impl Said {
+    pub fn is_undone(&self) -> bool {
+        self.state == RowState::Undone
+    }
+}
+
+/// What the model sees of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowState {
+    Active,
+    /// A tool result without its text.
+    Emptied,
+    /// Nothing: its author took it back.
+    Undone,
+    /// Nothing: a summary stands for it.
+    Compacted,
+}
+
+impl RowState {
+    const ALL: [Self; 4] = [Self::Active, Self::Emptied, Self::Undone, Self::Compacted];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Emptied => "emptied",
+            Self::Undone => "undone",
+            Self::Compacted => "compacted",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name).ok_or(Error::Unreadable("row state"))
+    }
 }
 
 /// What an undo took back.
@@ -39,10 +77,20 @@ impl Reads {
     /// The last `limit` rows that a model may see, in order.
     pub fn history(&self, session: &SessionId, limit: usize) -> Result<Vec<Said>> {
         let mut read = self.sql(&format!(
-            "SELECT {COLUMNS} FROM messages
-             WHERE session = ?1 AND active = 1 AND role <> 'session_meta' ORDER BY id DESC LIMIT ?2"
+            "SELECT {COLUMNS} FROM messages WHERE session = ?1 AND {SEEN} ORDER BY {ORDER} DESC LIMIT ?2"
         ))?;
-        in_order(read.query_and_then(params![session.as_str(), rows(limit)], said)?)
+        let mut seen = in_order(read.query_and_then(params![session.as_str(), rows(limit)], said)?)?;
+        for row in seen.iter_mut().filter(|row| row.state == RowState::Emptied) {
+            EMPTIED.clone_into(&mut row.message.content);
+        }
+        Ok(seen)
+    }
+
+    /// How making room in a transcript went so far.
+    pub fn pace(&self, session: &SessionId) -> Result<Pace> {
+        let mut read = self.sql("SELECT pace FROM sessions WHERE id = ?1 AND pace IS NOT NULL")?;
+        let stored = read.query_and_then([session.as_str()], |row| parse(text_at(row, 0)?, "pace"))?.next();
+        Ok(stored.transpose()?.unwrap_or_default())
     }
 
     /// Everything after a row, notices and undone rows included: what a view needs to catch up.
@@ -74,7 +122,7 @@ impl Reads {
 
     fn nth_last_user(&self, session: &SessionId, n: usize) -> Result<Option<(i64, String)>> {
         let mut read = self.sql(
-            "SELECT id, content FROM messages WHERE session = ?1 AND active = 1 AND role = 'user'
+            "SELECT id, content FROM messages WHERE session = ?1 AND state = 'active' AND role = 'user'
              ORDER BY id DESC LIMIT 1 OFFSET ?2",
         )?;
         let found = read.query_row(params![session.as_str(), rows(n.saturating_sub(1))], |row| {
@@ -112,8 +160,8 @@ impl Tx<'_> {
 
     /// Hides the last `exchanges` user rows and everything after them. `None`: there are not that many.
     pub fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<Undone>> {
-        let mut asked =
-            self.sql("SELECT count(*) FROM messages WHERE session = ?1 AND active = 1 AND role = 'user'")?;
+        let mut asked = self
+            .sql("SELECT count(*) FROM messages WHERE session = ?1 AND state = 'active' AND role = 'user'")?;
         let there: i64 = asked.query_row([session.as_str()], |row| row.get(0))?;
         let exchanges = exchanges.max(1).min(usize::try_from(there).unwrap_or_default());
         let Some((from, text)) = self.nth_last_user(session, exchanges)? else {
@@ -121,14 +169,56 @@ impl Tx<'_> {
         };
         // What the gateway said stays: it was not part of the exchange.
         let rows = self
-            .sql(
-                "UPDATE messages SET active = 0
-                 WHERE session = ?1 AND id >= ?2 AND active = 1 AND role <> 'session_meta'",
-            )?
+            .sql(&format!(
+                "UPDATE messages SET state = 'undone' WHERE session = ?1 AND {ORDER} >= ?2 AND {SEEN}"
+            ))?
             .execute(params![session.as_str(), from])?;
         self.sql("UPDATE sessions SET message_count = max(0, message_count - ?2) WHERE id = ?1")?
             .execute(params![session.as_str(), i64::try_from(rows).unwrap_or(i64::MAX)])?;
         Ok(Some(Undone { exchanges, rows, text }))
+    }
+
+    /// Hides rows from the model, puts the summary in their place and notes how it went.
+    pub(crate) fn relieve(
+        &self,
+        key: &SessionKey,
+        session: &SessionId,
+        relief: &Relief,
+        now: Millis,
+    ) -> Result<()> {
+        for id in &relief.emptied {
+            self.sql(
+                "UPDATE messages SET state = 'emptied' WHERE id = ?1 AND session = ?2 AND state = 'active'
+                     AND role = 'tool'",
+            )?
+            .execute(params![id.0, session.as_str()])?;
+        }
+        if let Some(replaced) = &relief.replaced {
+            self.replace(session, replaced, now)?;
+        }
+        if let Some(tokens) = relief.prompt {
+            self.put_prompt_size(key, session, tokens)?;
+        }
+        self.sql("UPDATE sessions SET pace = ?2 WHERE id = ?1")?
+            .execute(params![session.as_str(), json(&relief.pace)?])?;
+        Ok(())
+    }
+
+    fn replace(&self, session: &SessionId, replaced: &Replaced, now: Millis) -> Result<()> {
+        let Replaced { through, keep, place, summary } = replaced;
+        self.sql(&format!(
+            "UPDATE messages SET state = 'compacted' WHERE session = ?1 AND {ORDER} <= ?2 AND {SEEN}
+                 AND id NOT IN (SELECT value FROM json_each(?3))"
+        ))?
+        .execute(params![session.as_str(), through.0, json(keep)?])?;
+        // As old as what it stands for: rows stay in the order of time.
+        let mut age = self.sql("SELECT at FROM messages WHERE id = ?1")?;
+        let then: Option<i64> = age.query_row([place.0], |row| row.get(0)).optional()?;
+        self.sql(
+            "INSERT INTO messages (session, role, content, place, at) VALUES (?1, 'summary', ?2, ?3, ?4)",
+        )?
+        .execute(params![session.as_str(), summary, place.0, then.unwrap_or_else(|| at(now))])?;
+        Ok(())
     }
 
     fn count_message(&self, session: &SessionId, message: &Message) -> Result<()> {
@@ -139,7 +229,7 @@ impl Tx<'_> {
         )?
         .execute(params![
             session.as_str(),
-            i64::from(message.role != Role::Notice),
+            i64::from(!matches!(message.role, Role::Notice | Role::Summary)),
             at(message.at),
             title
         ])?;
@@ -177,7 +267,7 @@ fn said(row: &Row<'_>) -> Result<Said> {
         at: time_at(row, 9)?,
         pictures: text_or_none(row, 10)?.map_or(Ok(Vec::new()), |text| parse(text, "picture list"))?,
     };
-    Ok(Said { id: RowId(row.get(0)?), message, active: row.get(8)? })
+    Ok(Said { id: RowId(row.get(0)?), message, state: RowState::parse(text_at(row, 8)?)? })
 }
 
 const fn effect_name(effect: EffectState) -> &'static str {

@@ -164,7 +164,7 @@ impl Reader {
         }
         for said in rows {
             self.after = said.id;
-            let row = Row { id: said.id, message: said.message, undone: !said.active };
+            let row = Row { id: said.id, undone: said.is_undone(), message: said.message };
             self.ready.extend(event("row", &row).map(|it| it.id(self.after.to_string())));
         }
         Ok(())

@@ -117,7 +117,7 @@ pub(crate) async fn messages(
     let rows = handle.rows(&session, after, page.limit.unwrap_or(ROWS).clamp(1, LIMIT)).await?;
     let messages = rows
         .into_iter()
-        .map(|said| Row { id: said.id, message: said.message, undone: !said.active })
+        .map(|said| Row { id: said.id, undone: said.is_undone(), message: said.message })
         .collect();
     Ok(Json(Rows { messages }))
 }

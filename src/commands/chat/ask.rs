@@ -162,7 +162,7 @@ impl Asker {
                     progress.stopped = STOPPED.iter().any(|mark| row.message.content.ends_with(mark));
                 }
                 Role::Notice => progress.noticed = true,
-                Role::Assistant | Role::User | Role::Tool => {}
+                Role::Assistant | Role::User | Role::Tool | Role::Summary => {}
             },
             News::Live { .. } => self.live = true,
             News::Idle => {

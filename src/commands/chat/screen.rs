@@ -119,7 +119,7 @@ impl Screen {
             Role::User if self.is_ours(message) => {}
             Role::User => self.line(&styled(DIM, &format!("› {}", message.content))),
             Role::Assistant => self.answer(message),
-            Role::Tool => {}
+            Role::Tool | Role::Summary => {}
             Role::Notice => {
                 self.settle();
                 self.notices.push(message.content.clone());

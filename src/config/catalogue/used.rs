@@ -44,12 +44,16 @@ pub(super) const KEYS: &[Key] = &[
     key("model.max_output_tokens", TOKENS, "", "longest answer in tokens").also(&["model.max_tokens"]),
     key("model.stream_stale_seconds", Number, "180", "silence on a stream after which it counts as dead")
         .env(&["HERMES_STREAM_STALE_TIMEOUT"]),
+    key("model.prices.input", Number, "", "dollars for a million tokens sent; with the next one, /usage tells the cost"),
+    key("model.prices.output", Number, "", "dollars for a million tokens received"),
+    key("model.prices.cache_read", Number, "", "dollars for a million tokens read from the provider's cache; default: as input"),
+    key("model.prices.cache_write", Number, "", "dollars for a million tokens written to it; default: as input"),
     key("model.demo_delay_ms", Count(0, 10_000), "15", "pause of the demo model between two words"),
     key(
         "fallback_providers",
         Table,
         "",
-        "models to ask in order when the first one fails: a list of {provider, model, base_url, api_key}",
+        "models to ask in order when the first one fails: a list of {provider, model, base_url, api_key, context_length, prices}",
     )
     .also(&["fallback_model"]),
     // The agent.
@@ -65,6 +69,18 @@ pub(super) const KEYS: &[Key] = &[
         Count(1, 10_000),
         "64",
         "model calls under way at the same time, over all conversations; more wait",
+    ),
+    key(
+        "compression.enabled",
+        Flag,
+        "true",
+        "sum long conversations up before they outgrow the model's context",
+    ),
+    key(
+        "compression.max_messages",
+        Count(40, 2_000),
+        "400",
+        "messages from which on a conversation is summed up, however short they are",
     ),
     key("agent.system_prompt", Text, "", "instructions put before every conversation"),
     key("agent.workspace", Text, "", "directory the file tools work in; default: workspace in the home"),

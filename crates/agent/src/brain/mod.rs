@@ -8,6 +8,7 @@ mod run;
 
 use std::fmt;
 
+use crate::compact::Window;
 use crate::config::{ConfigError, Link, ModelConfig, Provider, chain};
 use crate::failure::Failure;
 use crate::http::Http;
@@ -56,9 +57,10 @@ impl Brain {
         }
     }
 
-    /// Tokens that the primary model's window holds.
-    pub fn context_length(&self) -> usize {
-        self.links[0].context
+    /// What the primary model can hold, as far as we know by now.
+    pub fn window(&self) -> Window {
+        let primary = &self.links[0];
+        Window { context: primary.context(), output: primary.max_output.unwrap_or(run::OUTPUT) as usize }
     }
 }
 

@@ -8,14 +8,14 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use petasos_core::transcript::{Role, ToolCall, Usage};
+use petasos_core::transcript::{Bill, Role, ToolCall};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::calls;
 use crate::config::Link;
 use crate::failure::{CallError, Class, Failure, explain};
-use crate::history::{estimate, fit};
+use crate::history::fit;
 use crate::http::Http;
 use crate::hygiene::{Item, add_note, tidy};
 use crate::pictures::Pictures;
@@ -26,13 +26,13 @@ use crate::retry::{Attempts, Step, next_step};
 /// A model that was given up is not asked first for this long.
 const REST: Duration = Duration::from_secs(60);
 /// The output limit to start from when none is configured, and where doubling it ends.
-const OUTPUT: u32 = 4096;
+pub(super) const OUTPUT: u32 = 4096;
 const OUTPUT_CAP: u32 = 32_768;
 const CONTINUATIONS: u32 = 3;
 const CUT_CALLS: u32 = 4;
 const BROKEN_ARGUMENTS: u32 = 3;
 const EMPTY_ANSWERS: u32 = 3;
-const SHRINKS: u32 = 2;
+const OUTPUT_LOWERED: u32 = 2;
 
 const GO_ON: &str =
     "(Your answer was cut off. Go on exactly where it stops. Repeat nothing, do not apologise.)";
@@ -49,7 +49,7 @@ pub(super) struct Run<'a> {
     /// Text of earlier calls that stands.
     kept: String,
     continued: u32,
-    usage: Usage,
+    bill: Bill,
     /// Why the primary model was left.
     first: Option<Failure>,
 }
@@ -62,7 +62,7 @@ struct Tally {
     broken: u32,
     empty: u32,
     nudged: bool,
-    shrunk: u32,
+    lowered: u32,
     /// The last call showed pictures.
     showed: bool,
     /// It does not take pictures: it gets the text alone.
@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
             tally: Tally::default(),
             kept: String::new(),
             continued: 0,
-            usage: Usage::default(),
+            bill: Bill::default(),
             first: None,
         }
     }
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
             let outcome = self.call(&mut draft).await;
             draft.flush();
             draft.fresh().for_each(&mut *self.chunks);
-            self.usage.add(draft.usage);
+            self.charge(&draft);
             let next = match outcome {
                 Ok(()) => self.judge(draft),
                 Err(error) => self.failed(draft, error),
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
             pictures: &pictures,
             tools: &self.request.tools,
             max_output: self.tally.output.or(link.max_output),
-            context: link.context,
+            context: link.context(),
             session: self.request.session.as_str(),
         };
         self.http.call(link, url, &prompt, draft, self.chunks).await
@@ -154,15 +154,9 @@ impl<'a> Run<'a> {
     /// The conversation as this call needs it.
     fn items(&self, link: &Link) -> Vec<Item> {
         let output = self.tally.output.or(link.max_output).unwrap_or(OUTPUT) as usize;
-        let tools: usize =
-            self.request.tools.iter().map(|tool| tool.parameters.to_string().len() / 4 + 64).sum();
-        let fixed = self.request.system.len() / 4 + tools + self.kept.len() / 4;
-        let mut budget = link.context.saturating_sub(output).saturating_sub(fixed).max(link.context / 4);
-        if self.tally.shrunk > 0 {
-            // Our estimate was too low: halve what we sent.
-            let total: usize = self.request.messages.iter().map(estimate).sum();
-            budget = budget.min(total) >> self.tally.shrunk;
-        }
+        let fixed = self.request.fixed() + self.kept.len() / 4;
+        let window = link.context();
+        let budget = window.saturating_sub(output).saturating_sub(fixed).max(window / 4);
         let mut items = tidy(&fit(&self.request.messages, budget));
         if let Some(note) = &self.request.note {
             add_note(&mut items, note);
@@ -246,14 +240,19 @@ impl<'a> Run<'a> {
         } else {
             self.void(&draft);
         }
-        if error.class == Class::ContextOverflow && self.tally.shrunk < SHRINKS {
-            self.tally.shrunk += 1;
+        if error.class == Class::OutputLimit && self.tally.lowered < OUTPUT_LOWERED {
+            self.tally.lowered += 1;
+            self.lower(error.limit);
             return Next::Again;
         }
         if self.tally.showed && !self.tally.blind && may_be_the_pictures(error.class) {
             debug!(provider = link.provider.as_str(), "a model call is repeated without its pictures");
             self.tally.blind = true;
             return Next::Again;
+        }
+        if matches!(error.class, Class::ContextOverflow | Class::PayloadTooLarge) {
+            link.learn(error.limit);
+            return self.too_long(&error);
         }
         let silent = if error.class == Class::Timeout { link.silent.load(Ordering::Relaxed) + 1 } else { 0 };
         link.silent.store(silent, Ordering::Relaxed);
@@ -284,6 +283,15 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Another model would be no cure: whoever owns the conversation must make it shorter and ask again.
+    fn too_long(&mut self, error: &CallError) -> Next {
+        if !self.kept.is_empty() {
+            return self.done(Draft::continuing(), Finish::Cut, Vec::new());
+        }
+        let message = explain(error.class, self.links[self.at].provider, self.model(), &error.detail);
+        Next::Done(Err(Failure { class: error.class, message }))
+    }
+
     /// This model is given up: the next one, or the end.
     fn leave(&mut self, error: &CallError) -> Next {
         let link = &self.links[self.at];
@@ -293,10 +301,7 @@ impl<'a> Run<'a> {
         let failure = self.first.take().unwrap_or(Failure { class: error.class, message });
         if self.at + 1 < self.links.len() {
             // A refusal and an empty answer are about the question, not about the model's health.
-            if !matches!(
-                error.class,
-                Class::Refused | Class::Empty | Class::Truncated | Class::ContextOverflow
-            ) {
+            if !matches!(error.class, Class::Refused | Class::Empty | Class::Truncated) {
                 rest(link);
             }
             self.first = Some(failure);
@@ -317,7 +322,7 @@ impl<'a> Run<'a> {
             text,
             calls,
             finish,
-            usage: self.usage,
+            bill: self.bill,
             model: draft.model.unwrap_or_else(|| self.model().to_owned()),
             partial: matches!(finish, Finish::Length | Finish::Cut),
         }))
@@ -332,6 +337,26 @@ impl<'a> Run<'a> {
         if !self.kept.is_empty() {
             (self.chunks)(Chunk::Text(self.kept.clone()));
         }
+    }
+
+    fn charge(&mut self, draft: &Draft) {
+        let usage = draft.usage;
+        self.bill.usage.add(usage);
+        if usage.prompt() > 0 {
+            self.bill.prompt = Some(usage.prompt());
+        }
+        if let Some(prices) = &self.links[self.at].prices {
+            let so_far = self.bill.micro_usd.unwrap_or(0);
+            self.bill.micro_usd = Some(so_far.saturating_add(prices.micro_usd(usage)));
+        }
+    }
+
+    /// The provider grants less room for the answer than we asked for.
+    fn lower(&mut self, granted: Option<usize>) {
+        let asked = self.tally.output.or(self.links[self.at].max_output).unwrap_or(OUTPUT);
+        let granted =
+            granted.and_then(|granted| u32::try_from(granted).ok()).filter(|granted| *granted < asked);
+        self.tally.output = Some(granted.unwrap_or(asked / 2).max(1));
     }
 
     /// Twice the room for the next attempt.

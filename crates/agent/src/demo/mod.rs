@@ -55,7 +55,8 @@ pub(crate) async fn stream(
 }
 
 pub(crate) fn reply(messages: &[Message], has: impl Fn(&str) -> bool) -> Say {
-    let rows: Vec<&Message> = messages.iter().filter(|row| row.role != Role::Notice).collect();
+    let rows: Vec<&Message> =
+        messages.iter().filter(|row| !matches!(row.role, Role::Notice | Role::Summary)).collect();
     let Some(asked) = rows.iter().rposition(|row| row.role == Role::User) else {
         return Say::Text(introduce(fallback(), &rows));
     };

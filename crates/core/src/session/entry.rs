@@ -107,6 +107,14 @@ pub enum ResetReason {
 }
 
 impl Entry {
+    /// Counts a priced answer. What came before without a price stays uncounted, hence an estimate.
+    pub fn add_cost(&mut self, micro_usd: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "an amount of money for display")]
+        let dollars = micro_usd as f64 / 1e6;
+        self.estimated_cost_usd += dollars;
+        "estimated".clone_into(&mut self.cost_status);
+    }
+
     /// A conversation that begins now.
     pub fn new(key: SessionKey, id: SessionId, origin: Option<Source>, now: LocalTime) -> Self {
         let name = |it: &Source| it.chat_name.clone().or_else(|| it.user_name.clone());

@@ -39,6 +39,9 @@ pub struct Turn {
     pub attempt: u32,
     /// How many times the model has answered so far.
     pub step: u32,
+    /// How many times room was made for it in the transcript.
+    #[serde(default)]
+    pub relieved: u32,
     /// How many times the process died under this turn.
     pub crashes: u32,
     pub started_at: Millis,
@@ -66,6 +69,18 @@ impl Turn {
     ) -> Option<Self> {
         let id = TurnId::from(*inbox.first()?);
         let phase = Phase::Thinking;
-        Some(Self { id, key, session, route, inbox, phase, attempt: 0, step: 0, crashes: 0, started_at: now })
+        Some(Self {
+            id,
+            key,
+            session,
+            route,
+            inbox,
+            phase,
+            attempt: 0,
+            step: 0,
+            relieved: 0,
+            crashes: 0,
+            started_at: now,
+        })
     }
 }

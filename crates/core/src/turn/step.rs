@@ -7,26 +7,29 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Phase, Turn};
+use crate::compaction::Relief;
 use crate::ids::InboxId;
 use crate::journal::{Outcome, Write};
 use crate::message::Delivery;
 use crate::outbox::{Draft, Kind};
 use crate::text::is_silence_marker;
 use crate::time::Millis;
-use crate::transcript::{EffectState, Message, ToolCall, Usage};
+use crate::transcript::{Bill, EffectState, Message, ToolCall};
 
 /// Bounds of every turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Model answers per turn; the last one is asked for without tools.
     pub steps: u32,
+    /// How often room may be made for one turn.
+    pub reliefs: u32,
     /// How often a turn may take the process down before it is given up.
     pub crashes: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 90, crashes: 3 }
+        Self { steps: 90, reliefs: 3, crashes: 3 }
     }
 }
 
@@ -35,7 +38,7 @@ impl Default for Limits {
 pub struct Answer {
     pub text: String,
     pub calls: Vec<ToolCall>,
-    pub usage: Usage,
+    pub bill: Bill,
     /// The text is not all there: a turn that ends like this proves nothing about its session.
     pub partial: bool,
 }
@@ -55,6 +58,12 @@ pub enum Event {
     Answered {
         attempt: u32,
         answer: Answer,
+    },
+    /// The conversation had become too long for the model. What makes room, and what finding it has cost.
+    Relieved {
+        attempt: u32,
+        relief: Relief,
+        bill: Bill,
     },
     /// The model cannot be had; the text tells the user why and what to do.
     CallFailed {
@@ -134,15 +143,22 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
             ask(turn, limits, vec![])
         }
         Event::Answered { attempt, answer } if attempt == turn.attempt => answered(turn, limits, now, answer),
+        Event::Relieved { attempt, relief, bill } if attempt == turn.attempt => {
+            turn.relieved += 1;
+            let (key, session) = (turn.key.clone(), turn.session.clone());
+            let spend = Write::Spend { key: key.clone(), session: session.clone(), bill };
+            ask(turn, limits, vec![spend, Write::Relieve { key, session, relief, at: now }])
+        }
         Event::CallFailed { attempt, notice } if attempt == turn.attempt => {
             end_with_notice(turn, Outcome::Refused, notice, now)
         }
         Event::Interrupted { shown } => interrupted(turn, &shown, vec![], now),
         Event::GivenUp { notice } => given_up(turn, notice, now),
         // Answers to a call we have given up on, and tools of an attempt that is over.
-        Event::Answered { .. } | Event::CallFailed { .. } | Event::ToolEnded { .. } => {
-            (turn, Decision::default())
-        }
+        Event::Answered { .. }
+        | Event::Relieved { .. }
+        | Event::CallFailed { .. }
+        | Event::ToolEnded { .. } => (turn, Decision::default()),
     }
 }
 
@@ -196,6 +212,7 @@ fn acting(
         Event::GivenUp { notice } => given_up(turn, notice, now),
         Event::Started { .. }
         | Event::Answered { .. }
+        | Event::Relieved { .. }
         | Event::CallFailed { .. }
         | Event::ToolEnded { .. } => (turn, Decision::default()),
     }
@@ -229,7 +246,7 @@ fn ask(mut turn: Turn, limits: Limits, mut writes: Vec<Write>) -> (Turn, Decisio
 fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Turn, Decision) {
     let step = turn.step;
     turn.step += 1;
-    let spend = Write::Spend { key: turn.key.clone(), session: turn.session.clone(), usage: answer.usage };
+    let spend = Write::Spend { key: turn.key.clone(), session: turn.session.clone(), bill: answer.bill };
     if answer.calls.is_empty() || turn.step >= limits.steps {
         let spent = !answer.calls.is_empty();
         let text = match answer.text.trim().is_empty() {

@@ -23,7 +23,7 @@ fn go(turn: Turn, event: Event) -> (Turn, Decision) {
 }
 
 fn says(text: &str) -> Answer {
-    Answer { text: text.to_string(), calls: vec![], usage: Usage::default(), partial: false }
+    Answer { text: text.to_string(), calls: vec![], bill: Bill::default(), partial: false }
 }
 
 fn calls(ids: &[&str]) -> Answer {
@@ -31,7 +31,7 @@ fn calls(ids: &[&str]) -> Answer {
     Answer {
         text: String::new(),
         calls: ids.iter().map(call).collect(),
-        usage: Usage::default(),
+        bill: Bill::default(),
         partial: false,
     }
 }
@@ -221,7 +221,7 @@ fn a_steered_message_joins_the_turn_with_the_next_result() {
 
 #[test]
 fn the_last_allowed_step_is_asked_for_without_tools_and_ends_the_turn() {
-    let limits = Limits { steps: 2, crashes: 3 };
+    let limits = Limits { steps: 2, ..Limits::default() };
     let turn = started(Delivery::Push);
     let (turn, _) = step(turn, limits, NOW, Event::Answered { attempt: 1, answer: calls(&["a"]) });
     let (turn, decision) = step(turn.clone(), limits, NOW, ended(&turn, "a"));
@@ -229,4 +229,16 @@ fn the_last_allowed_step_is_asked_for_without_tools_and_ends_the_turn() {
     let (turn, decision) = step(turn, limits, NOW, Event::Answered { attempt: 3, answer: calls(&["b"]) });
     assert_eq!(turn.phase, Phase::Over);
     assert!(owed(&decision)[0].contains("number of steps"));
+}
+
+#[test]
+fn making_room_is_committed_before_the_model_is_asked_again() {
+    let turn = started(Delivery::Push);
+    let event = |attempt| Event::Relieved { attempt, relief: Relief::default(), bill: Bill::default() };
+    let (turn, decision) = go(turn, event(1));
+    assert!(matches!(decision.writes[..], [Write::Spend { .. }, Write::Relieve { .. }, Write::PutTurn(_)]));
+    assert_eq!(decision.effects, [Effect::CallModel { attempt: 2, last: false }]);
+    assert_eq!((turn.relieved, turn.step), (1, 0));
+    let (turn, late) = go(turn, event(1));
+    assert_eq!((turn.relieved, late), (1, Decision::default()), "an old pass is ignored");
 }

@@ -8,6 +8,7 @@ use petasos_core::turn::Phase;
 use petasos_store::Pending;
 use tokio::time::Instant;
 
+use super::work::Work;
 use super::{Ended, Session, Waiting};
 
 /// How long the second half of a split message may take.
@@ -59,8 +60,10 @@ impl Session {
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
         let waiting = self.queue.len() + self.steering.len() + self.arriving.len();
-        // What was written while we were away must not end the turn that is being taken up again.
-        let mode = if self.resumed { BusyMode::Queue } else { self.shell.settings.busy };
+        // What was written while we were away must not end the turn that is being taken up again, and room that is
+        // being made is needed by whoever comes next.
+        let waits = self.resumed || self.work.as_ref().is_some_and(Work::is_relieving);
+        let mode = if waits { BusyMode::Queue } else { self.shell.settings.busy };
         admit(mode, self.shell.gate.door(), activity, arrival, waiting)
     }
 

@@ -30,7 +30,7 @@ struct Begun {
 impl Session {
     /// When the next turn may start; `None`: nothing waits, or a turn runs.
     pub(super) fn ready(&self) -> Option<Instant> {
-        if self.turn.is_some() {
+        if self.turn.is_some() || self.compressing.is_some() {
             return None;
         }
         self.queue.back().map(|last| last.ready)

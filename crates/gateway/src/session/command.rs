@@ -35,7 +35,7 @@ impl Session {
             let text = format!("🚫 /{} is not open to you here. /whoami says what is.", name.as_str());
             return self.answer(&pending, text, Outcome::Refused).await;
         }
-        if self.turn.is_some() && !name.spec().while_running {
+        if (self.turn.is_some() || self.compressing.is_some()) && !name.spec().while_running {
             let text = format!(
                 "⏳ Agent is running — `/{}` can't run mid-turn. Wait for it, or send /stop first.",
                 name.as_str()
@@ -54,6 +54,7 @@ impl Session {
             Name::Resume => self.resume(&pending, args).await,
             Name::Status => self.status(&pending).await,
             Name::Sessions => self.sessions(&pending).await,
+            Name::Compress => self.compress(&pending, &args).await,
             Name::Usage => self.usage(&pending).await,
             Name::Where => self.whereabouts(&pending).await,
             Name::Whoami => self.whoami(&pending).await,

@@ -4,15 +4,19 @@
 //! well: a session that starts, after a crash or after a quiet hour, reads its open turn and its waiting
 //! messages and goes on (`recover.rs`). There is no other way to start.
 //!
-//! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask for, `command.rs` obeys, `say.rs`
-//! answers without a turn, `show.rs` lets others watch.
+//! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask
+//! for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it), `command.rs` obeys, `say.rs` answers
+//! without a turn, `show.rs` lets others watch.
 
 mod admit;
 mod arrive;
 mod begin;
 mod command;
+mod compress;
 mod platform;
+mod prepare;
 mod recover;
+mod relieve;
 mod restart;
 mod say;
 mod sethome;
@@ -54,6 +58,7 @@ use crate::view::View;
 use crate::{Error, clock};
 use admit::Promise;
 use arrive::Arriving;
+use relieve::Relieved;
 use work::{Report, Work};
 
 /// What every session needs of the world.
@@ -147,6 +152,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         parked: None,
         barred: None,
         work: None,
+        compressing: None,
         steering: vec![],
         known_up_to: InboxId(0),
         acked_at: None,
@@ -178,6 +184,8 @@ struct Session {
     barred: Option<watch::Receiver<u64>>,
     /// The call or the tools under way. Dropping it ends them.
     work: Option<Work>,
+    /// The `/compress` that the work belongs to; no turn runs meanwhile.
+    compressing: Option<Pending>,
     /// Messages that go to the model with the next tool result.
     steering: Vec<Pending>,
     /// Messages up to this one were read from the inbox, so a word about them is old news.
@@ -236,7 +244,10 @@ impl Session {
             Box::pin(self.begin()).await?;
             return Ok(true);
         }
-        let idle = self.turn.is_none() && self.queue.is_empty() && self.arriving.is_empty();
+        let idle = self.turn.is_none()
+            && self.queue.is_empty()
+            && self.arriving.is_empty()
+            && self.compressing.is_none();
         let wait = ready.unwrap_or_else(|| Instant::now() + LINGER);
         tokio::select! {
             word = self.words.recv() => match word {
@@ -287,7 +298,7 @@ impl Session {
     /// Ends the running turn. `false`: there was none.
     async fn interrupt(&mut self) -> Result<bool, Ended> {
         if self.turn.is_none() {
-            return Ok(false);
+            return self.stop_compressing().await;
         }
         self.work = None;
         let shown = self.shown();
@@ -301,6 +312,14 @@ impl Session {
                 self.work = None;
                 self.feed(Event::Answered { attempt, answer }).await
             }
+            Report::Relieved { attempt, relieved } => {
+                self.work = None;
+                let Relieved { relief, bill, .. } = relieved;
+                self.feed(Event::Relieved { attempt, relief, bill }).await
+            }
+            Report::Exhausted { attempt } => self.start_over(attempt).await,
+            Report::Compressed { session, relieved } => self.compressed(session, relieved).await,
+            Report::Failed { notice, .. } if self.compressing.is_some() => self.not_compressed(notice).await,
             Report::Failed { attempt, notice } => {
                 self.work = None;
                 self.feed(Event::CallFailed { attempt, notice }).await
@@ -318,6 +337,9 @@ impl Session {
             Report::Panicked { attempt, open } => {
                 tracing::error!("the work of a turn panicked");
                 self.work = None;
+                if self.compressing.is_some() {
+                    return self.not_compressed(words::PANICKED.into()).await;
+                }
                 if open.is_empty() {
                     return self.feed(Event::CallFailed { attempt, notice: words::PANICKED.into() }).await;
                 }

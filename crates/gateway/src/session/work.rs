@@ -4,18 +4,21 @@
 //! goes straight into the view, guarded by turn and attempt; results come back as reports.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
-use petasos_agent::{Chunk, Request, SessionCtx, repeated};
+use petasos_agent::compact::Force;
+use petasos_agent::{Chunk, Class, SessionCtx, repeated};
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
-use petasos_core::session::{Entry, Interruption};
-use petasos_core::transcript::{EffectState, Message, Role, ToolCall};
-use petasos_core::turn::{Answer, Moment, Turn, resume_note};
-use petasos_core::{Source, TurnId};
+use petasos_core::transcript::{EffectState, ToolCall};
+use petasos_core::turn::{Answer, Turn};
+use petasos_core::{SessionId, SessionKey, Source, TurnId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::prepare::{Asked, prepare, prepare_quietly};
+use super::relieve::{self, Relieved, relieve};
 use super::{Session, Shell, words};
 use crate::view::{Live, View};
 use crate::{Error, clock};
@@ -25,6 +28,8 @@ pub(super) struct Work {
     attempt: u32,
     /// Tools without a result yet; empty for a model call.
     open: Vec<String>,
+    /// Room is being made in the conversation: whoever writes now waits.
+    relieving: Arc<AtomicBool>,
     task: JoinHandle<()>,
     reports: mpsc::Receiver<Report>,
 }
@@ -37,11 +42,45 @@ impl Drop for Work {
 
 #[derive(Debug)]
 pub(super) enum Report {
-    Answered { attempt: u32, answer: Answer },
-    Failed { attempt: u32, notice: String },
-    ToolEnded { attempt: u32, call: String, content: String, effect: EffectState },
+    Answered {
+        attempt: u32,
+        answer: Answer,
+    },
+    /// The conversation was too long for the model; this makes room.
+    Relieved {
+        attempt: u32,
+        relieved: Relieved,
+    },
+    /// It is too long, and nothing more can go.
+    Exhausted {
+        attempt: u32,
+    },
+    /// What `/compress` found; `None`: nothing can go.
+    Compressed {
+        session: SessionId,
+        relieved: Option<Relieved>,
+    },
+    Failed {
+        attempt: u32,
+        notice: String,
+    },
+    ToolEnded {
+        attempt: u32,
+        call: String,
+        content: String,
+        effect: EffectState,
+    },
     ToolsEnded,
-    Panicked { attempt: u32, open: Vec<String> },
+    Panicked {
+        attempt: u32,
+        open: Vec<String>,
+    },
+}
+
+impl Work {
+    pub(super) fn is_relieving(&self) -> bool {
+        self.relieving.load(Ordering::Relaxed)
+    }
 }
 
 /// The next thing the work has to say; never, if there is none.
@@ -64,8 +103,6 @@ pub(super) async fn next(work: &mut Option<Work>) -> Report {
 
 /// Reports that may wait for the session.
 const REPORTS: usize = 8;
-/// Rows of history that are read for a call; what does not fit the model's context is cut later.
-const HISTORY_ROWS: usize = 2000;
 /// Harmless tools that run at the same time.
 const PARALLEL: usize = 8;
 
@@ -90,16 +127,15 @@ impl Session {
             });
         });
         let (reports, inbox) = mpsc::channel(REPORTS);
+        let relieving = Arc::new(AtomicBool::new(false));
+        let busy = relieving.clone();
         let task = tokio::spawn(async move {
             let asked = Asked { attempt, last, resumed };
-            let report = match think(&shell, &show, &turn, asked).await {
-                Ok(answer) => Report::Answered { attempt, answer },
-                Err(notice) => Report::Failed { attempt, notice },
-            };
+            let report = think(&shell, &show, &turn, asked, &busy).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
-        self.work = Some(Work { attempt, open: vec![], task, reports: inbox });
+        self.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
     }
 
     pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
@@ -120,18 +156,39 @@ impl Session {
             }
             let _ = reports.send(Report::ToolsEnded).await;
         });
-        self.work = Some(Work { attempt, open, task, reports: inbox });
+        let relieving = Arc::default();
+        self.work = Some(Work { attempt, open, relieving, task, reports: inbox });
     }
 }
 
-/// One question to the model.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    attempt: u32,
-    /// Without tools: the budget is spent.
-    last: bool,
-    /// The turn was interrupted and is being continued.
-    resumed: bool,
+impl Session {
+    /// Sums the conversation up because somebody asked for it. The command stays in the inbox until that is done.
+    pub(super) fn start_compressing(&mut self, session: SessionId, focus: Option<String>) {
+        let (shell, key) = (self.shell.clone(), self.key.clone());
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        let task = tokio::spawn(async move {
+            let report = match compress(&shell, key, session.clone(), focus.as_deref()).await {
+                Ok(relieved) => Report::Compressed { session, relieved },
+                Err(error) => Report::Failed { attempt: 0, notice: format!("⚠️ {error}") },
+            };
+            // A session that has moved on does not want to know.
+            let _ = reports.send(report).await;
+        });
+        let relieving = Arc::new(AtomicBool::new(true));
+        self.work = Some(Work { attempt: 0, open: vec![], relieving, task, reports: inbox });
+    }
+}
+
+async fn compress(
+    shell: &Shell,
+    key: SessionKey,
+    session: SessionId,
+    focus: Option<&str>,
+) -> Result<Option<Relieved>, Error> {
+    let prepared = prepare_quietly(shell, key, session).await?;
+    // Closed only if the shell is gone, and then nobody is here to ask.
+    let Ok(_permit) = shell.calls.acquire().await else { return Ok(None) };
+    Ok(relieve(shell, &prepared, Force::Yes, focus).await)
 }
 
 /// Harmless calls that stand together run together; every other runs alone, in its place.
@@ -157,35 +214,69 @@ async fn run_one(
     let _ = reports.send(Report::ToolEnded { attempt, call, content, effect }).await;
 }
 
+/// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
 async fn think(
     shell: &Shell,
     show: &Arc<watch::Sender<View>>,
     turn: &Turn,
     asked: Asked,
-) -> Result<Answer, String> {
-    let attempt = asked.attempt;
-    let request = request(shell, turn, asked).await.map_err(|error| {
-        format!(
-            "⚠️ I could not read our conversation ({error}). Your message is kept; send /retry to try again."
-        )
-    })?;
-    let id = turn.id;
+    relieving: &AtomicBool,
+) -> Report {
+    let (id, attempt) = (turn.id, asked.attempt);
+    let failed = |notice: String| Report::Failed { attempt, notice };
+    let mut prepared = match prepare(shell, turn, asked).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            return failed(format!(
+                "⚠️ I could not read our conversation ({error}). Your message is kept; send /retry to try again."
+            ));
+        }
+    };
     // Closed only if the shell is gone, and then nobody is here to ask.
-    let _permit = shell.calls.acquire().await.map_err(|_closed| words::PANICKED.to_owned())?;
-    let mut on_chunk = |chunk| show_chunk(show, id, attempt, chunk);
-    match shell.brain.answer(&request, &mut on_chunk).await {
-        Ok(mut answer) => {
-            if answer.partial {
-                answer.text.push_str(words::CUT_OFF);
-            }
-            let partial = answer.partial;
-            Ok(Answer { text: answer.text, calls: answer.calls, usage: answer.usage, partial })
+    let Ok(_permit) = shell.calls.acquire().await else { return failed(words::PANICKED.to_owned()) };
+    let may_relieve = shell.settings.compression.enabled && turn.relieved < shell.settings.limits.reliefs;
+    let long = prepared.conversation().is_long(relieve::room(shell)) && prepared.pace.allows(clock::now());
+    if may_relieve && long {
+        relieving.store(true, Ordering::Relaxed);
+        if let Some(relieved) = relieve(shell, &prepared, Force::No, None).await {
+            return Report::Relieved { attempt, relieved };
         }
-        Err(failure) => {
-            tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
-            Err(format!("⚠️ {}", failure.message))
-        }
+        relieving.store(false, Ordering::Relaxed);
     }
+    prepared.speak();
+    let mut on_chunk = |chunk| show_chunk(show, id, attempt, chunk);
+    let failure = match shell.brain.answer(&prepared.request, &mut on_chunk).await {
+        Ok(answer) => return Report::Answered { attempt, answer: said(answer) },
+        Err(failure) => failure,
+    };
+    prepared.fall_silent();
+    tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
+    match failure.class {
+        Class::ContextOverflow | Class::PayloadTooLarge if !shell.settings.compression.enabled => {
+            failed(words::TOO_LONG.into())
+        }
+        Class::ContextOverflow | Class::PayloadTooLarge => {
+            relieving.store(true, Ordering::Relaxed);
+            let relieved = match may_relieve {
+                true => relieve(shell, &prepared, Force::Yes, None).await,
+                false => None,
+            };
+            match relieved {
+                Some(relieved) => Report::Relieved { attempt, relieved },
+                None if prepared.is_first() => failed(words::TOO_LONG_MESSAGE.into()),
+                None => Report::Exhausted { attempt },
+            }
+        }
+        _ => failed(format!("⚠️ {}", failure.message)),
+    }
+}
+
+fn said(answer: petasos_agent::Answer) -> Answer {
+    let mut text = answer.text;
+    if answer.partial {
+        text.push_str(words::CUT_OFF);
+    }
+    Answer { text, calls: answer.calls, bill: answer.bill, partial: answer.partial }
 }
 
 fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chunk) {
@@ -199,60 +290,6 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
         }
         true
     });
-}
-
-async fn request(shell: &Shell, turn: &Turn, asked: Asked) -> Result<Request, Error> {
-    let (session, key) = (turn.session.clone(), turn.key.clone());
-    let (said, prompt, entry) = shell
-        .db
-        .read(move |reader| {
-            Ok((
-                reader.history(&session, HISTORY_ROWS)?,
-                reader.system_prompt(&session)?,
-                reader.entry(&key)?,
-            ))
-        })
-        .await?;
-    let mut messages: Vec<Message> = said.into_iter().map(|said| said.message).collect();
-    let tools = if asked.last { vec![] } else { shell.tools.specs() };
-    let hint = &shell.channels.capabilities(turn.route.platform).hint;
-    let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
-    let mut note = None;
-    if let Some(entry) = &entry {
-        let before = messages.partition_point(|row| row.at < turn.started_at);
-        let first = messages[before..].iter().find(|row| row.role != Role::Notice);
-        let moment = match first.map(|row| row.role) {
-            Some(Role::User) if asked.resumed => Moment::Continued,
-            Some(Role::User) => Moment::Message,
-            Some(Role::Assistant | Role::Tool | Role::Notice) | None => Moment::Silence,
-        };
-        let (window, now) = (shell.settings.resume_window, clock::now());
-        let mut what =
-            Interruption::of(entry, &messages[..before], window, now, petasos_store::local_time(now));
-        // A mark made while this turn runs is for the next process, not for us.
-        let begun = petasos_store::local_time(turn.started_at);
-        what.pending &= asked.resumed || entry.last_resume_marked_at.is_none_or(|marked| marked < begun);
-        let reader = shell.channels.reader(turn.route.platform);
-        note = reset_note(entry, &messages).or_else(|| resume_note(&what, reader, moment));
-        if moment == Moment::Silence
-            && let Some(note) = note.take()
-        {
-            messages.insert(before, Message::user(note, turn.started_at));
-        }
-    }
-    let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
-    Ok(Request { system, messages, note, tools, model, session: turn.session.clone() })
-}
-
-/// In the first turn after a reset nobody asked for, the model learns why it remembers nothing.
-fn reset_note(entry: &Entry, messages: &[Message]) -> Option<String> {
-    let first = messages.iter().all(|message| message.role == Role::User);
-    let reason = entry.auto_reset_reason.filter(|_| entry.was_auto_reset && first)?;
-    Some(format!(
-        "[System note: the conversation before this message was closed by the gateway ({}). This is a fresh start; \
-         the user can bring the old one back with /resume.]",
-        reason.as_str()
-    ))
 }
 
 /// The only place where a tool call gets its context: what the channel can do is read off the channel that handles

@@ -86,6 +86,7 @@ impl Everywhere {
                 workspace: self.home.path().join("workspace"),
                 persona: None,
                 tiers: std::collections::BTreeMap::new(),
+                compression: petasos_gateway::Compression::default(),
                 parallel_calls: 64,
                 filter_silence: true,
                 terminal: None,

@@ -93,6 +93,7 @@ impl World {
             terminal: None,
             persona: None,
             tiers: std::collections::BTreeMap::new(),
+            compression: petasos_gateway::Compression::default(),
             parallel_calls: 64,
             filter_silence: true,
         };

@@ -155,7 +155,9 @@ CREATE TABLE sessions (
     input_tokens   INTEGER NOT NULL DEFAULT 0,
     output_tokens  INTEGER NOT NULL DEFAULT 0,
     cache_read     INTEGER NOT NULL DEFAULT 0,
-    cache_write    INTEGER NOT NULL DEFAULT 0
+    cache_write    INTEGER NOT NULL DEFAULT 0,
+    -- How making room in it went (compaction::Pace as JSON); NULL: never tried.
+    pace           TEXT
 ) STRICT;
 CREATE INDEX sessions_key ON sessions (session_key, last_at);
 CREATE INDEX sessions_last ON sessions (last_at);
@@ -169,9 +171,12 @@ CREATE TABLE failures (
     count       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- messages: transcripts. The id is the order; `active = 0` hides a row from the model (undo).
--- Written by: a turn's decisions.
--- A crash leaves: whole steps; a tool call without a result is completed as unknown by the turn.
+-- messages: transcripts, never shortened. The state says what the model sees of a row: all of it ('active'), that
+-- it was there ('emptied'), or nothing ('undone', 'compacted'). The id is the order, but for a summary, which stands
+-- in the `place` of the last row it replaced.
+-- Written by: a turn's decisions; /undo and /compress change states.
+-- A crash leaves: whole steps; a tool call without a result is completed as unknown by the turn. Rows are compacted
+-- in the transaction that brings their summary.
 CREATE TABLE messages (
     id                  INTEGER PRIMARY KEY AUTOINCREMENT,
     session             TEXT    NOT NULL,
@@ -182,11 +187,17 @@ CREATE TABLE messages (
     tool_name           TEXT,
     effect              TEXT,
     platform_message_id TEXT,
-    active              INTEGER NOT NULL DEFAULT 1,
+    state               TEXT    NOT NULL DEFAULT 'active'
+        CHECK (state IN ('active', 'emptied', 'undone', 'compacted')),
+    place               INTEGER,
     at                  INTEGER NOT NULL,
-    pictures            TEXT
+    pictures            TEXT,
+    CHECK ((role = 'summary') = (place IS NOT NULL))
 ) STRICT;
 CREATE INDEX messages_session ON messages (session, id);
+-- What a model sees: reading it must not cost what lies behind a summary.
+CREATE INDEX messages_seen ON messages (session, coalesce(place, id))
+    WHERE state IN ('active', 'emptied') AND role <> 'session_meta';
 
 -- words: full-text index over what people and the model said; tool output and notices stay out.
 -- Written by: triggers only, so that it cannot drift from `messages`.

@@ -9,7 +9,7 @@ use petasos_core::session::{
     Ask, Background, CrashRecovery, Entry, Mode, ModelOverride, Policies, ResetPolicy, ResetReason,
     Resolution, ResumeReason, Window,
 };
-use petasos_core::transcript::{Message, Usage};
+use petasos_core::transcript::{Bill, Message, Usage};
 use petasos_core::{Millis, SessionKey};
 use petasos_store::{Binding, Bound, Error, Imported, Result, Tx, local_time};
 
@@ -381,10 +381,12 @@ fn tokens_count_for_the_row_and_for_the_entry_bound_to_it() {
     let mut home = Home::new();
     let id = next(&mut home, NOW).entry.session_id;
     let usage = Usage { input: 10, output: 5, cache_read: 100, cache_write: 1 };
-    let spend = |session| Write::Spend { key: key("7"), session, usage };
+    let bill = Bill { usage, prompt: Some(usage.prompt()), micro_usd: Some(1_500_000) };
+    let spend = |session| Write::Spend { key: key("7"), session, bill };
     home.apply(&[spend(id.clone()), spend(id.clone()), spend(session("left behind"))]).unwrap();
     let it = entry(&home);
     assert_eq!((it.total_tokens, it.last_prompt_tokens), (232, 111));
+    assert_eq!((it.estimated_cost_usd, it.cost_status.as_str()), (3.0, "estimated"));
     assert_eq!(home.store.session(&id).unwrap().unwrap().usage.total(), 232);
 }
 

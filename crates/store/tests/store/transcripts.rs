@@ -1,8 +1,10 @@
 //! Transcripts: what a model sees, what a view sees, and finding things.
 
+use petasos_core::compaction::{Pace, Relief, Replaced};
 use petasos_core::ids::RowId;
 use petasos_core::journal::Write;
-use petasos_core::transcript::{EffectState, Message, ToolCall, Usage};
+use petasos_core::transcript::{Bill, EMPTIED, EffectState, Message, ToolCall, Usage};
+use petasos_store::RowState;
 use proptest::prelude::*;
 
 use crate::fixture::{Home, NOW, key, later, session, source};
@@ -60,6 +62,91 @@ fn undo_hides_whole_exchanges_from_the_model() {
     assert_eq!(home.store.search("c", None, 10).unwrap(), [], "what was undone is not found");
 }
 
+fn relieve(home: &mut Home, relief: Relief) {
+    home.apply(&[Write::Relieve { key: key("7"), session: session("s1"), relief, at: NOW }]).unwrap();
+}
+
+/// Everything up to the row with this number is replaced, but for `keep`.
+fn summed_up(ids: &[RowId], through: usize, keep: &[usize], text: &str) -> Relief {
+    let keep = keep.iter().map(|at| ids[*at]).collect();
+    let summary = text.to_owned();
+    let replaced = Some(Replaced { through: ids[through], keep, place: ids[through], summary });
+    Relief { replaced, ..Relief::default() }
+}
+
+fn ids(home: &Home) -> Vec<RowId> {
+    home.store.rows_after(&session("s1"), RowId(0), 100).unwrap().iter().map(|row| row.id).collect()
+}
+
+fn seen(home: &Home) -> Vec<String> {
+    let rows = home.store.history(&session("s1"), 100).unwrap();
+    rows.into_iter().map(|row| row.message.content).collect()
+}
+
+#[test]
+fn a_summary_stands_in_the_place_of_what_it_replaced_and_nothing_is_lost() {
+    let mut home = Home::new();
+    conversation(&mut home, &["a", "b", "c", "d", "e", "f"].map(|text| Message::user(text, NOW)));
+    let all = ids(&home);
+    relieve(&mut home, summed_up(&all, 3, &[0], "of b to d"));
+    assert_eq!(seen(&home), ["a", "of b to d", "e", "f"]);
+    home.write(|tx| tx.append(&session("s1"), &Message::user("g", NOW)));
+    assert_eq!(seen(&home), ["a", "of b to d", "e", "f", "g"]);
+    relieve(&mut home, summed_up(&all, 4, &[0], "of b to e"));
+    assert_eq!(seen(&home), ["a", "of b to e", "f", "g"], "one summary, not two");
+    let home = home.crash();
+    assert_eq!(seen(&home), ["a", "of b to e", "f", "g"]);
+    let kept = home.store.rows_after(&session("s1"), RowId(0), 100).unwrap();
+    assert_eq!(kept.len(), 9, "every row is still there");
+    let hidden = kept.iter().filter(|row| row.state == RowState::Compacted).count();
+    assert_eq!(hidden, 5);
+    assert_eq!(home.store.search("c", None, 10).unwrap().len(), 1, "and is found");
+    assert_eq!(home.store.session(&session("s1")).unwrap().unwrap().message_count, 7);
+}
+
+#[test]
+fn undo_takes_a_summary_back_only_with_what_it_stands_for() {
+    let mut home = Home::new();
+    conversation(&mut home, &["a", "b", "c", "d", "e"].map(|text| Message::user(text, NOW)));
+    let all = ids(&home);
+    relieve(&mut home, summed_up(&all, 2, &[0], "of b and c"));
+    home.write(|tx| tx.undo(&session("s1"), 1));
+    assert_eq!(seen(&home), ["a", "of b and c", "d"]);
+    home.write(|tx| tx.undo(&session("s1"), 2));
+    assert_eq!(seen(&home), Vec::<String>::new());
+}
+
+#[test]
+fn an_emptied_result_keeps_its_text_on_disk_only() {
+    let mut home = Home::new();
+    let call = ToolCall { id: "c1".into(), name: "read".into(), arguments: "{}".into() };
+    let result = Message::tool(&call, "long", EffectState::Known, NOW);
+    conversation(&mut home, &[Message::asking("", vec![call], NOW), result]);
+    let pace = Pace { ineffective: 1, ..Pace::default() };
+    let relief = Relief { emptied: ids(&home), pace, ..Relief::default() };
+    relieve(&mut home, relief);
+    assert_eq!(seen(&home), ["", EMPTIED]);
+    assert_eq!(home.store.rows_last(&session("s1"), 1).unwrap()[0].message.content, "long");
+    assert_eq!(home.store.pace(&session("s1")).unwrap(), pace);
+}
+
+#[test]
+fn what_the_model_sees_is_read_by_its_own_index() {
+    let home = Home::new();
+    let sql = "EXPLAIN QUERY PLAN SELECT id FROM messages
+               WHERE session = ?1 AND state IN ('active', 'emptied') AND role <> 'session_meta'
+               ORDER BY coalesce(place, id) DESC LIMIT 10";
+    let plan: Vec<String> = home
+        .raw()
+        .prepare(sql)
+        .unwrap()
+        .query_map(["s1"], |row| row.get(3))
+        .unwrap()
+        .collect::<rusqlite::Result<_>>()
+        .unwrap();
+    assert_eq!(plan, ["SEARCH messages USING INDEX messages_seen (session=?)"]);
+}
+
 #[test]
 fn a_session_is_listed_by_what_was_said_first() {
     let mut home = Home::new();
@@ -68,7 +155,12 @@ fn a_session_is_listed_by_what_was_said_first() {
         &[Message::user("\n  What is a petasos?\nTell me.", later(5)), Message::notice("x", later(9))],
     );
     let usage = Usage { input: 10, output: 4, cache_read: 1, cache_write: 0 };
-    home.apply(&[Write::Spend { key: key("7"), session: session("s1"), usage }]).unwrap();
+    home.apply(&[Write::Spend {
+        key: key("7"),
+        session: session("s1"),
+        bill: Bill { usage, ..Bill::default() },
+    }])
+    .unwrap();
     let row = &home.store.sessions(None, 10).unwrap()[0];
     assert_eq!(row.title.as_deref(), Some("What is a petasos?"));
     assert_eq!((row.message_count, row.last_at, row.usage), (1, later(9), usage));

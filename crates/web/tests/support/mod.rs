@@ -173,6 +173,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
             terminal: None,
             persona: None,
             tiers: BTreeMap::new(),
+            compression: petasos_gateway::Compression::default(),
             parallel_calls: 64,
             filter_silence: true,
         },
