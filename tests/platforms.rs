@@ -6,9 +6,9 @@ mod support;
 
 use std::time::Instant;
 
-use petasos_fakes::discord;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::slack::{self, BOT};
+use petasos_fakes::{discord, telegram};
 use support::{Bench, SOON};
 
 /// A channel of a server and a private one, as the fake is set up.
@@ -394,6 +394,28 @@ fn a_platform_that_is_set_up_wrongly_is_listed_and_one_that_is_out_says_when_it_
     assert!(bench.run(&["stop"]).status.success());
     let (code, said) = bench.gateway.take().expect("launched").wait();
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn the_only_platform_lost_for_good_ends_the_program_once_and_well_and_one_lost_for_now_does_not() {
+    let mut bench = Bench::new();
+    bench.start();
+    bench.await_state("running");
+    bench.telegram.down();
+    assert!(bench.run(&["links", "retry", "telegram"]).status.success());
+    bench.await_state("degraded");
+    bench.telegram.up().expect("it is there again");
+    assert!(bench.run(&["links", "retry", "telegram"]).status.success());
+    bench.await_state("running");
+    bench.telegram.on("getUpdates").always().does(telegram::Fault::status(401, "Unauthorized"));
+    // The poll that waits now ends, and the next one is refused.
+    bench.telegram.push_text(7, 7, "/whoami");
+    let (code, said) = bench.gateway.take().expect("launched").wait();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said.matches("why=\"deserted\"").count(), 1, "{said}");
+    let state = bench.state_file().expect("a state");
+    assert_eq!(state["gateway_state"], "stopped", "{state}");
+    assert!(state["exit_reason"].as_str().is_some_and(|why| why.starts_with("telegram: ")), "{state}");
 }
 
 #[test]

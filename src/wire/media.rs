@@ -19,7 +19,7 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
             Some(rest) => user.as_ref().map(|user| user.join(rest)),
             None => Some(PathBuf::from(folder)),
         });
-    let own = [home.path().join("cache"), workspace(home, settings)];
+    let own = [home.path().join(petasos_core::media::CACHE), workspace(home, settings)];
     Policy {
         home: home.path().into(),
         allowed: own.into_iter().chain(named).collect(),

@@ -27,7 +27,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MOST_FILES: usize = 20;
 /// A file that nobody waits for any more goes at this age.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-const FOLDER: &str = "cache";
 
 #[derive(Debug)]
 pub(crate) struct Fetcher {
@@ -39,7 +38,7 @@ pub(crate) struct Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(home: &Path, most: Option<u64>) -> Self {
-        Self { cache: home.join(FOLDER), most, hands: Semaphore::new(HANDS) }
+        Self { cache: home.join(media::CACHE), most, hands: Semaphore::new(HANDS) }
     }
 
     pub(crate) fn wants(inbound: &Inbound) -> bool {

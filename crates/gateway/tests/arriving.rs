@@ -6,6 +6,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
+use petasos_fakes::model::Answer;
 use petasos_fakes::telegram::{Fault, Incoming, Side};
 use serde_json::{Value, json};
 use support::{SOON, World};
@@ -43,6 +44,26 @@ fn a_photo_reaches_the_model_as_a_picture_and_as_a_path() {
     let path = std::path::Path::new(path);
     assert_eq!((mode(path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
     assert!(path.starts_with(world.home().join("cache/images")));
+}
+
+#[test]
+fn a_document_can_be_read_where_the_model_is_told_that_it_lies() {
+    let world = World::new(|_| {});
+    world.model.respond(|request| {
+        let last = request.messages().last().expect("a message");
+        if last["role"] == "tool" {
+            return Answer::text(format!("It says {}", last["content"]));
+        }
+        let path = request.last_user.split("\"notes.txt\": ").nth(1).and_then(|rest| rest.split(',').next());
+        Answer::tool("read_file", json!({ "path": path }))
+    });
+    world.telegram.add_file("F1", &b"milk and bread"[..]);
+    let document =
+        json!({ "file_id": "F1", "file_name": "notes.txt", "mime_type": "text/plain", "file_size": 14 });
+    let fields = json!({ "text": null, "caption": "read this", "document": document });
+    world.telegram.push(Incoming::text(7, 7, "").with(fields));
+    world.ends_with(7, "1|milk and bread");
+    assert_eq!(world.model.requests().len(), 2);
 }
 
 #[test]

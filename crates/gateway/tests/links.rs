@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use petasos_core::Platform;
-use petasos_core::lifecycle::Leave;
+use petasos_core::lifecycle::{Leave, State as Phase};
 use petasos_core::link::{Class, Link, Standing, State};
 use petasos_fakes::telegram::{Fault, Side};
+use petasos_gateway::home::clean;
 use petasos_gateway::network::Outward;
-use petasos_gateway::{HomeChannel, Unbuilt};
+use petasos_gateway::{HomeChannel, Page, Unbuilt};
 use serde_json::json;
 use support::{World, telegram};
 
@@ -92,6 +93,62 @@ fn a_connection_that_hangs_is_given_up_in_time_and_named() {
     assert_eq!((told["attempts"].as_u64(), told["error_class"].as_str()), (Some(1), Some("passing")));
     assert!(told["next_retry_at"].is_string(), "{told}");
     assert_eq!(world.telegram.calls_of("getMe").len(), 1);
+}
+
+/// On Telegram alone: nothing else is served.
+fn alone() -> World {
+    let world = World::with(|setup| {
+        setup.page = Page::None;
+        setup.lifetime.drain_timeout = Duration::from_secs(60);
+    });
+    support::eventually("up", || (link(&world, "telegram").standing() == Standing::Up).then_some(()));
+    world.until("started", |now| (now.state == Phase::Running).then_some(()));
+    world
+}
+
+#[test]
+fn losing_the_only_platform_for_good_is_one_stop_that_lets_turns_end() {
+    let mut world = alone();
+    let gate = world.thinks_long_about("slow");
+    world.telegram.push_text(7, 7, "slow");
+    assert!(gate.wait(support::SOON));
+    world.telegram.on("getUpdates").always().does(Fault::status(401, "Unauthorized"));
+    // The poll that waits now ends, and the next one is refused.
+    world.telegram.push_text(8, 8, "/whoami");
+    let first = world.until("leaving", |now| now.leaving);
+    assert_eq!(first.why, Leave::Deserted);
+    assert_eq!(link(&world, "telegram").published(), "fatal");
+    let polls = world.telegram.calls_of("getUpdates").len();
+    assert_eq!(world.handle().situation().active(), 1, "the turn goes on");
+    gate.open();
+    let second = world.until("the turn has ended", |now| (now.active() == 0).then_some(now.leaving));
+    assert_eq!(second.map(|it| (it.why, it.since)), Some((Leave::Deserted, first.since)), "one stop");
+    let end = world.end();
+    assert_eq!((end.why, end.why.exit_code()), (Leave::Deserted, 0));
+    assert!(end.reason.is_some_and(|why| why.starts_with("telegram: ")));
+    assert_eq!(world.state()["gateway_state"], "stopped");
+    assert!(clean::path(world.home()).exists(), "nobody was cut off");
+    assert_eq!((world.transcript(7).len(), world.mark(7)), (2, None));
+    assert_eq!(world.telegram.calls_of("getUpdates").len(), polls, "it does not ask again");
+}
+
+#[test]
+fn losing_the_only_platform_for_a_while_stops_nothing() {
+    let world = alone();
+    world.telegram.down();
+    world.runtime.block_on(world.handle().link_retry("telegram")).expect("tried");
+    let lost = support::eventually("waiting", || {
+        let link = link(&world, "telegram");
+        matches!(link.state, State::Waiting { .. }).then_some(link)
+    });
+    assert_eq!(lost.failure().map(|it| it.class), Some(Class::Passing));
+    // Who watches the links has judged this loss when it has said that nobody hears us.
+    world.until("deaf", |now| (now.state == Phase::Degraded).then_some(()));
+    assert_eq!(world.handle().situation().leaving, None);
+    world.telegram.up().expect("it is there again");
+    world.runtime.block_on(world.handle().link_retry("telegram")).expect("tried");
+    world.telegram.push_text(7, 7, "still there?");
+    world.ends_with(7, "echo: still there?");
 }
 
 #[test]

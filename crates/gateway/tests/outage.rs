@@ -10,7 +10,7 @@ mod time;
 use std::time::Duration;
 
 use everywhere::{Everywhere, NAMES};
-use petasos_core::link::Terms;
+use petasos_core::link::{Class, Standing, State, Terms};
 use petasos_fakes::{discord, slack, telegram};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -84,6 +84,30 @@ fn one_that_is_out_is_told_to_the_others_once_and_so_is_its_return() {
     }
     assert_eq!(slack.len(), 1, "{slack:?}");
     assert!(slack[0].contains("slack is back after 3"), "{slack:?}");
+}
+
+#[test]
+fn a_connection_that_hangs_keeps_no_other_waiting() {
+    let mut world = Everywhere::idle();
+    world.telegram.on("getMe").always().does(telegram::Fault::Hang);
+    // Sooner than the adapter itself gives the request up.
+    world.start(Terms { connect_within: Some(15 * SECOND), ..calm() });
+    let link = |name: &str| world.links().into_iter().find(|(it, _)| *it == name).expect("listed").1;
+    let stand = || ["discord", "slack"].iter().all(|name| link(name).standing() == Standing::Up);
+    world.time.until("others connected", Duration::ZERO, SECOND, || stand().then_some(()));
+    world.time.pass(14 * SECOND, SECOND);
+    let hung = link("telegram");
+    assert!(matches!(hung.state, State::Connecting { .. }) && hung.failure().is_none(), "{hung:?}");
+    world.time.pass(2 * SECOND, SECOND);
+    let waits = link("telegram");
+    assert!(matches!(waits.state, State::Waiting { .. }), "{waits:?}");
+    let failure = waits.failure().expect("why");
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Passing, "telegram_connect_timeout"));
+    assert_eq!((waits.attempts, world.telegram.calls_of("getMe").len()), (1, 1));
+    world.telegram.clear_faults();
+    world.time.until("heard", 31 * SECOND, SECOND, || world.all_hear());
+    let generations = NAMES.map(|name| link(name).generation);
+    assert_eq!(generations, [2, 1, 1], "nobody else was disturbed");
 }
 
 #[test]

@@ -18,21 +18,22 @@ pub(super) fn schema() -> (&'static str, Value) {
     let parameters = json!({
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "Path relative to the workspace"},
+            "path": {"type": "string", "description": "Path relative to the workspace, or the path of a file that somebody sent"},
             "offset": {"type": "integer", "description": "First line, counted from 1", "minimum": 1},
             "limit": {"type": "integer", "description": "Number of lines, default 500", "maximum": MOST_LINES},
         },
         "required": ["path"],
     });
     (
-        "Reads a text file of the workspace as numbered lines. Long files come in pages: go on at next_offset.",
+        "Reads a text file of the workspace, or one that somebody sent, as numbered lines. Long files come in pages: go on at next_offset.",
         parameters,
     )
 }
 
 pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
-    let workspace = Workspace::open(&ctx.workspace)?;
-    let names = workspace.inside(arguments.text("path")?)?;
+    let path = arguments.text("path")?;
+    let workspace = Workspace::readable(ctx, path)?;
+    let names = workspace.inside(path)?;
     let offset = arguments.count("offset", 1, usize::MAX)?;
     let limit = arguments.count("limit", LINES, MOST_LINES)?;
     let mut file = workspace.file(&names)?;

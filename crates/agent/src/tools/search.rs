@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use regex::{Regex, RegexBuilder};
@@ -30,7 +31,7 @@ pub(super) fn schema() -> (&'static str, Value) {
         "properties": {
             "pattern": {"type": "string", "description": "Regular expression; for files also a glob such as *.md"},
             "target": {"type": "string", "enum": ["content", "files"], "description": "Search in lines (default) or in file names"},
-            "path": {"type": "string", "description": "Directory to search, default: the whole workspace"},
+            "path": {"type": "string", "description": "Directory to search, default: the whole workspace; also the one of files that were sent"},
             "limit": {"type": "integer", "description": "Most results, default 50", "maximum": MOST_MATCHES},
         },
         "required": ["pattern"],
@@ -50,8 +51,9 @@ pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outco
             return Err(format!("The argument \"target\" must be content or files, not {other:?}."));
         }
     };
-    let workspace = Workspace::open(&ctx.workspace)?;
-    let names = workspace.inside(arguments.maybe("path")?.unwrap_or("."))?;
+    let path = arguments.maybe("path")?.unwrap_or(".");
+    let workspace = Workspace::readable(ctx, path)?;
+    let names = workspace.inside(path)?;
     let mut search = Search {
         pattern: compile(pattern, target)?,
         target,
@@ -61,6 +63,7 @@ pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outco
         bytes: 0,
         until: Instant::now() + TIME,
         stop,
+        shown_as: &workspace.shown_as,
         incomplete: None,
     };
     let root = workspace.directory(&names)?;
@@ -89,6 +92,7 @@ struct Search<'a> {
     bytes: u64,
     until: Instant,
     stop: &'a Stop,
+    shown_as: &'a Path,
     /// Why the search ended early.
     incomplete: Option<&'static str>,
 }
@@ -121,9 +125,10 @@ impl Search<'_> {
     }
 
     fn file(&mut self, directory: &OwnedFd, name: &OsStr, path: &[OsString]) {
-        let shown = show(path);
+        let name_in_root = show(path);
+        let shown = self.shown_as.join(&name_in_root).display().to_string();
         if self.target == Target::Files {
-            if self.pattern.is_match(&shown) {
+            if self.pattern.is_match(&name_in_root) {
                 self.found.push(shown.into());
             }
             return;

@@ -111,6 +111,36 @@ async fn nothing_outside_the_workspace_can_be_reached() {
 }
 
 #[tokio::test]
+async fn what_people_sent_can_be_read_and_searched_and_not_written() {
+    let desk = desk();
+    let home = desk.directory.path();
+    let at = |path: &str| home.join(path).display().to_string();
+    let missing = desk.error("read_file", json!({"path": at("cache/documents/1-0.txt")})).await;
+    assert!(missing.contains("does not exist") && !home.join("cache").exists(), "{missing}");
+    std::fs::create_dir_all(home.join("cache/documents")).unwrap();
+    std::fs::write(home.join("cache/documents/1-0.txt"), "milk\n").unwrap();
+    std::fs::write(home.join("secret"), "milk, too").unwrap();
+    symlink(home.join("secret"), home.join("cache/link")).unwrap();
+    symlink(home, home.join("cache/door")).unwrap();
+    let read = desk.run("read_file", json!({"path": at("cache/documents/1-0.txt")})).await;
+    assert_eq!(read["content"], "1|milk\n");
+    let found = desk.run("search_files", json!({"pattern": "milk", "path": at("cache")})).await;
+    let line = json!({"path": at("cache/documents/1-0.txt"), "line": 1, "content": "milk"});
+    assert_eq!(found, json!({"total_count": 1, "matches": [line]}));
+    let named = json!({"pattern": "^documents/", "target": "files", "path": at("cache")});
+    assert_eq!(desk.run("search_files", named).await["files"], json!([at("cache/documents/1-0.txt")]));
+    for path in ["cache/../secret", "cache/link", "cache/door/secret", "cache", "cache-2/x", "secret"] {
+        desk.error("read_file", json!({"path": at(path)})).await;
+    }
+    desk.error("search_files", json!({"pattern": "milk", "path": at("cache/door")})).await;
+    for path in ["cache/documents/1-0.txt", "cache/new"] {
+        desk.error("write_file", json!({"path": at(path), "content": "x"})).await;
+    }
+    assert_eq!(std::fs::read_to_string(home.join("cache/documents/1-0.txt")).unwrap(), "milk\n");
+    assert!(!home.join("cache/new").exists());
+}
+
+#[tokio::test]
 async fn special_files_directories_and_binaries_are_refused() {
     let desk = desk();
     std::fs::create_dir(desk.ctx.workspace.join("dir")).unwrap();

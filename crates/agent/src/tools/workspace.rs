@@ -1,4 +1,4 @@
-//! Files under one directory, and nothing else.
+//! Files under one directory, and nothing else: the workspace, or for who only reads, what people sent.
 //!
 //! Paths are walked component by component from an open directory, and no symbolic link is followed on
 //! the way: what the check saw is what gets opened, whatever happens to the tree meanwhile.
@@ -8,13 +8,18 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
+use petasos_core::media;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
+
+use super::SessionCtx;
 
 #[derive(Debug)]
 pub(super) struct Workspace {
     path: PathBuf,
     root: OwnedFd,
+    /// How paths begin that the model is shown: nothing for those of the workspace, which it names relative to it.
+    pub(super) shown_as: PathBuf,
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -24,7 +29,19 @@ impl Workspace {
         let unusable = || "The workspace directory cannot be used.".to_owned();
         std::fs::create_dir_all(path).map_err(|_| unusable())?;
         let root = rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty()).map_err(|_| unusable())?;
-        Ok(Self { path: path.to_owned(), root })
+        Ok(Self { path: path.to_owned(), root, shown_as: PathBuf::new() })
+    }
+
+    /// Where `path` may be read: among the files that people sent if it says so, else in the workspace.
+    pub(super) fn readable(ctx: &SessionCtx, path: &str) -> Result<Self, String> {
+        let (sent, asked) = (ctx.home.join(media::CACHE), Path::new(path));
+        if !asked.starts_with(&sent) || asked.starts_with(&ctx.workspace) {
+            return Self::open(&ctx.workspace);
+        }
+        // Nobody has sent anything as long as it is missing.
+        let root = rustix::fs::openat(CWD, &sent, DIRECTORY, Mode::empty())
+            .map_err(|_| format!("{path} does not exist."))?;
+        Ok(Self { path: sent.clone(), root, shown_as: sent })
     }
 
     /// The components of `path` below the root.
@@ -54,7 +71,7 @@ impl Workspace {
     /// An existing regular file.
     pub(super) fn file(&self, names: &[OsString]) -> Result<File, String> {
         let Some((name, parents)) = names.split_last() else {
-            return Err("This is the workspace directory itself, not a file.".to_owned());
+            return Err("This is the directory itself, not a file.".to_owned());
         };
         let parent = self.directory(parents)?;
         open_file(&parent, name).map_err(|error| explain(error, names))

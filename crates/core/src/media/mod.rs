@@ -5,3 +5,6 @@ mod types;
 
 pub use extract::{Media, extract, growing};
 pub use types::{Sort, extension_for, image_type, of_name};
+
+/// The folder of the home in which the files that people sent are kept for a while.
+pub const CACHE: &str = "cache";

@@ -58,6 +58,7 @@ pub struct Setup {
     pub access: Access,
     pub unbuilt: Vec<Unbuilt>,
     pub outward: fn() -> Outward,
+    pub page: Page,
     /// With more than one a crash is none: while one thread lets tasks go, another may still run those that miss them.
     pub workers: usize,
 }
@@ -99,8 +100,15 @@ impl World {
         };
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };
-        let mut setup =
-            Setup { settings, lifetime, access, unbuilt: vec![], outward: Outward::default, workers: 1 };
+        let mut setup = Setup {
+            settings,
+            lifetime,
+            access,
+            unbuilt: vec![],
+            outward: Outward::default,
+            page: Page::Served,
+            workers: 1,
+        };
         change(&mut setup);
         Self {
             telegram: Telegram::start().expect("fake telegram"),
@@ -134,7 +142,7 @@ impl World {
             lifetime,
             notifier: Notifier::default(),
             outward: self.setup.outward,
-            page: Page::Served,
+            page: self.setup.page,
             mirror: false,
         };
         let (handle, running) =
