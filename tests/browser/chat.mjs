@@ -18,9 +18,9 @@ mkdirSync(artifacts, { recursive: true });
 const home = mkdtempSync(path.join(tmpdir(), 'petasos-page-'));
 let port = 0;
 
-/** Starts the gateway and gives back the link that it prints. */
-async function start() {
-  writeFileSync(path.join(home, 'config.yaml'), `web:\n  port: ${port}\n`);
+/** Starts the gateway, with more in its configuration, and gives back the link that it prints. */
+async function start(more = '') {
+  writeFileSync(path.join(home, 'config.yaml'), `web:\n  port: ${port}\n${more}`);
   const child = spawn(program, ['run', '--json'], {
     env: { PATH: process.env.PATH, PETASOS_HOME: home, NO_COLOR: '1' },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -169,6 +169,31 @@ await test('a new chat is empty and the old one is one click away', async () => 
   await page.waitForSelector('#empty:not([hidden])');
   await page.locator('#sessions a, #sessions button').first().click();
   await answer(page, '70').waitFor();
+});
+
+await test('a channel that is out says why, and when it is tried again if it is', async () => {
+  assert.equal(await page.locator('#links .link').count(), 0);
+  await end(gateway.child, 'SIGTERM');
+  // Nobody listens where Telegram is said to be; Slack lacks its second token.
+  gateway = await start(`platforms:
+  telegram:
+    enabled: true
+    token: "123:abc"
+    extra:
+      base_url: http://127.0.0.1:1/bot
+  slack:
+    enabled: true
+    token: xoxb-none
+`);
+  const telegram = page.locator('#links .link.waiting', { hasText: 'Telegram' });
+  await telegram.waitFor({ timeout: 30000 });
+  assert.match(await telegram.textContent(), /next try in \d+ s · 1 failed · no connection/);
+  const slack = page.locator('#links .link.fatal', { hasText: 'Slack' });
+  await slack.waitFor();
+  const said = await slack.textContent();
+  assert.match(said, /app.?token/i);
+  assert.ok(!said.includes('next try'), said);
+  await page.locator('#links').screenshot({ path: path.join(artifacts, 'links.png') });
 });
 
 await test('it fits a phone', async () => {
