@@ -79,6 +79,37 @@ fn a_file_that_the_platform_refuses_leaves_a_line_and_what_follows_is_sent() {
 }
 
 #[test]
+fn a_chat_that_takes_no_files_keeps_getting_texts() {
+    let world = World::new(|_| {});
+    let file = written(&world, "cat.png", PNG);
+    let refused = Fault::status(400, "Bad Request: not enough rights to send photos to the chat");
+    world.telegram.on("sendPhoto").always().does(refused);
+    world.model.script(Answer::text(format!("Look.\nMEDIA:{file}")));
+    world.telegram.push_text(7, 7, "a cat, please");
+    let first = seen(&world, 2);
+    assert_eq!(first[0].0, "Look.");
+    assert!(first[1].0.starts_with("📎 cat.png was not sent: I may not send"), "{first:?}");
+    assert_eq!(world.telegram.calls_of("sendPhoto").len(), 1);
+    assert!(world.read(|reader| reader.dead_chats()).is_empty());
+    world.telegram.push_text(7, 7, "never mind");
+    assert_eq!(seen(&world, 3)[2].0, "echo: never mind");
+}
+
+#[test]
+fn a_chat_that_takes_neither_files_nor_texts_is_dead() {
+    let world = World::new(|_| {});
+    let file = written(&world, "cat.png", PNG);
+    let refused =
+        |what| Fault::status(400, format!("Bad Request: not enough rights to send {what} to the chat"));
+    world.telegram.on("sendPhoto").always().does(refused("photos"));
+    world.telegram.on("sendMessage").always().does(refused("text messages"));
+    world.model.script(Answer::text(format!("MEDIA:{file}")));
+    world.telegram.push_text(7, 7, "a cat, please");
+    eventually("dead", || (world.read(|reader| reader.dead_chats()).len() == 1).then_some(()));
+    assert_eq!(world.telegram.calls_of("sendMessage").len(), 1);
+}
+
+#[test]
 fn a_file_whose_answer_was_lost_comes_again_with_a_mark_and_nothing_else_does() {
     let world = World::new(|_| {});
     let file = written(&world, "report.txt", b"all is well");

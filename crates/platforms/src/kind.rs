@@ -7,6 +7,8 @@ pub enum Kind {
     BadFormat,
     /// We may not write there: blocked, removed, no rights.
     Forbidden,
+    /// We may not send files (of this sort) there. Texts are another matter.
+    NoFiles,
     /// The chat itself does not exist.
     ChatNotFound,
     /// A thread, topic or message does not exist; the chat lives.
@@ -21,6 +23,29 @@ pub enum Kind {
 const WORDS: &[(Kind, &[&str])] = &[
     (Kind::TooLong, &["too long"]),
     (Kind::BadFormat, &["can't parse", "parse entities", "entity", "entities"]),
+    (
+        Kind::NoFiles,
+        &[
+            "rights to send photos",
+            "rights to send documents",
+            "rights to send videos",
+            "rights to send video notes",
+            "rights to send audios",
+            "rights to send voice notes",
+            "rights to send animations",
+            "rights to send media",
+            "restricted receiving of",
+            "voice_messages_forbidden",
+            "chat_send_photos_forbidden",
+            "chat_send_docs_forbidden",
+            "chat_send_videos_forbidden",
+            "chat_send_roundvideos_forbidden",
+            "chat_send_audios_forbidden",
+            "chat_send_voices_forbidden",
+            "chat_send_gifs_forbidden",
+            "chat_send_media_forbidden",
+        ],
+    ),
     (
         Kind::Forbidden,
         &["forbidden", "blocked", "deactivated", "not enough rights", "no rights", "not a member"],
@@ -70,6 +95,7 @@ impl Kind {
             Self::Forbidden | Self::ChatNotFound => true,
             Self::TooLong
             | Self::BadFormat
+            | Self::NoFiles
             | Self::NotFound
             | Self::RateLimited
             | Self::Transient
@@ -81,7 +107,7 @@ impl Kind {
         match self {
             Self::TooLong => "too_long",
             Self::BadFormat => "bad_format",
-            Self::Forbidden => "forbidden",
+            Self::Forbidden | Self::NoFiles => "forbidden",
             Self::ChatNotFound | Self::NotFound => "not_found",
             Self::RateLimited => "rate_limited",
             Self::Transient => "transient",

@@ -11,7 +11,7 @@ use petasos_core::lane::{self, Act, Setback};
 use petasos_core::media::{self, Media};
 use petasos_core::outbox::{Item, Kind, Preview, State};
 use petasos_core::{Fault, Millis, OutboxId, Reached, TurnId};
-use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
+use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendOptions};
 
 use super::attach;
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
@@ -153,7 +153,11 @@ impl Lane {
                 match (sent, &part.file) {
                     (Err(error), Some(file)) if is_about_the_file(&error) => {
                         tracing::warn!(lane = self.name, item = %item.id, %error, "a file was not accepted");
-                        let notice = attach::notice(&file.name, "it was not accepted here");
+                        let why = match error.kind() {
+                            Failed::NoFiles => "I may not send such files here",
+                            _other => "it was not accepted here",
+                        };
+                        let notice = attach::notice(&file.name, why);
                         self.adapter.send_once(route, &notice, &options, &format!("{key}n")).await
                     }
                     (sent, _) => sent,

@@ -102,6 +102,7 @@ impl Api {
             | Error::Exited(_)
             | Error::Unreachable(_)
             | Error::Overrun
+            | Error::NoFiles(_)
             | Error::Closed => error,
         }
     }

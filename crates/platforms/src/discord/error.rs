@@ -11,6 +11,8 @@ use crate::websocket::NotOpened;
 
 /// The token of an interaction, not of the bot, is good no longer.
 const OVER: u64 = 50027;
+/// Some right is missing; Discord does not say which.
+const NO_RIGHT: u64 = 50013;
 const NEW_TOKEN: &str =
     "the bot token is not valid; copy it anew from the developer portal into DISCORD_BOT_TOKEN";
 
@@ -26,6 +28,9 @@ pub enum Error {
         /// The refused fields of a form, by their names.
         fields: Vec<String>,
     },
+    /// We lack a right that a file needs. Whether a text needs it too, a text will tell.
+    #[error("Discord takes no files from us here: {0}")]
+    NoFiles(String),
     /// Something between us and Discord, or in front of it, said no. It may have passed the request on.
     #[error("something on the way to Discord answered {status}")]
     OnTheWay { status: u16 },
@@ -68,7 +73,7 @@ impl Error {
             Self::Answered { status: 401, .. } => Fault::Fatal,
             Self::Answered { status: 429, retry_after, .. } => Fault::Later { after: *retry_after },
             Self::Answered { status: 500.., .. } => Fault::Later { after: None },
-            Self::Answered { .. } => Fault::Refused,
+            Self::Answered { .. } | Self::NoFiles(_) => Fault::Refused,
             Self::Link(failure) => failure.fault(),
             Self::Barred(_) => Fault::Fatal,
             Self::Exhausted { after } => Fault::Later { after: Some(*after) },
@@ -87,6 +92,7 @@ impl Error {
             Self::Link(failure) => failure.reached(),
             Self::OnTheWay { .. } => Reached::Maybe,
             Self::Answered { .. }
+            | Self::NoFiles(_)
             | Self::Barred(_)
             | Self::Exhausted { .. }
             | Self::NotReady(_)
@@ -104,12 +110,13 @@ impl Error {
             Self::Answered { status: 500.., .. } => Kind::Transient,
             Self::Answered { code: 10003 | 10004, .. } => Kind::ChatNotFound,
             Self::Answered { code: 10008 | 10062, .. } => Kind::NotFound,
-            Self::Answered { code: 50001 | 50007 | 50013 | 50278 | 40001, .. } => Kind::Forbidden,
+            Self::Answered { code: 50001 | 50007 | NO_RIGHT | 50278 | 40001, .. } => Kind::Forbidden,
             Self::Answered { code: 50035, fields, .. } if names(fields, "content") => Kind::TooLong,
             Self::Answered { code: 50035, .. } => Kind::BadFormat,
             Self::Answered { status: 403, code: 0, .. } => Kind::Forbidden,
             Self::Answered { status: 404, code: 0, .. } => Kind::NotFound,
             Self::Answered { .. } => Kind::Unknown,
+            Self::NoFiles(_) => Kind::NoFiles,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } | Self::Barred(_) => Kind::Unknown,
             Self::Exhausted { .. } => Kind::RateLimited,
@@ -131,11 +138,13 @@ impl Error {
                 Kind::TooLong => "discord_too_long",
                 Kind::BadFormat => "discord_bad_format",
                 Kind::Forbidden => "discord_forbidden",
+                Kind::NoFiles => "discord_no_files",
                 Kind::ChatNotFound => "discord_chat_not_found",
                 Kind::NotFound => "discord_not_found",
                 Kind::RateLimited => "discord_rate_limited",
                 Kind::Transient | Kind::Unknown => "discord_bad_request",
             },
+            Self::NoFiles(_) => "discord_no_files",
             Self::Link(Failure::Unreached(_)) => "discord_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "discord_network_error",
             Self::Barred(CloseCode::AuthenticationFailed) => "discord_invalid_token",
@@ -147,6 +156,14 @@ impl Error {
             Self::Exited(_) => "discord_gateway_task_exited",
             Self::Overrun => "discord_overrun",
             Self::Closed => "discord_closed",
+        }
+    }
+
+    /// The same, said of a request that carried a file.
+    pub(super) fn of_a_file(self) -> Self {
+        match self {
+            Self::Answered { code: NO_RIGHT, message, .. } => Self::NoFiles(message),
+            other => other,
         }
     }
 
@@ -297,6 +314,9 @@ mod tests {
         for (error, dead) in [
             (answered(403, 50001), true),
             (answered(404, 10003), true),
+            (answered(403, 50013), true),
+            (answered(403, 50013).of_a_file(), false),
+            (answered(403, 50001).of_a_file(), true),
             (answered(404, 10008), false),
             (answered(429, 0), false),
             (form("message_reference"), false),

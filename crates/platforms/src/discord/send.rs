@@ -81,7 +81,10 @@ impl Discord {
         file: Option<&File>,
     ) -> Result<T, Error> {
         match file {
-            Some(file) => self.api.upload(path, body, Upload::open(file).await?).await,
+            Some(file) => {
+                let upload = Upload::open(file).await?;
+                self.api.upload(path, body, upload).await.map_err(Error::of_a_file)
+            }
             None => self.api.post(path, body).await,
         }
     }

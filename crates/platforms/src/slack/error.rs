@@ -170,8 +170,7 @@ impl Error {
             | Self::Closed => Fault::Later { after: None },
             Self::Disabled | Self::NoAppToken | Self::NoBotToken | Self::MixedUp => Fault::Fatal,
             Self::ResponseGone | Self::NoPrivateFiles => Fault::Refused,
-            // A token without the scope for files is good for everything else: nobody waits for it.
-            Self::NotShared(error) if error.is_scope_missing() => Fault::Refused,
+            Self::NotShared(error) if error.bars_files() => Fault::Refused,
             Self::NotShared(error) => error.fault(),
         }
     }
@@ -214,6 +213,7 @@ impl Error {
             Self::Link(Failure::Unreached(_)) | Self::Unreachable(_) | Self::Closed => Kind::Transient,
             Self::Dropped(_) | Self::Silent(_) | Self::NoHello(_) => Kind::Transient,
             Self::ResponseGone => Kind::NotFound,
+            Self::NotShared(error) if error.bars_files() => Kind::NoFiles,
             Self::NotShared(error) => error.kind(),
             Self::Link(_)
             | Self::OnTheWay { .. }
@@ -250,6 +250,7 @@ impl Error {
             Self::NoBotToken => "slack_missing_bot_token",
             Self::MixedUp => "slack_invalid_auth",
             Self::ResponseGone => "slack_response_expired",
+            Self::NotShared(error) if error.bars_files() => "slack_no_files",
             Self::NotShared(error) => error.code(),
             Self::NoPrivateFiles => "slack_no_private_files",
             Self::Closed => "slack_closed",
@@ -269,8 +270,18 @@ impl Error {
         matches!(self, Self::Answered { error, .. } if error == "no_reaction")
     }
 
-    fn is_scope_missing(&self) -> bool {
-        matches!(self, Self::Answered { error, .. } if class(error) == Class::Scope)
+    /// Said of a file: it, and perhaps nothing else, is not wanted. A token without the scope for files is good for
+    /// everything else.
+    pub(super) fn bars_files(&self) -> bool {
+        const NAMES: [&str; 5] = [
+            "restricted_action",
+            "access_denied",
+            "file_uploads_disabled",
+            "file_uploads_except_images_disabled",
+            "slack_connect_file_upload_sharing_blocked",
+        ];
+        let barred = |error: &str| class(error) == Class::Scope || NAMES.contains(&error);
+        matches!(self, Self::Answered { error, .. } if barred(error))
     }
 
     /// This workspace does not know the chat; another may.

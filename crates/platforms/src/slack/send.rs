@@ -78,7 +78,8 @@ impl Slack {
         if !part.text.trim().is_empty() {
             parameters["initial_comment"] = part.text.trim().into();
         }
-        let _shared: Value = self.api.post(token, "files.completeUploadExternal", &parameters).await?;
+        let shared = self.api.post::<Value>(token, "files.completeUploadExternal", &parameters).await;
+        shared.map_err(|error| if error.bars_files() { unseen(error) } else { error })?;
         if let Some(thread) = &to.thread_id {
             self.memory().join(&place.channel, thread);
         }

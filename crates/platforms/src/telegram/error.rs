@@ -53,7 +53,10 @@ impl Error {
 
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Answered { code: 403, .. } => Kind::Forbidden,
+            Self::Answered { code: 403, description, .. } => match Kind::of_text(description) {
+                Kind::NoFiles => Kind::NoFiles,
+                _whatever_it_says => Kind::Forbidden,
+            },
             Self::Answered { code: 420 | 429, .. } => Kind::RateLimited,
             Self::Answered { code: 500.., .. } => Kind::Transient,
             Self::Answered { code: 400, description, .. } => Kind::of_text(description),
@@ -75,6 +78,7 @@ impl Error {
                 Kind::TooLong => "telegram_too_long",
                 Kind::BadFormat => "telegram_bad_format",
                 Kind::Forbidden => "telegram_forbidden",
+                Kind::NoFiles => "telegram_no_files",
                 Kind::ChatNotFound => "telegram_chat_not_found",
                 Kind::NotFound => "telegram_not_found",
                 Kind::RateLimited => "telegram_rate_limited",
@@ -209,6 +213,13 @@ mod tests {
         for (code, text, dead) in [
             (403, "Forbidden: user is deactivated", true),
             (400, "Bad Request: chat not found", true),
+            (400, "Bad Request: not enough rights to send text messages to the chat", true),
+            (400, "Bad Request: CHAT_SEND_PLAIN_FORBIDDEN", true),
+            (400, "Bad Request: not enough rights to send photos to the chat", false),
+            (400, "Bad Request: not enough rights to send voice notes to the chat", false),
+            (400, "Bad Request: CHAT_SEND_DOCS_FORBIDDEN", false),
+            (400, "Bad Request: VOICE_MESSAGES_FORBIDDEN", false),
+            (403, "Forbidden: not enough rights to send documents to the chat", false),
             (400, "Bad Request: message thread not found", false),
             (400, "Bad Request: message to edit not found", false),
             (429, "Too Many Requests", false),

@@ -67,6 +67,7 @@ fn fault(trouble: Trouble) -> Fault {
         Trouble::TooMany => Fault::too_many(0.5),
         Trouble::Blocked => Fault::missing_access(),
         Trouble::NoChat => Fault::status(404, 10003, "Unknown Channel"),
+        Trouble::NoFiles => Fault::status(403, 50013, "Missing Permissions"),
         Trouble::ServerError => Fault::status(500, 0, "500: Internal Server Error"),
         Trouble::Rubbish => Fault::Garbage,
         Trouble::Reset => Fault::ResetBefore,

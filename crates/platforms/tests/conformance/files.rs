@@ -2,7 +2,7 @@
 
 use petasos_core::message::Delivery;
 use petasos_core::{Fault, Inbound, Reached, Route};
-use petasos_platforms::{Error, Fetched, File, Part, Receipt, SendOptions, Show, download};
+use petasos_platforms::{Error, Fetched, File, Kind, Part, Receipt, SendOptions, Show, download};
 
 use crate::Verdict;
 use crate::link::{Inbox, hold};
@@ -61,6 +61,19 @@ pub(crate) async fn lost(peer: &dyn Peer) -> Verdict {
     assert!(matches!(error.fault(), Fault::Later { .. }), "{error}");
     assert_eq!(error.reached(), Reached::Maybe, "{error}");
     assert_eq!(peer.files(Place::Private).len(), 1, "one try");
+    Verdict::Passed
+}
+
+pub(crate) async fn barred(peer: &dyn Peer) -> Verdict {
+    let disk = on_disk();
+    peer.file_trouble(Trouble::NoFiles);
+    let error = send(peer, &Part::file(disk.file)).await.expect_err("barred");
+    reveals_nothing(peer, &error);
+    assert_eq!((error.fault(), error.reached()), (Fault::Refused, Reached::No), "{error}");
+    assert!(error.kind() == Kind::NoFiles && !error.kind().is_dead_chat(), "{:?}", error.kind());
+    assert!(peer.files(Place::Private).is_empty());
+    send(peer, &Part::plain("a text")).await.expect("sent");
+    assert_eq!(peer.seen(Place::Private).len(), 1);
     Verdict::Passed
 }
 

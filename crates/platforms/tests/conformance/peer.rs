@@ -28,6 +28,8 @@ pub(crate) enum Trouble {
     Blocked,
     /// There is no such chat.
     NoChat,
+    /// The bot may not send files there.
+    NoFiles,
     /// The server is not well, and says so in its own words.
     ServerError,
     /// Somebody in between answers with something else.

@@ -56,6 +56,7 @@ fn fault(trouble: Trouble) -> Fault {
         Trouble::TooMany => Fault::TooMany(3),
         Trouble::Blocked => Fault::error("not_in_channel"),
         Trouble::NoChat => Fault::error("channel_not_found"),
+        Trouble::NoFiles => Fault::error("restricted_action"),
         Trouble::ServerError => Fault::error("service_unavailable"),
         Trouble::Rubbish => Fault::Garbage,
         Trouble::Reset => Fault::ResetBefore,

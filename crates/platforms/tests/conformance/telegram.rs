@@ -50,6 +50,9 @@ fn fault(trouble: Trouble) -> Fault {
         Trouble::TooMany => Fault::too_many(2),
         Trouble::Blocked => Fault::blocked(),
         Trouble::NoChat => Fault::status(400, "Bad Request: chat not found"),
+        Trouble::NoFiles => {
+            Fault::status(400, "Bad Request: not enough rights to send documents to the chat")
+        }
         Trouble::ServerError => Fault::status(500, "Internal Server Error"),
         Trouble::Rubbish => Fault::Garbage,
         Trouble::Reset => Fault::ResetBefore,
