@@ -9,6 +9,7 @@ mod model;
 mod slack;
 mod telegram;
 mod terminal;
+pub(crate) mod webhook;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ pub(crate) struct Wired {
 #[derive(Debug)]
 struct Spoken {
     adapter: Adapter,
-    sole: Sole,
+    sole: Option<Sole>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,9 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     let settings = &resolved.settings;
     let mut problems = Vec::new();
     let (spoken, unbuilt) = platforms(home, settings, &mut problems);
-    let (adapters, sole) = spoken.into_iter().map(|Spoken { adapter, sole }| (adapter, sole)).unzip();
+    let (adapters, sole): (Vec<_>, Vec<_>) =
+        spoken.into_iter().map(|Spoken { adapter, sole }| (adapter, sole)).unzip();
+    let sole = sole.into_iter().flatten().collect();
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
     let gateway = petasos_gateway::Config {
@@ -95,16 +98,18 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
 
 /// One that cannot be built does not keep the others from working. Without any, its problems are those of the start.
 fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Spoken>, Vec<Unbuilt>) {
-    type Speak<'a> = &'a dyn Fn(&mut Vec<Problem>) -> Option<Spoken>;
-    let known: [(&str, Speak<'_>); 3] = [
-        ("telegram", &|found| telegram::spoken(settings, found)),
-        ("discord", &|found| discord::spoken(settings, found)),
-        ("slack", &|found| slack::spoken(home, settings, found)),
+    type Speak<'a> = &'a dyn Fn(&[Spoken], &mut Vec<Problem>) -> Option<Spoken>;
+    let known: [(&str, Speak<'_>); 4] = [
+        ("telegram", &|_, found| telegram::spoken(settings, found)),
+        ("discord", &|_, found| discord::spoken(settings, found)),
+        ("slack", &|_, found| slack::spoken(home, settings, found)),
+        // Last: the answers to its deliveries go to the others.
+        ("webhook", &|others, found| webhook::spoken(home, settings, others, found)),
     ];
     let (mut spoken, mut unbuilt, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (name, speak) in known {
         let mut found = Vec::new();
-        let built = speak(&mut found);
+        let built = speak(&spoken, &mut found);
         let reason = found.iter().find(|it| it.severity == Severity::Error).map(|it| it.what.clone());
         match (built, reason, Platform::parse(name)) {
             (Some(built), ..) => spoken.push(built),

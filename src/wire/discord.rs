@@ -33,7 +33,11 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         Ok(discord) => Some(Spoken {
             adapter: Adapter::Discord(discord),
             // Two gateways with one bot would both answer.
-            sole: Sole { scope: "discord-bot-token", platform: "discord", identity: Secret::new(token) },
+            sole: Some(Sole {
+                scope: "discord-bot-token",
+                platform: "discord",
+                identity: Secret::new(token),
+            }),
         }),
         Err(invalid) => {
             problems.push(Problem::error(place, invalid.to_string()));

@@ -87,7 +87,7 @@ pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {
     doors
 }
 
-fn home_channel(settings: &Settings, platform: Platform) -> Option<HomeChannel> {
+pub(super) fn home_channel(settings: &Settings, platform: Platform) -> Option<HomeChannel> {
     let path = |name: &str| format!("platforms.{}.home_channel.{name}", platform.as_str());
     let text = |name: &str| settings.text(&path(name));
     // The file's thread belongs to the file's chat, not to one that was set over it.

@@ -33,7 +33,11 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         Ok(telegram) => Some(Spoken {
             adapter: Adapter::Telegram(telegram),
             // Two gateways with one bot would take each other's messages away.
-            sole: Sole { scope: "telegram-bot-token", platform: "telegram", identity: Secret::new(token) },
+            sole: Some(Sole {
+                scope: "telegram-bot-token",
+                platform: "telegram",
+                identity: Secret::new(token),
+            }),
         }),
         Err(invalid) => {
             problems.push(Problem::error(place, invalid.to_string()));

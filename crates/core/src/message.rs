@@ -238,6 +238,9 @@ pub struct Inbound {
     /// Made by the gateway itself (a completion, a resume): skips access checks, never interrupts.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub internal: bool,
+    /// Where the answer goes, if not back to `source`: a program that sends an event reads no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_to: Option<Route>,
 }
 
 /// How an answer leaves.

@@ -7,11 +7,13 @@
 //! * [`Discord`]: the gateway and the REST API, with sessions that can be resumed.
 //! * [`Telegram`]: the Bot API, with a user's view of each chat.
 //! * [`Slack`]: the Web API and Socket Mode, with several workspaces.
+//! * [`hooks`]: a service that delivers webhooks, and delivers them again.
 //! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
 
 pub mod discord;
 mod files;
 mod gate;
+pub mod hooks;
 mod keep;
 mod line;
 pub mod model;

@@ -8,7 +8,7 @@ use petasos_core::capability::{Capabilities, Dialect, ReplyTo};
 use petasos_core::message::Delivery;
 use petasos_core::session::Reader;
 use petasos_core::text::Unit;
-use petasos_core::{Platform, Route, Source};
+use petasos_core::{Inbound, Platform, Route};
 use petasos_platforms::Adapter;
 
 #[derive(Debug)]
@@ -60,8 +60,11 @@ impl Channels {
         if PROGRAMS.contains(&platform.as_str()) { Reader::Machine } else { Reader::Interactive }
     }
 
-    pub(crate) fn way_back(&self, source: &Source) -> Route {
-        Route::back_to(source, self.capabilities(source.platform).delivery)
+    /// Where what is said about a message goes.
+    pub(crate) fn way_back(&self, inbound: &Inbound) -> Route {
+        let source = &inbound.source;
+        let back = || Route::back_to(source, self.capabilities(source.platform).delivery);
+        inbound.answer_to.clone().unwrap_or_else(back)
     }
 }
 

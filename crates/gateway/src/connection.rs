@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::Fault;
-use petasos_platforms::{Adapter, Batch, Error, Health, Intake};
+use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Post};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -20,6 +20,7 @@ pub(crate) struct Connection {
     pub(crate) generation: u64,
     task: JoinHandle<Error>,
     batches: mpsc::Receiver<Batch>,
+    posts: mpsc::Receiver<Post>,
     /// What it said last: news that nobody has noticed yet gives way to newer.
     health: watch::Receiver<Health>,
 }
@@ -32,6 +33,7 @@ impl Drop for Connection {
 
 pub(crate) enum Heard {
     Batch(Batch),
+    Post(Post),
     Health(Health),
     Broke { fault: Fault, code: String, reason: String },
 }
@@ -45,7 +47,7 @@ pub(crate) enum Parting {
 
 impl Connection {
     pub(crate) fn open(adapter: Arc<Adapter>, generation: u64, cursor: Option<String>) -> Self {
-        let (intake, batches) = Intake::new(BATCHES);
+        let (intake, batches, posts) = Intake::with_posts(BATCHES);
         let (pulse, health) = watch::channel(Health::Connecting);
         let task = tokio::spawn(async move {
             let mut tell = move |health| {
@@ -53,7 +55,7 @@ impl Connection {
             };
             adapter.receive(cursor, &intake, &mut tell).await
         });
-        Self { generation, task, batches, health }
+        Self { generation, task, batches, posts, health }
     }
 
     pub(crate) async fn hear(&mut self) -> Heard {
@@ -62,6 +64,7 @@ impl Connection {
             biased;
             Ok(()) = self.health.changed() => Heard::Health(self.health.borrow_and_update().clone()),
             Some(batch) = self.batches.recv() => Heard::Batch(batch),
+            Some(post) = self.posts.recv() => Heard::Post(post),
             ended = &mut self.task => match ended {
                 Ok(error) => Heard::Broke {
                     fault: error.fault(),
@@ -96,8 +99,8 @@ mod tests {
 
     fn with(task: JoinHandle<Error>) -> (Connection, watch::Sender<Health>) {
         let (pulse, health) = watch::channel(Health::Connecting);
-        let (_intake, batches) = Intake::new(BATCHES);
-        (Connection { generation: 1, task, batches, health }, pulse)
+        let (_intake, batches, posts) = Intake::with_posts(BATCHES);
+        (Connection { generation: 1, task, batches, posts, health }, pulse)
     }
 
     #[tokio::test]

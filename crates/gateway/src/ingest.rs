@@ -9,7 +9,7 @@ use petasos_core::access::{self, Access, Refusal, Standing, Verdict};
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
-use petasos_core::session::{KeyOptions, session_key};
+use petasos_core::session::{KeyOptions, Reader, session_key};
 use petasos_core::{Inbound, Millis, Route, SessionKey, Source};
 use petasos_platforms::Unreadable;
 use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
@@ -17,6 +17,7 @@ use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx, U
 use crate::channels::Channels;
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::gate::Gate;
 use crate::handle::Submitted;
 use crate::router::Router;
 use crate::session::Shell;
@@ -29,6 +30,7 @@ pub(crate) struct Ingest {
     pub(crate) deliver: Deliver,
     pub(crate) channels: Arc<Channels>,
     pub(crate) rules: Arc<Rules>,
+    pub(crate) gate: Gate,
 }
 
 /// What decides where a message goes and whether it may.
@@ -48,6 +50,14 @@ enum Placed {
     },
 }
 
+/// What a batch was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    New,
+    /// Nothing in it that we did not have.
+    Known,
+}
+
 /// Longest text that is taken as it is; more is cut, and says so.
 const LONGEST_TEXT: usize = 1 << 20;
 
@@ -58,6 +68,7 @@ impl Ingest {
             router: shell.router.clone(),
             deliver: shell.deliver.clone(),
             channels: shell.channels.clone(),
+            gate: shell.gate.clone(),
             rules,
         }
     }
@@ -73,7 +84,8 @@ impl Ingest {
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
-    ) -> Result<(), Error> {
+    ) -> Result<Kept, Error> {
+        self.programs_may_start(&events)?;
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
         let placed = self
             .db
@@ -89,10 +101,19 @@ impl Ingest {
                 placed.collect::<Result<Vec<_>, _>>()
             })
             .await?;
+        let known = |placed: &Placed| matches!(placed, Placed::Duplicate(_));
+        let kept = if !placed.is_empty() && placed.iter().all(known) { Kept::Known } else { Kept::New };
         for placed in placed {
             self.hand_on(placed).await;
         }
-        Ok(())
+        Ok(kept)
+    }
+
+    /// A program hears at once that no turn may start: it would read no notice, and can try again by itself.
+    fn programs_may_start(&self, events: &[Inbound]) -> Result<(), Error> {
+        let mut programs =
+            events.iter().filter(|event| self.channels.reader(event.source.platform) == Reader::Machine);
+        programs.try_for_each(|event| self.gate.hears(&self.key_of(&event.source)).map_err(Error::Closed))
     }
 
     /// One message from a channel that has checked its author. Whoever asked may go away meanwhile: what is
@@ -140,12 +161,12 @@ fn place(
     let source = &inbound.source;
     if !inbound.internal {
         // Whoever writes from a chat that refused us is there again.
-        tx.mark_chat_alive(source.platform, &channels.way_back(source).chat_id)?;
+        tx.mark_chat_alive(source.platform, &Route::back_to(source, Delivery::Push).chat_id)?;
         match verdict(tx, rules, source)? {
             Verdict::Allow => {}
             Verdict::Deny(Refusal::Silently) => return Ok(Placed::Denied { told: None }),
             Verdict::Deny(Refusal::OfferPairing) => {
-                return offer_pairing(tx, channels.way_back(source), source, now);
+                return offer_pairing(tx, channels.way_back(&inbound), source, now);
             }
         }
     }

@@ -30,6 +30,7 @@ mod mirror;
 pub mod network;
 mod outages;
 mod output;
+mod pass_on;
 mod post;
 mod publish;
 mod pulse;

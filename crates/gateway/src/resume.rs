@@ -86,6 +86,7 @@ async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }:
         quoted: None,
         sent_at: None,
         internal: true,
+        answer_to: None,
     };
     if let Err(error) = ingest.submit(inbound).await {
         tracing::warn!(%key, %error, "a marked session is not taken up");

@@ -13,8 +13,9 @@ use petasos_platforms::{Adapter, Batch, Health, Taken};
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::{Connection, Heard, Parting};
-use crate::ingest::Ingest;
+use crate::ingest::{Ingest, Kept};
 use crate::lifetime::Lifetime;
+use crate::pass_on;
 use crate::resume::{self, Candidate};
 use crate::stopper::Stopper;
 use crate::{Error, clock};
@@ -183,6 +184,12 @@ impl Supervisor {
                 let some = !batch.events.is_empty();
                 (self.take(batch).await && some).then_some(Event::Took { generation, oldest })
             }
+            Heard::Post(post) => {
+                let (ingest, account) = (self.ingest.clone(), self.adapter.account().to_owned());
+                // Waiting for its delivery must not hold up what comes in. As many wait as callers are let in.
+                tokio::spawn(pass_on::carry(ingest, self.name(), account, post));
+                None
+            }
             Heard::Health(Health::Polling) => Some(Event::Alive { generation }),
             Heard::Health(Health::Degraded { reason }) => {
                 tracing::warn!(link = self.name(), reason, "connection troubled");
@@ -199,10 +206,14 @@ impl Supervisor {
         let events = batch.events.into_iter().map(|event| self.named(event)).collect();
         let taken = self.ingest.take(self.cursor_name(), events, batch.unreadable, batch.cursor).await;
         let answer = match &taken {
-            Ok(()) => {
+            Ok(kept) => {
                 self.acknowledge(pressed);
-                Taken::Committed
+                match kept {
+                    Kept::New => Taken::Committed,
+                    Kept::Known => Taken::Known,
+                }
             }
+            Err(Error::Closed(closed)) => Taken::Closed(*closed),
             Err(error) => {
                 tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
                 Taken::NotTaken

@@ -3,10 +3,14 @@
 //!
 //! Invariant: an adapter moves its cursor only after `commit` returned `Ok`. A crash, a dropped batch or
 //! a gateway that is gone leaves the cursor where it was, and the platform says everything again.
+//!
+//! An adapter that is called, instead of calling, answers its caller with what became of the one event
+//! (`offer`), or of the one message that is to be passed on as it is (`post`).
 
 use std::time::Duration;
 
-use petasos_core::Inbound;
+use petasos_core::lifecycle::Closed;
+use petasos_core::{Inbound, Route};
 use tokio::sync::{mpsc, oneshot};
 
 /// What the gateway did with a batch.
@@ -14,8 +18,12 @@ use tokio::sync::{mpsc, oneshot};
 pub enum Taken {
     /// Events and cursor are on disk.
     Committed,
+    /// They were there before, every one of them.
+    Known,
     /// Nothing was kept; the platform must keep it for us.
     NotTaken,
+    /// Nothing was kept: no turn may start now. Said of what a program sends; people are told in their chat.
+    Closed(Closed),
 }
 
 /// Events with the place to go on from once they are kept. Dropping it unanswered means `NotTaken`.
@@ -70,14 +78,50 @@ pub enum NotTaken {
     Closed,
 }
 
+/// A message that somebody outside wants passed on as it is, without a turn. Dropping it unanswered means
+/// `Posted::NotTaken`.
+#[derive(Debug)]
+pub struct Post {
+    /// The same one is owed once, however often it is posted.
+    pub dedup: String,
+    pub route: Route,
+    pub text: String,
+    /// How long to wait for its delivery.
+    pub within: Duration,
+    pub done: oneshot::Sender<Posted>,
+}
+
+/// What became of a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    /// The platform has it; `again`: it had it before this post.
+    Delivered { again: bool },
+    /// It is on disk and not delivered yet. The same post again waits for the same message.
+    Owed,
+    /// The platform refused it for good. The same post again makes another try.
+    Dead,
+    /// Nothing was kept.
+    NotTaken,
+}
+
 /// The adapter's end.
 #[derive(Debug, Clone)]
-pub struct Intake(mpsc::Sender<Batch>);
+pub struct Intake {
+    batches: mpsc::Sender<Batch>,
+    posts: mpsc::Sender<Post>,
+}
 
 impl Intake {
+    /// For a gateway that takes events only.
     pub fn new(depth: usize) -> (Self, mpsc::Receiver<Batch>) {
-        let (sender, receiver) = mpsc::channel(depth);
-        (Self(sender), receiver)
+        let (intake, batches, _closed) = Self::with_posts(depth);
+        (intake, batches)
+    }
+
+    pub fn with_posts(depth: usize) -> (Self, mpsc::Receiver<Batch>, mpsc::Receiver<Post>) {
+        let (batches, taken) = mpsc::channel(depth);
+        let (posts, posted) = mpsc::channel(depth);
+        (Self { batches, posts }, taken, posted)
     }
 
     pub async fn commit(
@@ -86,13 +130,37 @@ impl Intake {
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
     ) -> Result<(), NotTaken> {
+        match self.offer(events, unreadable, cursor).await? {
+            Taken::Committed | Taken::Known => Ok(()),
+            Taken::NotTaken | Taken::Closed(_) => Err(NotTaken::Refused),
+        }
+    }
+
+    /// The same for whoever must know more. The error is `NotTaken::Closed`.
+    pub async fn offer(
+        &self,
+        events: Vec<Inbound>,
+        unreadable: Vec<Unreadable>,
+        cursor: Option<String>,
+    ) -> Result<Taken, NotTaken> {
         let (done, answer) = oneshot::channel();
         let batch = Batch { events, unreadable, cursor, done };
-        self.0.send(batch).await.map_err(|_gone| NotTaken::Closed)?;
-        match answer.await {
-            Ok(Taken::Committed) => Ok(()),
-            Ok(Taken::NotTaken) | Err(_) => Err(NotTaken::Refused),
-        }
+        self.batches.send(batch).await.map_err(|_gone| NotTaken::Closed)?;
+        Ok(answer.await.unwrap_or(Taken::NotTaken))
+    }
+
+    /// Passes a message on, and waits for its delivery. The error is `NotTaken::Closed`.
+    pub async fn post(
+        &self,
+        dedup: String,
+        route: Route,
+        text: String,
+        within: Duration,
+    ) -> Result<Posted, NotTaken> {
+        let (done, answer) = oneshot::channel();
+        let post = Post { dedup, route, text, within, done };
+        self.posts.send(post).await.map_err(|_gone| NotTaken::Closed)?;
+        Ok(answer.await.unwrap_or(Posted::NotTaken))
     }
 }
 
@@ -135,7 +203,9 @@ mod tests {
     #[tokio::test]
     async fn only_a_committed_batch_is_taken() {
         assert_eq!(answered(Some(Taken::Committed)).await, Ok(()));
+        assert_eq!(answered(Some(Taken::Known)).await, Ok(()));
         assert_eq!(answered(Some(Taken::NotTaken)).await, Err(NotTaken::Refused));
+        assert_eq!(answered(Some(Taken::Closed(Closed::Draining))).await, Err(NotTaken::Refused));
         assert_eq!(answered(None).await, Err(NotTaken::Refused), "dropped unanswered");
     }
 
@@ -144,6 +214,15 @@ mod tests {
         let (intake, batches) = Intake::new(1);
         drop(batches);
         assert_eq!(intake.commit(vec![], vec![], None).await, Err(NotTaken::Closed));
+        let route = Route {
+            platform: petasos_core::Platform::parse("telegram").expect("known"),
+            chat_id: "7".into(),
+            thread_id: None,
+            reply_to: None,
+            delivery: petasos_core::message::Delivery::Push,
+        };
+        let posted = intake.post("1".into(), route, "hi".into(), Duration::ZERO).await;
+        assert_eq!(posted, Err(NotTaken::Closed));
     }
 
     #[test]

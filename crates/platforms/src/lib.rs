@@ -3,7 +3,7 @@
 //! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
 //! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
 //! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `websocket`, `intake`, `markdown`, `outgoing`, `upload`, `download`.
+//! `websocket`, `listener`, `intake`, `markdown`, `outgoing`, `upload`, `download`.
 //!
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
@@ -13,11 +13,13 @@ pub mod download;
 pub mod http;
 pub mod intake;
 pub mod kind;
+pub mod listener;
 pub mod markdown;
 pub mod outgoing;
 pub mod slack;
 pub mod telegram;
 mod upload;
+pub mod webhook;
 mod websocket;
 
 use std::time::Duration;
@@ -27,7 +29,7 @@ use petasos_core::message::Attachment;
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 
 pub use download::Fetched;
-pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Taken, Unreadable};
+pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Post, Posted, Taken, Unreadable};
 pub use kind::Kind;
 pub use outgoing::{File, MARK_ROOM, Mark, Part, Receipt, SendOptions, Show};
 pub use petasos_core::Secret;
@@ -38,6 +40,7 @@ pub enum Adapter {
     Discord(discord::Discord),
     Telegram(telegram::Telegram),
     Slack(slack::Slack),
+    Webhook(webhook::Webhook),
 }
 
 impl Adapter {
@@ -46,6 +49,7 @@ impl Adapter {
             Self::Discord(it) => it.platform(),
             Self::Telegram(it) => it.platform(),
             Self::Slack(it) => it.platform(),
+            Self::Webhook(it) => it.platform(),
         }
     }
 
@@ -55,6 +59,7 @@ impl Adapter {
             Self::Discord(it) => it.account(),
             Self::Telegram(it) => it.account(),
             Self::Slack(it) => it.account(),
+            Self::Webhook(it) => it.account(),
         }
     }
 
@@ -63,6 +68,7 @@ impl Adapter {
             Self::Discord(it) => it.capabilities(),
             Self::Telegram(it) => it.capabilities(),
             Self::Slack(it) => it.capabilities(),
+            Self::Webhook(it) => it.capabilities(),
         }
     }
 
@@ -72,6 +78,7 @@ impl Adapter {
             Self::Discord(it) => it.longest_silence(),
             Self::Telegram(it) => it.longest_silence(),
             Self::Slack(it) => it.longest_silence(),
+            Self::Webhook(it) => it.longest_silence(),
         }
     }
 
@@ -88,6 +95,7 @@ impl Adapter {
             Self::Discord(it) => it.receive(cursor, intake, health).await.into(),
             Self::Telegram(it) => it.receive(cursor, intake, health).await.into(),
             Self::Slack(it) => it.receive(cursor, intake, health).await.into(),
+            Self::Webhook(it) => it.receive(cursor, intake, health).await.into(),
         }
     }
 
@@ -97,6 +105,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.check().await?),
             Self::Telegram(it) => Ok(it.check().await?),
             Self::Slack(it) => Ok(it.check().await?),
+            Self::Webhook(it) => Ok(it.check().await?),
         }
     }
 
@@ -112,6 +121,8 @@ impl Adapter {
             Self::Discord(it) => it.fetch(attachment, most, to).await,
             Self::Telegram(it) => it.fetch(attachment, most, to).await,
             Self::Slack(it) => it.fetch(source, attachment, most, to).await,
+            // Deliveries have no attachments.
+            Self::Webhook(_) => Err(download::Error::Barred("a webhook".into())),
         }
     }
 
@@ -121,6 +132,7 @@ impl Adapter {
             Self::Discord(it) => it.render(text),
             Self::Telegram(it) => it.render(text),
             Self::Slack(it) => it.render(text),
+            Self::Webhook(it) => it.render(text),
         }
     }
 
@@ -130,6 +142,7 @@ impl Adapter {
             Self::Discord(it) => it.preview(text, cursor),
             Self::Telegram(it) => it.preview(text, cursor),
             Self::Slack(it) => it.preview(text, cursor),
+            Self::Webhook(it) => it.preview(text, cursor),
         }
     }
 
@@ -138,6 +151,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.send(to, part, options, None).await?),
             Self::Telegram(it) => Ok(it.send(to, part, options).await?),
             Self::Slack(it) => Ok(it.send(to, part, options).await?),
+            Self::Webhook(it) => Ok(it.send(to, part, options).await?),
         }
     }
 
@@ -154,6 +168,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.send(to, part, options, Some(key)).await?),
             Self::Telegram(it) => Ok(it.send(to, part, options).await?),
             Self::Slack(it) => Ok(it.send(to, part, options).await?),
+            Self::Webhook(it) => Ok(it.send(to, part, options).await?),
         }
     }
 
@@ -161,7 +176,7 @@ impl Adapter {
     pub fn key_memory(&self) -> Option<Duration> {
         match self {
             Self::Discord(_) => Some(discord::KEY_MEMORY),
-            Self::Telegram(_) | Self::Slack(_) => None,
+            Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => None,
         }
     }
 
@@ -171,6 +186,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
+            Self::Webhook(it) => Ok(it.edit(to, message_id, part).await?),
         }
     }
 
@@ -178,7 +194,7 @@ impl Adapter {
     pub fn drafts(&self, to: &Route) -> bool {
         match self {
             Self::Telegram(it) => it.drafts(to),
-            Self::Discord(_) | Self::Slack(_) => false,
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) => false,
         }
     }
 
@@ -187,7 +203,7 @@ impl Adapter {
     pub async fn draft(&self, to: &Route, number: u32, text: &str) -> Result<(), Error> {
         match self {
             Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
-            Self::Discord(_) | Self::Slack(_) => Ok(()),
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) => Ok(()),
         }
     }
 
@@ -196,7 +212,7 @@ impl Adapter {
     pub async fn ensure_topic(&self, chat: &str, name: &str) -> Result<Option<String>, Error> {
         match self {
             Self::Telegram(it) => Ok(Some(it.ensure_topic(chat, name).await?)),
-            Self::Discord(_) | Self::Slack(_) => Ok(None),
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
         }
     }
 
@@ -206,6 +222,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.delete(to, message_id).await?),
             Self::Telegram(it) => Ok(it.delete(to, message_id).await?),
             Self::Slack(it) => Ok(it.delete(to, message_id).await?),
+            Self::Webhook(it) => Ok(it.delete(to, message_id).await?),
         }
     }
 
@@ -214,6 +231,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.typing(to).await?),
             Self::Telegram(it) => Ok(it.typing(to).await?),
             Self::Slack(it) => Ok(it.typing(to).await?),
+            Self::Webhook(it) => Ok(it.typing(to).await?),
         }
     }
 
@@ -223,6 +241,7 @@ impl Adapter {
             Self::Discord(it) => it.marks(),
             Self::Telegram(it) => it.marks(),
             Self::Slack(it) => it.marks(),
+            Self::Webhook(_) => false,
         }
     }
 
@@ -232,6 +251,8 @@ impl Adapter {
             Self::Discord(it) => Ok(it.react(to, mark).await?),
             Self::Telegram(it) => Ok(it.react(to, mark).await?),
             Self::Slack(it) => Ok(it.react(to, mark).await?),
+            // Nobody has written there.
+            Self::Webhook(_) => Ok(()),
         }
     }
 
@@ -239,7 +260,7 @@ impl Adapter {
     pub async fn channels(&self) -> Result<Option<Vec<Channel>>, Error> {
         match self {
             Self::Discord(it) => Ok(Some(it.channels().await?)),
-            Self::Telegram(_) => Ok(None),
+            Self::Telegram(_) | Self::Webhook(_) => Ok(None),
             Self::Slack(it) => Ok(Some(it.channels().await?)),
         }
     }
@@ -251,6 +272,7 @@ impl Adapter {
             Self::Discord(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Telegram(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Slack(it) => Ok(it.answer_callback(dedup, notice).await?),
+            Self::Webhook(it) => Ok(it.answer_callback(dedup, notice).await?),
         }
     }
 }
@@ -262,6 +284,7 @@ pub enum Error {
     Discord(#[from] discord::Error),
     Telegram(#[from] telegram::Error),
     Slack(#[from] slack::Error),
+    Webhook(#[from] webhook::Error),
 }
 
 impl Error {
@@ -270,6 +293,7 @@ impl Error {
             Self::Discord(it) => it.fault(),
             Self::Telegram(it) => it.fault(),
             Self::Slack(it) => it.fault(),
+            Self::Webhook(it) => it.fault(),
         }
     }
 
@@ -278,6 +302,7 @@ impl Error {
             Self::Discord(it) => it.reached(),
             Self::Telegram(it) => it.reached(),
             Self::Slack(it) => it.reached(),
+            Self::Webhook(it) => it.reached(),
         }
     }
 
@@ -287,6 +312,7 @@ impl Error {
             Self::Discord(it) => it.code(),
             Self::Telegram(it) => it.code(),
             Self::Slack(it) => it.code(),
+            Self::Webhook(it) => it.code(),
         }
     }
 
@@ -295,6 +321,7 @@ impl Error {
             Self::Discord(it) => it.kind(),
             Self::Telegram(it) => it.kind(),
             Self::Slack(it) => it.kind(),
+            Self::Webhook(it) => it.kind(),
         }
     }
 }

@@ -95,6 +95,7 @@ fn offer(writer: usize, jobs: &SyncSender<Job>, until: Instant) -> Vec<Duration>
             quoted: None,
             sent_at: None,
             internal: false,
+            answer_to: None,
         };
         let asked = Instant::now();
         jobs.send(Job { inbound, done: done.clone() }).expect("the owner lives");

@@ -150,7 +150,10 @@ impl Tx<'_> {
     pub fn accept(&self, inbound: &Inbound, key: &SessionKey, now: Millis) -> Result<Accepted> {
         let platform = inbound.source.platform.as_str();
         let mut seen = self.sql("SELECT inbox FROM seen WHERE platform = ?1 AND dedup = ?2")?;
-        if let Some(id) = seen.query_row([platform, &inbound.dedup], |row| row.get(0)).optional()? {
+        let known: Option<Option<i64>> =
+            seen.query_row([platform, &inbound.dedup], |row| row.get(0)).optional()?;
+        if let Some(known) = known {
+            let id = known.ok_or(Error::Conflict("this identity belongs to a message we owe"))?;
             return Ok(Accepted::Duplicate(InboxId(id)));
         }
         let id = self

@@ -48,7 +48,7 @@ pub use group::{Group, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};
 pub use legacy::Imported;
 pub use logins::{Login, Token};
-pub use outbox::{Head, OutboxCounts, Recovered, Stagehand};
+pub use outbox::{Head, OutboxCounts, Owed, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
 pub use retention::Pruned;
 pub use routing::RoutingState;

@@ -28,7 +28,8 @@ const RULES: &[(u32, &str)] = &[
              SELECT id FROM inbox WHERE state = 'settled' AND settled_at < ?1 ORDER BY settled_at LIMIT ?2)"),
     (30, "DELETE FROM seen WHERE (platform, dedup) IN (
              SELECT platform, dedup FROM seen WHERE at < ?1
-             AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = seen.inbox) ORDER BY at LIMIT ?2)"),
+             AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = seen.inbox)
+             AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = seen.outbox) ORDER BY at LIMIT ?2)"),
     (7, "DELETE FROM turns WHERE id IN (
              SELECT id FROM turns WHERE ended_at < ?1
              AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = turns.id) ORDER BY ended_at LIMIT ?2)"),

@@ -64,6 +64,7 @@ fn inbound(chat: &Chat, said: Said) -> Result<Inbound, Refusal> {
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The keys of platforms that have an effect today.
 
 use super::Key;
-use super::Kind::{Choice, Count, Flag, List, Number, Secret, Text, Wait};
+use super::Kind::{Choice, Count, Flag, List, Number, Secret, Table, Text, Wait};
 
 const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
     Key::new(path, kind, default, help)
@@ -321,4 +321,35 @@ pub(super) const KEYS: &[Key] = &[
     )
     .env(&["SLACK_REACTIONS"]),
     key("platforms.slack.typing_status_text", Text, "is thinking...", "what is shown meanwhile"),
+    // Webhook.
+    key("platforms.webhook.enabled", Flag, "", "listen for deliveries; default: when there are routes")
+        .env(&["WEBHOOK_ENABLED"]),
+    key(
+        "platforms.webhook.extra.host",
+        Text,
+        "127.0.0.1",
+        "where to listen; 0.0.0.0 (or :: for IPv6 as well) lets other machines in",
+    )
+    .env(&["WEBHOOK_HOST"]),
+    key("platforms.webhook.extra.port", Count(1, 65_535), "8644", "port to listen on").env(&["WEBHOOK_PORT"]),
+    key("platforms.webhook.extra.secret", Secret, "", "secret of routes that have none of their own")
+        .env(&["WEBHOOK_SECRET"]),
+    key(
+        "platforms.webhook.extra.routes",
+        Table,
+        "",
+        "name -> secret, events, filters, prompt, deliver, deliver_extra, deliver_only, enabled",
+    ),
+    key("platforms.webhook.extra.rate_limit", Count(1, 100_000), "30", "deliveries of one route in a minute"),
+    key("platforms.webhook.extra.max_body_bytes", Count(1, 67_108_864), "1048576", "largest delivery"),
+    key(
+        "platforms.webhook.extra.delivery_wait",
+        Number,
+        "10",
+        "seconds a caller waits for the delivery of a deliver_only message",
+    ),
+    key("platforms.webhook.extra.github_token", Secret, "", "token for comments (deliver: github_comment)")
+        .env(&["GITHUB_TOKEN", "GH_TOKEN"]),
+    key("platforms.webhook.extra.github_api", Text, "https://api.github.com", "where GitHub's API is"),
+    key("platforms.webhook.extra.request_timeout", Number, "20", "seconds a request to GitHub may take"),
 ];

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use petasos_core::admission::{Activity, Admission, Arrival, BusyMode, admit};
 use petasos_core::journal::Outcome;
+use petasos_core::message::ChatType;
 use petasos_core::turn::Phase;
 use petasos_store::Pending;
 use tokio::time::Instant;
@@ -21,9 +22,14 @@ pub(super) enum Promise {
     NotYet,
 }
 
+/// Whoever sent it was told that it is taken, and could not read a refusal: it waits until a turn may start.
+fn is_promised(pending: &Pending) -> bool {
+    !pending.inbound.internal && pending.inbound.source.chat_type == ChatType::Webhook
+}
+
 impl Session {
     pub(super) async fn admit(&mut self, pending: Pending, arrival: Arrival) -> Result<(), Ended> {
-        if self.shell.gate.keeps(pending.received_at) {
+        if self.shell.gate.keeps(pending.received_at) || is_promised(&pending) {
             self.enqueue(pending, arrival, Promise::Given);
             return Ok(());
         }

@@ -113,7 +113,7 @@ impl Session {
         let Some(first) = batch.first() else { return Ok(None) };
         let now = clock::now();
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
-        let route = self.shell.channels.way_back(&source);
+        let route = self.shell.channels.way_back(&first.inbound);
         let inbox: Vec<_> = batch.iter().map(|pending| pending.id).collect();
         let silent = batch.iter().all(|pending| is_silent(&pending.inbound));
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));

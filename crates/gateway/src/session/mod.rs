@@ -34,9 +34,10 @@ use petasos_agent::{Brain, Tools};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
+use petasos_core::message::ChatType;
 use petasos_core::transcript::EffectState;
 use petasos_core::turn::{self, Decision, Effect, Event, Turn};
-use petasos_core::{Fault, InboxId, Millis, SessionId, SessionKey, Source, TurnId};
+use petasos_core::{Fault, Inbound, InboxId, Millis, SessionId, SessionKey, Source, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -471,5 +472,15 @@ async fn changed(news: &mut Option<watch::Receiver<u64>>) {
 }
 
 fn is_command(pending: &Pending) -> bool {
-    !pending.inbound.internal && slash::parse(&pending.inbound.text) != Parsed::Text
+    !pending.inbound.internal && parsed(&pending.inbound) != Parsed::Text
+}
+
+/// Only people give commands: what a program sends is text, whatever it begins with.
+fn parsed(inbound: &Inbound) -> Parsed {
+    match inbound.source.chat_type {
+        ChatType::Webhook => Parsed::Text,
+        ChatType::Dm | ChatType::Group | ChatType::Channel | ChatType::Thread | ChatType::Forum => {
+            slash::parse(&inbound.text)
+        }
+    }
 }

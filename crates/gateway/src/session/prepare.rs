@@ -94,7 +94,8 @@ pub(super) async fn prepare(shell: &Shell, turn: &Turn, asked: Asked) -> Result<
         // A mark made while this turn runs is for the next process, not for us.
         let begun = petasos_store::local_time(turn.started_at);
         what.pending &= asked.resumed || entry.last_resume_marked_at.is_none_or(|marked| marked < begun);
-        let reader = shell.channels.reader(turn.route.platform);
+        // Who asked, and not who reads the answer.
+        let reader = shell.channels.reader(entry.platform.unwrap_or(turn.route.platform));
         note = reset_note(entry, &messages).or_else(|| resume_note(&what, reader, moment));
         if moment == Moment::Silence
             && let Some(note) = note.take()

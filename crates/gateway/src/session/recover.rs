@@ -10,7 +10,7 @@ use petasos_core::turn::{Event, Phase, Turn};
 use petasos_core::{Inbound, InboxId, Source};
 use petasos_store::Pending;
 
-use super::{Ended, Past, Promise, Session, words};
+use super::{Ended, Past, Promise, Session, parsed, words};
 use crate::boot::{self, readable};
 use crate::clock;
 
@@ -116,7 +116,7 @@ impl Session {
                 Box::pin(self.take_in(pending)).await?;
                 continue;
             }
-            match slash::parse(&pending.inbound.text) {
+            match parsed(&pending.inbound) {
                 _ if pending.inbound.internal => {
                     self.enqueue(pending, Arrival::Internal, Promise::Given);
                 }

@@ -132,7 +132,7 @@ impl Session {
         Address {
             key: self.key.clone(),
             pending: pending.clone(),
-            route: self.shell.channels.way_back(source),
+            route: self.shell.channels.way_back(&pending.inbound),
             hint: self.shell.channels.capabilities(source.platform).hint.clone(),
             settings: self.shell.settings.clone(),
         }
@@ -140,7 +140,7 @@ impl Session {
 
     /// After the commit: whoever watches or waits learns of it.
     async fn told(&mut self, pending: &Pending, entered: Option<SessionId>) -> Result<(), Ended> {
-        let route = self.shell.channels.way_back(&pending.inbound.source);
+        let route = self.shell.channels.way_back(&pending.inbound);
         match route.delivery {
             Delivery::Push => self.shell.deliver.due(route.lane()).await,
             Delivery::Pull => {}

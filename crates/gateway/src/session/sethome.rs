@@ -15,7 +15,7 @@ impl Session {
     /// On disk first, then in force. A crash between the two, or before the answer, only makes it happen again.
     pub(super) async fn sethome(&mut self, pending: &Pending) -> Result<(), Ended> {
         let source = &pending.inbound.source;
-        let route = self.shell.channels.way_back(source);
+        let route = self.shell.channels.way_back(&pending.inbound);
         if route.delivery == Delivery::Pull || route.chat_id.is_empty() {
             let text = "Only a chat on a platform can be a home: nothing can be sent to this one.".into();
             return self.answer(pending, text, Outcome::Refused).await;

@@ -31,6 +31,7 @@ fn accepted_before(world: &World, chat: i64, text: &str) {
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     };
     world.write(|tx| tx.accept(&inbound, &key(chat), clock::now().before(Duration::from_secs(5))));
 }

@@ -364,6 +364,7 @@ pub fn web(chat: &str, text: &str) -> Inbound {
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     }
 }
 

@@ -87,6 +87,7 @@ fn plant(tx: &Tx<'_>, planted: &Planted) -> Result<SessionId> {
                 quoted: None,
                 sent_at: None,
                 internal: false,
+                answer_to: None,
             };
             let inbox = vec![tx.accept(&inbound, &key, at)?.id()];
             let route = Route::back_to(&source, Delivery::Push);

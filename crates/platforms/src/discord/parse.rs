@@ -81,6 +81,7 @@ pub(super) fn said(message: &Message, spot: &Spot<'_>, gate: &Gate) -> Option<Sa
         quoted: message.referenced_message.as_ref().and_then(|it| quoted(&it.content)),
         sent_at: Some(Millis(made_at(message.id.get()))),
         internal: false,
+        answer_to: None,
     };
     Some(Said { inbound, thread })
 }
@@ -110,6 +111,7 @@ pub(super) fn asked(interaction: &Interaction, spot: &Spot<'_>, gate: &Gate) -> 
         quoted: None,
         sent_at: interaction.id.parse().ok().map(|id| Millis(made_at(id))),
         internal: false,
+        answer_to: None,
     })
 }
 

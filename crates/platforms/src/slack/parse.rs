@@ -161,6 +161,7 @@ fn said(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Optio
         quoted: None,
         sent_at: moment(&message.ts),
         internal: false,
+        answer_to: None,
     })
 }
 
@@ -209,6 +210,7 @@ fn typed(payload: &RawValue, known: &Knowledge<'_>) -> Result<(Inbound, Option<S
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     };
     Ok((event, notice))
 }
@@ -263,6 +265,7 @@ fn pressed(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Inbound>,
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     }))
 }
 

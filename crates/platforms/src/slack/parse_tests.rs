@@ -100,6 +100,7 @@ fn a_direct_message_becomes_an_inbound() {
         quoted: None,
         sent_at: Some(Millis(1_700_000_000_000)),
         internal: false,
+        answer_to: None,
     };
     assert_eq!(event, want);
 }

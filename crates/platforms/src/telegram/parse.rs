@@ -52,6 +52,7 @@ fn pressed(query: CallbackQuery, platform: Platform) -> Option<Inbound> {
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     })
 }
 
@@ -86,6 +87,7 @@ fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate:
         quoted: quoted(&message),
         sent_at: (message.date > 0).then(|| Millis(message.date.saturating_mul(1000))),
         internal: false,
+        answer_to: None,
     })
 }
 

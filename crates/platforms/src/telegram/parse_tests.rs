@@ -67,6 +67,7 @@ fn a_private_message_becomes_an_inbound() {
         quoted: None,
         sent_at: Some(Millis(1_700_000_000_000)),
         internal: false,
+        answer_to: None,
     };
     assert_eq!(event, want);
 }

@@ -16,6 +16,7 @@ mod shape;
 mod slack;
 mod table;
 mod telegram;
+mod webhook;
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +54,17 @@ kit! {
     Telegram => telegram::start,
     Discord => discord::start,
     Slack => slack::start,
+    Webhook => webhook::start,
 }
+
+/// Adapters that cannot do whole groups of cases, and say so themselves; and why that is.
+const STANDING: &[(&str, Except)] = &[(
+    "Webhook",
+    Except::NotApplicable(
+        "other programs call us, and answers go out on other platforms: there is no server to lose and nobody to \
+         write to",
+    ),
+)];
 
 /// How a case ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +108,9 @@ fn cell(column: &Column, case: &Case) -> Verdict {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let peer = (column.start)(case.temper);
         assert_eq!(name_of(peer.adapter()), column.name, "a peer of another platform");
+        if !peer.applies(case.name) {
+            return Ok(Verdict::NotApplicable);
+        }
         runtime.block_on(async { tokio::time::timeout(PATIENCE, (case.check)(&*peer)).await })
     };
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -120,7 +134,9 @@ fn report(results: &[Vec<Verdict>]) -> Vec<String> {
     for (at, case) in CASES.iter().enumerate() {
         matrix.push_str(&format!("\n{:66}", case.name));
         for (column, verdicts) in COLUMNS.iter().zip(results) {
-            let expected = case.except.iter().find(|(adapter, _)| *adapter == column.name).map(|(_, it)| it);
+            let standing = if verdicts[at] == Verdict::NotApplicable { STANDING } else { &[] };
+            let expected = case.except.iter().chain(standing).find(|(adapter, _)| *adapter == column.name);
+            let expected = expected.map(|(_, it)| it);
             let (shown, mistake) = judge(&verdicts[at], expected);
             matrix.push_str(&format!("{shown:10}"));
             if let Some(except) = expected {

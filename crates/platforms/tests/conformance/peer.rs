@@ -104,6 +104,11 @@ pub(crate) trait Peer {
     /// What we put below a message of somebody else's.
     fn marks(&self, place: Place, message: &str) -> Vec<String>;
 
+    /// Whether a case makes sense on this platform at all.
+    fn applies(&self, _case: &str) -> bool {
+        true
+    }
+
     /// A link with this cursor hears what is said from now on.
     fn is_settled(&self, _cursor: Option<&str>) -> bool {
         true

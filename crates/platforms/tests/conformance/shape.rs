@@ -19,7 +19,9 @@ pub(crate) fn capabilities(peer: &dyn Peer) -> Verdict {
     assert!(capabilities.split_hint.is_none_or(|hint| (1..=capabilities.max_message).contains(&hint)));
     assert!(!capabilities.label.is_empty() && !capabilities.hint.is_empty());
     assert!(capabilities.edit || !capabilities.finalize, "a final edit is an edit");
-    assert_eq!(capabilities.delivery, Delivery::Push, "we are the ones who send");
+    let reads =
+        if peer.applies("a short text is sent and has an id") { Delivery::Push } else { Delivery::Pull };
+    assert_eq!(capabilities.delivery, reads, "we are the ones who send, if somebody reads");
     assert!(!adapter.account().is_empty(), "the account is known by the credentials");
     assert!(peer.secrets().iter().all(|secret| !adapter.account().contains(secret)));
     assert!(!peer.secrets().iter().any(|secret| format!("{adapter:?}").contains(secret)), "shown by Debug");

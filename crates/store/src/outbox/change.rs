@@ -143,7 +143,7 @@ impl Tx<'_> {
         Ok(changed > 0)
     }
 
-    fn insert(&self, draft: &Draft, state: State, preview: &str, now: Millis) -> Result<OutboxId> {
+    pub(super) fn insert(&self, draft: &Draft, state: State, preview: &str, now: Millis) -> Result<OutboxId> {
         let mut insert = self.sql(
             "INSERT INTO outbox
                  (lane, route, session_key, turn, step, kind, text, buttons, state, preview, created_at)

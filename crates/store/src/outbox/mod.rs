@@ -13,10 +13,12 @@
 
 mod change;
 mod list;
+mod once;
 mod people;
 mod preview;
 
 pub use list::{Head, OutboxCounts};
+pub use once::Owed;
 pub use people::Recovered;
 pub use preview::Stagehand;
 

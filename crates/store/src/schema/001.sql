@@ -25,15 +25,17 @@ CREATE INDEX inbox_session ON inbox (session_key, id);
 CREATE INDEX inbox_open ON inbox (session_key, id) WHERE state <> 'settled';
 CREATE INDEX inbox_settled ON inbox (settled_at) WHERE state = 'settled';
 
--- seen: identities of accepted messages; outlives the inbox row.
--- Written by: ingest, in the transaction of the inbox row; retention.
+-- seen: identities of accepted messages, and of messages that were owed on somebody's word; outlives their rows.
+-- Written by: ingest, in the transaction of the inbox or outbox row; retention.
 -- A crash leaves: nothing half-done; a message offered again finds its row here.
 CREATE TABLE seen (
     platform TEXT    NOT NULL,
     dedup    TEXT    NOT NULL,
-    inbox    INTEGER NOT NULL,
+    inbox    INTEGER,
+    outbox   INTEGER,
     at       INTEGER NOT NULL,
-    PRIMARY KEY (platform, dedup)
+    PRIMARY KEY (platform, dedup),
+    CHECK ((inbox IS NULL) <> (outbox IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX seen_age ON seen (at);
 

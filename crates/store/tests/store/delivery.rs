@@ -3,7 +3,7 @@
 use petasos_core::journal::Write;
 use petasos_core::outbox::{Item, Preview, State};
 use petasos_core::{Millis, OutboxId, TurnId};
-use petasos_store::{Error, Recovered, Stagehand};
+use petasos_store::{Error, Owed, Recovered, Stagehand};
 
 use crate::fixture::{Home, NOW, answer, draft, finish, later, start, turn};
 
@@ -347,4 +347,31 @@ fn the_first_try_of_a_part_is_remembered_until_the_part_is_out() {
     assert_eq!(home.item(id).tried_at, None);
     home.write(|tx| tx.apply(&[sending(id)], later(7)));
     assert_eq!(home.item(id).tried_at, Some(later(7)));
+}
+
+#[test]
+fn what_somebody_asks_for_again_is_owed_once_and_owed_anew_when_it_was_given_up() {
+    let mut home = Home::new();
+    let ask = |home: &mut Home, dedup: &str| {
+        home.write(|tx| tx.owe_once("webhook", dedup, &draft("7", "disk full"), NOW))
+    };
+    let first = ask(&mut home, "ci:1");
+    assert!(matches!(first, Owed::New(_)));
+    let (mut home, id) = (home.crash(), first.id());
+    assert_eq!(ask(&mut home, "ci:1"), Owed::Known(id));
+    assert_ne!(ask(&mut home, "ci:2").id(), id, "another identity");
+    home.apply(&[Write::Bury { item: id, doubtful: true, error: "barred".into(), at: NOW }]).unwrap();
+    assert_eq!(ask(&mut home, "ci:1"), Owed::Known(id));
+    let again = home.item(id);
+    assert_eq!((again.state, again.doubtful), (State::Due, true), "a copy stays marked");
+    home.apply(&[sending(id), delivered(id, "m1")]).unwrap();
+    assert_eq!(ask(&mut home, "ci:1"), Owed::Known(id));
+    assert_eq!(home.item(id).state, State::Done);
+    let day = 24 * 3600;
+    home.write(|tx| tx.prune(later(8 * day)));
+    assert_eq!(home.store.item(id).unwrap(), None);
+    assert_eq!(ask(&mut home, "ci:1"), Owed::Known(id), "its identity is remembered longer");
+    home.write(|tx| tx.prune(later(40 * day)));
+    assert!(matches!(ask(&mut home, "ci:1"), Owed::New(_)));
+    assert!(matches!(ask(&mut home, "ci:2"), Owed::Known(_)), "still owed, so not forgotten");
 }

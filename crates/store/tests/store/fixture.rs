@@ -111,6 +111,7 @@ pub(crate) fn inbound(chat: &str, dedup: &str) -> Inbound {
         quoted: None,
         sent_at: None,
         internal: false,
+        answer_to: None,
     }
 }
 

@@ -1,0 +1,239 @@
+//! A small HTTP listener for adapters that are called instead of calling.
+//!
+//! Strangers can reach it, so everything has a bound: connections, headers, bodies, and the time for each. One
+//! connection carries one request. Dropping `serve` cuts off what is under way; a caller without an answer repeats
+//! its request, and the inbox knows what it already has.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use petasos_core::Fault;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+pub(crate) type Request = axum::http::Request<Incoming>;
+
+/// Requests that are dealt with at the same time; more wait to be let in.
+const CONNECTIONS: usize = 64;
+const HEADERS: usize = 100;
+const HEAD_BYTES: usize = 32 * 1024;
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+const BODY_WITHIN: Duration = Duration::from_secs(20);
+/// From the first byte to the last; longer than any answer is waited for.
+const ALL_WITHIN: Duration = Duration::from_secs(60);
+/// How long to rest when nothing can be accepted: there are no file handles left.
+const REST: Duration = Duration::from_millis(200);
+/// How long our own listener may take to answer us.
+const PROOF: Duration = Duration::from_secs(10);
+
+/// Where to listen, and the setting that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub host: String,
+    pub port: u16,
+    pub port_key: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotBound {
+    /// Time may help: it may be the process that we replace.
+    #[error("port {} on {} is in use; end whoever listens there, or choose another with {}", .0.port, .0.host, .0.port_key)]
+    InUse(Place),
+    #[error("cannot listen on {} port {} ({why}); {} and the host beside it say where", .place.host, .place.port, .place.port_key)]
+    Impossible { place: Place, why: String },
+}
+
+impl NotBound {
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::InUse(_) => Fault::Later { after: None },
+            Self::Impossible { .. } => Fault::Fatal,
+        }
+    }
+}
+
+/// Why there is no body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unread {
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+/// Whether only programs on this machine can reach a listener on this host.
+pub fn is_loopback(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    pub(crate) async fn bind(place: &Place) -> Result<Self, NotBound> {
+        let bound = async {
+            let socket = TcpListener::bind((place.host.as_str(), place.port)).await?;
+            let address = socket.local_addr()?;
+            Ok(Self { socket, address })
+        };
+        bound.await.map_err(|error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => NotBound::InUse(place.clone()),
+            _ => NotBound::Impossible { place: place.clone(), why: error.to_string() },
+        })
+    }
+
+    /// Answers requests until it is dropped.
+    pub(crate) async fn serve<F>(
+        &self,
+        answer: impl Fn(Request) -> F + Clone + Send + Sync + 'static,
+    ) -> Infallible
+    where
+        F: Future<Output = Response> + Send + 'static,
+    {
+        let seats = Arc::new(Semaphore::new(CONNECTIONS));
+        // Dropped with us, and with it every connection.
+        let mut connections = JoinSet::new();
+        loop {
+            let Ok(seat) = seats.clone().acquire_owned().await else {
+                // Nobody closes it.
+                return std::future::pending().await;
+            };
+            let stream = self.accept().await;
+            while connections.try_join_next().is_some() {}
+            let answer = answer.clone();
+            connections.spawn(async move {
+                converse(stream, answer).await;
+                drop(seat);
+            });
+        }
+    }
+
+    async fn accept(&self) -> TcpStream {
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _caller)) => return stream,
+                Err(error) => {
+                    warn!(%error, "a connection cannot be accepted");
+                    sleep(REST).await;
+                }
+            }
+        }
+    }
+
+    /// Whether a request to `path` comes through to us and back.
+    pub(crate) async fn answers(&self, path: &str) -> bool {
+        answers(self.address, path).await
+    }
+}
+
+/// Whether somebody at this place answers a request to `path`.
+pub(crate) async fn is_served(place: &Place, path: &str) -> bool {
+    match tokio::net::lookup_host((place.host.as_str(), place.port)).await.map(|mut found| found.next()) {
+        Ok(Some(address)) => answers(address, path).await,
+        Ok(None) | Err(_) => false,
+    }
+}
+
+async fn answers(address: SocketAddr, path: &str) -> bool {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let asked = timeout(PROOF, ask(SocketAddr::new(ip, address.port()), path)).await;
+    matches!(asked, Ok(Ok(true)))
+}
+
+async fn ask(address: SocketAddr, path: &str) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await?;
+    Ok(head == *b"HTTP/1.1 200")
+}
+
+async fn converse<F>(stream: TcpStream, answer: impl Fn(Request) -> F)
+where
+    F: Future<Output = Response>,
+{
+    let service = service_fn(|request| {
+        let answered = answer(request);
+        async { Ok::<_, Infallible>(answered.await) }
+    });
+    let conversation = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_headers(HEADERS)
+        .max_buf_size(HEAD_BYTES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(ALL_WITHIN, conversation).await {
+        Ok(Ok(())) => {}
+        // Strangers may send anything; it is of no interest unless somebody looks for it.
+        Ok(Err(error)) => debug!(%error, "a caller was not served"),
+        Err(_elapsed) => debug!("a caller was too slow"),
+    }
+}
+
+/// The whole body as it came, for signatures are made over its bytes.
+pub(crate) async fn read(headers: &HeaderMap, body: Incoming, limit: usize) -> Result<Bytes, Unread> {
+    if announced(headers).is_some_and(|length| length > limit) {
+        return Err(Unread::TooLarge);
+    }
+    let gather = async {
+        let mut chunks = Body::new(body).into_data_stream();
+        let mut bytes = BytesMut::new();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|_broken| Unread::Broken)?;
+            if bytes.len() + chunk.len() > limit {
+                return Err(Unread::TooLarge);
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes.freeze())
+    };
+    timeout(BODY_WITHIN, gather).await.unwrap_or(Err(Unread::TooSlow))
+}
+
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The same answer, with the wait after which to ask again.
+pub(crate) fn later(mut response: Response, seconds: u64) -> Response {
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
+}
+
+#[cfg(test)]
+#[path = "listener_tests.rs"]
+mod tests;

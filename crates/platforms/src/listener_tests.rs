@@ -1,0 +1,101 @@
+use serde_json::json;
+
+use super::*;
+
+fn place(port: u16) -> Place {
+    Place { host: "127.0.0.1".into(), port, port_key: "WEBHOOK_PORT" }
+}
+
+async fn echo(request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    match read(&parts.headers, body, 16).await {
+        Ok(bytes) => json(StatusCode::OK, &json!({ "got": String::from_utf8_lossy(&bytes) })),
+        Err(Unread::TooLarge) => json(StatusCode::PAYLOAD_TOO_LARGE, &json!({})),
+        Err(Unread::TooSlow | Unread::Broken) => json(StatusCode::REQUEST_TIMEOUT, &json!({})),
+    }
+}
+
+/// Says this to a listener and gives back everything that it answers.
+async fn say(listener: &Listener, said: &str) -> String {
+    let talk = async {
+        let mut stream = TcpStream::connect(listener.address).await.expect("a connection");
+        // Whoever is refused early may be cut off while it still talks.
+        let _cut_off = stream.write_all(said.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _reset = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    tokio::select! {
+        never = listener.serve(echo) => match never {},
+        answer = talk => answer,
+    }
+}
+
+#[tokio::test]
+async fn a_body_comes_through_as_it_is_or_not_at_all() {
+    let listener = Listener::bind(&place(0)).await.expect("bound");
+    let post = |length: usize, body: &str| {
+        format!("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    assert!(say(&listener, &post(5, "a b\nc")).await.contains(r#""got":"a b\nc""#));
+    assert!(say(&listener, &post(17, "")).await.starts_with("HTTP/1.1 413"), "announced");
+    let chunked = "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n0123456789abcdef\r\n1\r\n!\r\n0\r\n\r\n";
+    assert!(say(&listener, chunked).await.starts_with("HTTP/1.1 413"), "found out");
+}
+
+#[tokio::test]
+async fn heads_without_end_are_refused() {
+    let listener = Listener::bind(&place(0)).await.expect("bound");
+    let many = "A: b\r\n".repeat(HEADERS + 1);
+    let long = format!("A: {}\r\n", "b".repeat(2 * HEAD_BYTES));
+    for head in [many, long] {
+        let answer = say(&listener, &format!("GET /x HTTP/1.1\r\nHost: x\r\n{head}\r\n")).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    assert!(say(&listener, "nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn it_knows_whether_it_can_be_reached() {
+    let listener = Listener::bind(&Place { host: "0.0.0.0".into(), ..place(0) }).await.expect("bound");
+    let reached = tokio::select! {
+        never = listener.serve(echo) => match never {},
+        reached = listener.answers("/health") => reached,
+    };
+    assert!(reached);
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named_and_tried_again() {
+    let first = Listener::bind(&place(0)).await.expect("bound");
+    let port = first.address.port();
+    let taken = Listener::bind(&place(port)).await.expect_err("taken");
+    assert_eq!(taken.fault(), Fault::Later { after: None });
+    let said = taken.to_string();
+    assert!(said.contains(&port.to_string()) && said.contains("WEBHOOK_PORT"), "{said}");
+    drop(first);
+    Listener::bind(&place(port)).await.expect("free again");
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_ours_needs_a_person() {
+    let elsewhere = Place { host: "192.0.2.1".into(), ..place(0) };
+    assert_eq!(Listener::bind(&elsewhere).await.expect_err("not ours").fault(), Fault::Fatal);
+}
+
+#[test]
+fn loopback_is_known_in_every_spelling() {
+    for (host, want) in [
+        ("127.0.0.1", true),
+        ("127.8.0.1", true),
+        ("::1", true),
+        ("LocalHost", true),
+        ("0.0.0.0", false),
+        ("::", false),
+        ("10.0.0.1", false),
+        ("example.org", false),
+        ("", false),
+    ] {
+        assert_eq!(is_loopback(host), want, "{host}");
+    }
+}

@@ -1,0 +1,86 @@
+//! What can go wrong with a listener, and with a comment on GitHub.
+
+use std::time::Duration;
+
+use petasos_core::{Fault, Reached};
+
+use crate::Kind;
+use crate::http::Failure;
+use crate::listener::NotBound;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    NotBound(#[from] NotBound),
+    #[error("the listener does not answer its own questions")]
+    Deaf,
+    #[error("the gateway no longer listens")]
+    Closed,
+    /// Nobody reads at the other end of a webhook.
+    #[error("{0:?} is not a place that can be written to")]
+    NoPlace(String),
+    /// GitHub said no. Its text may quote ours, so it is not kept.
+    #[error("GitHub answered {status}{}", advice(*status))]
+    GitHub { status: u16, retry_after: Option<Duration>, limited: bool },
+    #[error(transparent)]
+    Link(#[from] Failure),
+}
+
+fn advice(status: u16) -> &'static str {
+    match status {
+        401 => "; GITHUB_TOKEN is not valid (any more)",
+        403 => "; GITHUB_TOKEN may not comment there",
+        404 => "; there is no such issue, or GITHUB_TOKEN may not see it",
+        _ => "",
+    }
+}
+
+impl Error {
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::NotBound(error) => error.fault(),
+            Self::Deaf | Self::Closed => Fault::Later { after: None },
+            Self::NoPlace(_) => Fault::Refused,
+            Self::GitHub { limited: true, retry_after, .. } => Fault::Later { after: *retry_after },
+            Self::GitHub { status: 500.., .. } => Fault::Later { after: None },
+            // A token that is not valid stops comments, and nothing else that this link does.
+            Self::GitHub { .. } => Fault::Refused,
+            Self::Link(failure) => failure.fault(),
+        }
+    }
+
+    pub fn reached(&self) -> Reached {
+        match self {
+            Self::Link(failure) => failure.reached(),
+            Self::GitHub { status: 500.., .. } => Reached::Maybe,
+            Self::NotBound(_) | Self::Deaf | Self::Closed | Self::NoPlace(_) | Self::GitHub { .. } => {
+                Reached::No
+            }
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::GitHub { limited: true, .. } => Kind::RateLimited,
+            Self::GitHub { status: 401 | 403, .. } => Kind::Forbidden,
+            Self::GitHub { status: 404 | 410, .. } | Self::NoPlace(_) => Kind::ChatNotFound,
+            Self::GitHub { status: 500.., .. } | Self::Link(Failure::Unreached(_)) => Kind::Transient,
+            Self::GitHub { .. } | Self::Link(_) => Kind::Unknown,
+            Self::NotBound(_) | Self::Deaf | Self::Closed => Kind::Transient,
+        }
+    }
+
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotBound(NotBound::InUse(_)) => "webhook_port_in_use",
+            Self::NotBound(NotBound::Impossible { .. }) => "webhook_config_invalid",
+            Self::Deaf => "webhook_not_answering",
+            Self::Closed => "webhook_closed",
+            Self::NoPlace(_) => "webhook_no_place",
+            Self::GitHub { limited: true, .. } => "webhook_github_rate_limited",
+            Self::GitHub { status: 500.., .. } => "webhook_github_server_error",
+            Self::GitHub { .. } => "webhook_github_refused",
+            Self::Link(_) => "webhook_github_network_error",
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! From a request to an event. Pure.
+
+use aws_lc_rs::digest;
+use axum::http::{HeaderMap, header};
+use petasos_core::message::ChatType;
+use petasos_core::{Inbound, Millis, Platform, Route, Source};
+use reqwest::Url;
+use serde_json::{Map, Value};
+
+use super::signature::Scheme;
+
+/// Headers that name a delivery, and name it the same when it is repeated.
+const IDS: [&str; 6] =
+    ["x-github-delivery", "svix-id", "webhook-id", "idempotency-key", "x-gitlab-event-uuid", "x-request-id"];
+/// Where the kind of an event stands: in a header, else in the payload.
+const KIND_HEADERS: [&str; 2] = ["x-github-event", "x-gitlab-event"];
+const KIND_FIELDS: [&str; 3] = ["event_type", "object_kind", "type"];
+const LONGEST_ID: usize = 128;
+
+/// What the body says; `None`: it cannot be read. It need not be an object.
+pub(super) fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.trim().to_ascii_lowercase().starts_with("application/x-www-form-urlencoded") {
+        return form(body);
+    }
+    serde_json::from_slice(body).ok()
+}
+
+/// Fields become an object; GitHub puts its whole JSON into one called `payload`.
+fn form(body: &[u8]) -> Option<Value> {
+    let mut url = Url::parse("http://form/").ok()?;
+    url.set_query(Some(std::str::from_utf8(body).ok()?.trim()));
+    let fields: Map<String, Value> =
+        url.query_pairs().map(|(name, value)| (name.into_owned(), Value::from(value.into_owned()))).collect();
+    let wrapped =
+        fields.get("payload").and_then(Value::as_str).and_then(|json| serde_json::from_str(json).ok());
+    (!fields.is_empty()).then(|| wrapped.unwrap_or(Value::Object(fields)))
+}
+
+/// Every name of the event, the most telling first.
+pub(super) fn names(headers: &HeaderMap, payload: &Value) -> Vec<String> {
+    let headers = KIND_HEADERS.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
+    let fields = KIND_FIELDS.iter().filter_map(|name| payload.get(*name)?.as_str());
+    headers.chain(fields).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// What tells this delivery from others, and not from its own repetitions. `None`: nobody says; a request that is
+/// signed with its time is told by its signature, so that it cannot be played again meanwhile.
+pub(super) fn delivery(headers: &HeaderMap, scheme: Option<Scheme>) -> Option<String> {
+    let text = |name: &str| headers.get(name).map(|value| value.as_bytes()).filter(|id| !id.is_empty());
+    let own = || text("x-webhook-signature-v2").filter(|_| scheme == Some(Scheme::V2));
+    let id = IDS.iter().find_map(|name| text(name)).or_else(own)?;
+    let plain = id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic);
+    let plain = plain.then(|| std::str::from_utf8(id).ok().map(str::to_owned)).flatten();
+    Some(plain.unwrap_or_else(|| hex(digest::digest(&digest::SHA256, id).as_ref())))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The conversation of one delivery.
+pub(super) fn chat(route: &str, delivery: &str) -> String {
+    format!("webhook:{route}:{delivery}")
+}
+
+pub(super) fn inbound(
+    platform: Platform,
+    (route, delivery): (&str, &str),
+    text: String,
+    answer_to: Route,
+    now: Millis,
+) -> Inbound {
+    let mut source = Source::new(platform, ChatType::Webhook, chat(route, delivery));
+    source.chat_name = Some(format!("webhook/{route}"));
+    source.user_id = Some(format!("webhook:{route}"));
+    source.user_name = Some(route.to_owned());
+    source.message_id = Some(delivery.to_owned());
+    Inbound {
+        source,
+        dedup: format!("turn:{route}:{delivery}"),
+        text,
+        attachments: vec![],
+        quoted: None,
+        sent_at: Some(now),
+        internal: false,
+        answer_to: Some(answer_to),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+    use serde_json::json;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (HeaderName::from_static(name), HeaderValue::try_from(*value).expect("a value"))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn bodies_of_every_kind_are_read_and_rubbish_is_not() {
+        let form = "application/x-www-form-urlencoded; charset=utf-8";
+        for (kind, body, want) in [
+            ("application/json", r#"{"a":1}"#, Some(json!({ "a": 1 }))),
+            ("application/json", "[1,\"é\"]", Some(json!([1, "é"]))),
+            ("application/json", "7", Some(json!(7))),
+            ("application/json", "null", Some(json!(null))),
+            ("text/plain", r#""x""#, Some(json!("x"))),
+            ("application/json", "{", None),
+            ("application/json", "", None),
+            (form, "a=1&b=x+y%21", Some(json!({ "a": "1", "b": "x y!" }))),
+            (form, "payload=%7B%22a%22%3A1%7D", Some(json!({ "a": 1 }))),
+            (form, "payload=text", Some(json!({ "payload": "text" }))),
+            (form, "", None),
+        ] {
+            assert_eq!(payload(&headers(&[("content-type", kind)]), body.as_bytes()), want, "{kind} {body}");
+        }
+        assert_eq!(payload(&HeaderMap::new(), b"{}"), Some(json!({})));
+        assert_eq!(payload(&headers(&[("content-type", form)]), b"\xff"), None);
+    }
+
+    #[test]
+    fn events_have_the_names_their_senders_give_them() {
+        let gitlab = headers(&[("x-gitlab-event", "Push Hook")]);
+        assert_eq!(names(&gitlab, &json!({ "object_kind": "push" })), ["Push Hook", "push"]);
+        assert_eq!(names(&headers(&[("x-github-event", "ping")]), &json!([])), ["ping"]);
+        assert_eq!(names(&HeaderMap::new(), &json!({ "event_type": "a", "type": 3 })), ["a"]);
+        assert!(names(&HeaderMap::new(), &json!(1)).is_empty());
+    }
+
+    #[test]
+    fn a_delivery_is_named_by_its_sender() {
+        let github = headers(&[("x-github-delivery", "72d3162e-cc78"), ("x-request-id", "r")]);
+        assert_eq!(delivery(&github, None).as_deref(), Some("72d3162e-cc78"));
+        assert_eq!(delivery(&headers(&[("x-request-id", "r")]), None).as_deref(), Some("r"));
+        let signed = headers(&[("x-webhook-signature-v2", "abc")]);
+        assert_eq!(delivery(&signed, Some(Scheme::V2)).as_deref(), Some("abc"));
+        assert_eq!(delivery(&signed, Some(Scheme::V1)), None, "not checked, so it says nothing");
+        assert_eq!(delivery(&HeaderMap::new(), Some(Scheme::GitHub)), None);
+        for odd in ["a b".to_owned(), "x".repeat(129)] {
+            let named = delivery(&headers(&[("x-request-id", &odd)]), None).expect("a name");
+            assert!(named.len() == 64 && named.bytes().all(|byte| byte.is_ascii_hexdigit()), "{named}");
+        }
+    }
+}

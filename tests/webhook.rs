@@ -1,0 +1,212 @@
+//! Deliveries of other programs to the real one: taken once, answered where their route says, through crashes and
+//! outages.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use petasos_fakes::hooks::{Delivery, Reply, Sender};
+use petasos_fakes::model::Point;
+use serde_json::{Value, json};
+use support::{Bench, SOON, failed};
+
+const CHAT: i64 = 77;
+
+/// A gateway on Telegram with routes; the port they listen on.
+fn bench(routes: &str) -> (Bench, u16) {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let more = format!(
+        "webhook:\n  enabled: true\n  extra:\n    port: {port}\n    delivery_wait: 1\n    routes:\n{routes}"
+    );
+    (Bench::with(&more), port)
+}
+
+/// A turn whose answer goes to the chat, and a message that is passed on to it.
+const ROUTES: &str = "
+      ci: {secret: s, prompt: 'build {n}', deliver: telegram, deliver_extra: {chat_id: '77'}}
+      say: {secret: s, prompt: '{text}', deliver: telegram, deliver_extra: {chat_id: '77'}, deliver_only: true}
+      note: {secret: s, prompt: 'noted {n}'}
+";
+
+fn delivery(route: &str, id: &str, body: &Value) -> Delivery {
+    let delivery = Delivery::json(format!("/webhooks/{route}"), body);
+    delivery.header("X-Gitlab-Token", "s").header("X-Request-ID", id)
+}
+
+/// Posts as soon as somebody listens.
+#[track_caller]
+fn post(port: u16, delivery: &Delivery) -> Reply {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match delivery.post(port) {
+            Ok(reply) => return reply,
+            Err(error) => assert!(Instant::now() < deadline, "never answered: {error}"),
+        }
+    }
+}
+
+fn texts(bench: &Bench) -> Vec<String> {
+    bench.telegram.texts(CHAT)
+}
+
+#[test]
+fn a_delivery_is_answered_in_the_chat_of_its_route_and_once() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let first = delivery("ci", "d1", &json!({ "n": 7 }));
+    assert_eq!(post(port, &first).status, 202);
+    assert_eq!(bench.wait_messages(CHAT, 1), ["echo: build 7"]);
+    let again = post(port, &first);
+    assert_eq!(again.status, 200);
+    assert!(again.text.contains("duplicate"), "{}", again.text);
+    let other = post(port, &delivery("ci", "d2", &json!([{ "n": 1 }])));
+    assert_eq!(other.status, 202, "a list is a payload like any other");
+    assert_eq!(bench.wait_messages(CHAT, 2)[1], "echo: build {n}");
+    bench.settle();
+    assert_eq!(texts(&bench).len(), 2);
+    let status = bench.status();
+    let link =
+        status["links"].as_array().and_then(|links| links.iter().find(|link| link["name"] == "webhook"));
+    assert_eq!(link.map(|link| &link["state"]), Some(&json!("up")), "{status}");
+}
+
+#[test]
+fn what_was_answered_with_202_survives_a_kill_and_runs_once() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let hold = bench.model.gate(Point::Before);
+    let sent = delivery("ci", "d1", &json!({ "n": 8 }));
+    assert_eq!(post(port, &sent).status, 202);
+    assert!(hold.wait(SOON), "the turn began");
+    bench.kill();
+    hold.open();
+    bench.start();
+    assert_eq!(post(port, &sent).status, 200, "known, although the one who took it is dead");
+    assert!(bench.wait_messages(CHAT, 1)[0].ends_with("echo: build 8"));
+    bench.settle();
+    assert_eq!(texts(&bench).len(), 1);
+}
+
+#[test]
+fn a_provider_that_repeats_reaches_us_through_a_kill() {
+    let (mut bench, port) = bench(ROUTES);
+    let provider = Sender::start(port);
+    for n in 0..10 {
+        provider.send(delivery("note", &format!("d{n}"), &json!({ "n": n })));
+        provider.send(delivery("ci", &format!("d{n}"), &json!({ "n": n })));
+    }
+    bench.start();
+    bench.wait_messages(CHAT, 2);
+    bench.kill();
+    bench.start();
+    assert!(provider.wait_idle(SOON), "still {} to deliver", provider.pending());
+    bench.wait_messages(CHAT, 10);
+    bench.settle();
+    let texts = texts(&bench);
+    for n in 0..10 {
+        let of_this = || texts.iter().filter(|text| text.ends_with(&format!("echo: build {n}")));
+        assert!(of_this().count() > 0, "{n}: {texts:?}");
+        assert!(of_this().filter(|text| !text.contains("Recovered reply")).count() <= 1, "{n}: {texts:?}");
+    }
+    assert_eq!(provider.replies().len(), 20);
+}
+
+#[test]
+fn while_draining_a_program_is_told_to_come_again_and_nothing_is_kept() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    assert_eq!(post(port, &delivery("note", "d0", &json!({}))).status, 202);
+    bench.settle();
+    let marker = bench.home.path().join(".drain_request.json");
+    std::fs::write(&marker, r#"{"action":"drain"}"#).expect("a marker");
+    bench.await_state("draining");
+    let sent = delivery("ci", "d1", &json!({ "n": 9 }));
+    let refused = post(port, &sent);
+    assert_eq!(refused.status, 503);
+    assert!(refused.text.contains("gateway_draining"), "{}", refused.text);
+    assert!(refused.text.to_lowercase().contains("retry-after"), "{}", refused.text);
+    assert_eq!(
+        post(port, &delivery("say", "d1", &json!({ "text": "no turn" }))).status,
+        200,
+        "needs no turn"
+    );
+    std::fs::remove_file(&marker).expect("removed");
+    bench.await_state("running");
+    assert_eq!(post(port, &sent).status, 202, "it was not kept before");
+    assert_eq!(bench.wait_messages(CHAT, 2), ["no turn", "echo: build 9"]);
+}
+
+#[test]
+fn a_message_whose_chat_cannot_be_reached_is_owed_once_until_it_is_delivered() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    bench.telegram.down();
+    let sent = delivery("say", "d1", &json!({ "text": "disk full" }));
+    let owed = post(port, &sent);
+    assert_eq!(owed.status, 502, "{}", owed.text);
+    assert_eq!(post(port, &sent).status, 502, "still");
+    bench.kill();
+    bench.telegram.up().expect("the port is ours");
+    bench.launch();
+    let reached = loop {
+        let reply = post(port, &sent);
+        if reply.status != 502 {
+            break reply;
+        }
+    };
+    assert_eq!(reached.status, 200, "{}", reached.text);
+    assert!(post(port, &sent).text.contains("duplicate"));
+    bench.settle_outbox();
+    assert_eq!(texts(&bench), ["disk full"]);
+}
+
+#[test]
+fn what_a_payload_says_is_never_a_command() {
+    let (mut bench, port) = bench(
+        "      say: {secret: s, prompt: '{text}', deliver: telegram, deliver_extra: {chat_id: '77'}}\n",
+    );
+    bench.start();
+    assert_eq!(post(port, &delivery("say", "d1", &json!({ "text": "/help" }))).status, 202);
+    assert_eq!(bench.wait_messages(CHAT, 1), ["echo: /help"]);
+}
+
+#[test]
+fn a_route_that_nobody_could_use_or_anybody_could_stops_the_start() {
+    for (routes, word) in [
+        ("{ci: {prompt: x}}", "has no secret"),
+        ("{ci: {secret: s, deliver: discord}}", "discord"),
+        ("{ci: {secret: s, deliver_only: true}}", "deliver_only"),
+        ("{ci: {secret: s, script: x.py}}", "script"),
+        ("{ci: {secret: INSECURE_NO_AUTH}}, host: 0.0.0.0", "INSECURE_NO_AUTH"),
+    ] {
+        let more = format!("webhook: {{enabled: true, extra: {{routes: {routes}}}}}\n");
+        let bench = Bench::setup().with(&more).build();
+        let said = failed(&bench.run(&["run"]), 78);
+        assert!(said.contains(word), "{routes}: {said}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_and_taken_when_it_is_free() {
+    let (mut bench, port) = bench(ROUTES);
+    let taken = TcpListener::bind(("127.0.0.1", port)).expect("free until now");
+    bench.start();
+    let deadline = Instant::now() + SOON;
+    let link = loop {
+        let status = bench.status();
+        let links = status["links"].as_array().cloned().unwrap_or_default();
+        let link = links.into_iter().find(|link| link["name"] == "webhook").expect("a link");
+        if link["state"] == "waiting" {
+            break link;
+        }
+        assert!(Instant::now() < deadline, "{link}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(link.to_string().contains(&port.to_string()), "{link}");
+    drop(taken);
+    assert!(bench.run(&["links", "retry", "webhook"]).status.success());
+    assert_eq!(post(port, &delivery("note", "d1", &json!({}))).status, 202);
+}
