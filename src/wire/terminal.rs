@@ -18,5 +18,8 @@ pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
             .and_then(|n| usize::try_from(n).ok())
             .unwrap_or(50_000),
         passthrough: settings.list("terminal.env_passthrough"),
+        login: settings.flag("terminal.login_shell"),
+        grace: Duration::try_from_secs_f64(settings.number("terminal.daemon_term_grace_seconds"))
+            .unwrap_or_default(),
     })
 }

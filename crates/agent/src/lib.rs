@@ -34,5 +34,8 @@ pub use petasos_core::Secret;
 pub use prompt::{Persona, system_prompt};
 pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
-pub use terminal::{Judge, Terminal, TerminalConfig, Unjudged, Verdict};
+pub use terminal::{
+    End, Event, Identity, Judge, Kept, Known, Ledger, Promise, Reason, Record, Terminal, TerminalConfig,
+    Unjudged, Verdict,
+};
 pub use tools::{Later, SessionCtx, ToolResult, Tools, repeated};

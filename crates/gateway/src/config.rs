@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use petasos_agent::{ModelConfig, Persona, TerminalConfig, system_prompt};
 use petasos_core::Millis;
@@ -117,7 +118,8 @@ impl Settings {
         now: Millis,
     ) -> Result<Opened, StoreError> {
         let policy = self.resets.lookup(Some(source.platform), source.chat_type);
-        let background = Background::None;
+        let lately = now.before(Duration::from_secs(u64::from(policy.bg_process_max_age_hours) * 3600));
+        let background = if tx.has_live_process(key, lately)? { Background::Live } else { Background::None };
         let binding = Binding { key, source, ask, policy, window: self.resume_window, background };
         let bound = tx.get_or_create(&binding, now)?;
         let told = match bound.resolution {

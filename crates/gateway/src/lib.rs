@@ -9,6 +9,7 @@
 mod boot;
 mod channels;
 pub mod clock;
+mod completions;
 mod config;
 mod connection;
 mod counts;
@@ -32,6 +33,7 @@ mod outages;
 mod output;
 mod pass_on;
 mod post;
+mod processes;
 mod publish;
 mod pulse;
 mod resume;

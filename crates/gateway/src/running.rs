@@ -81,6 +81,9 @@ impl Running {
         if tokio::time::timeout(FAREWELL, ended).await.is_err() {
             tracing::warn!("something does not end; it is left behind");
         }
+        if let Some(terminal) = shell.tools.terminal() {
+            in_time("ending background processes", terminal.leave()).await;
+        }
         let interrupted = match books {
             Some(books) => stop::close_books(&shell, books).await,
             None => None,

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::boot::{self, Booted, Found, Terms};
 use crate::channels::Channels;
+use crate::completions::Bell;
 use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
@@ -33,6 +34,7 @@ use crate::ingest::{Ingest, Rules};
 use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
 use crate::marks::Marks;
+use crate::processes::Rows;
 use crate::publish::Publisher;
 use crate::resume::{self, Candidate, Candidates};
 use crate::router::{self, Router};
@@ -40,7 +42,9 @@ use crate::running::Running;
 use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
-use crate::{Error, clock, directory, links, mirror, network, outages, pulse, sweep, tasks};
+use crate::{
+    Error, clock, completions, directory, links, mirror, network, outages, processes, pulse, sweep, tasks,
+};
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
@@ -76,11 +80,13 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
     let (marks, markers) = Marks::new(&channels, &stopper);
+    let bell = Bell::default();
+    let rows = Rows { db: db.clone(), bell: bell.clone() };
     let shell = Arc::new(Shell {
         fetcher: Fetcher::new(&config.home, config.settings.largest_inward),
         db,
         brain,
-        tools: tools(&config.home, &config.settings)?,
+        tools: tools(&config.home, &config.settings, rows)?,
         channels,
         deliver,
         marks,
@@ -111,6 +117,9 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     for lane in booted.due {
         shell.deliver.due(lane).await;
     }
+    if let Some(terminal) = shell.tools.terminal() {
+        terminal.adopt(processes::known(&shell.db).await?).await;
+    }
     let ingest = Arc::new(Ingest::new(&shell, rules));
     let mut links = connect(&shell, &ingest, booted.candidates, &mut running).await;
     links.extend(config.unbuilt.into_iter().map(|it| LinkHandle::unbuilt(it.platform, it.reason)));
@@ -119,6 +128,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let _first = shell.links.set(links.clone());
     let watching = links::watch(links.clone(), shell.clone(), config.page);
     running.push(tasks::vital("links", &stopper, watching));
+    let handing_over = completions::run(shell.clone(), bell, links.clone());
+    running.push(tasks::vital("completions", &stopper, handing_over));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
     running.push(tasks::vital(
         "network",
@@ -143,10 +154,10 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
 }
 
 /// The terminal is there if it was asked for.
-fn tools(home: &Path, settings: &Settings) -> Result<Tools, Error> {
+fn tools(home: &Path, settings: &Settings, rows: Rows) -> Result<Tools, Error> {
     let tools = Tools::default();
     let Some(config) = settings.terminal.clone() else { return Ok(tools) };
-    let terminal = Terminal::new(config, home, Arc::new(Unjudged));
+    let terminal = Terminal::new(config, home, Arc::new(Unjudged), Arc::new(rows));
     let terminal =
         terminal.map_err(|error| Error::Io(format!("the terminal's folder cannot be made: {error}")))?;
     Ok(tools.with_terminal(Arc::new(terminal)))

@@ -1,12 +1,14 @@
-//! Background work that ended: durable events addressed to a session, one for each dispatch, offered
-//! until the session says it has used them.
+//! Background work that ended: durable events addressed to a session, one for each dispatch. One is queued, then a
+//! message of the inbox, then consumed: with that message, or before, if the session learned of it otherwise.
 
-use petasos_core::{Millis, SessionKey};
+use petasos_core::{InboxId, Millis, SessionKey, Source};
 use rusqlite::{Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
-use crate::value::{at, time_at};
+use crate::value::{at, json, legible, parse, time_at};
+
+const COLUMNS: &str = "id, dispatch, session_key, origin, kind, payload, state, created_at";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompletionId(pub i64);
@@ -14,7 +16,7 @@ pub struct CompletionId(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompletionState {
     Queued,
-    /// Handed to the session, which may have lost it: offered again after a crash.
+    /// A message of the inbox, which is not settled yet.
     Delivered,
     Consumed,
 }
@@ -38,6 +40,8 @@ pub struct Completion {
     pub id: CompletionId,
     pub dispatch: String,
     pub key: SessionKey,
+    /// Where the session is told.
+    pub origin: Source,
     pub kind: String,
     /// JSON text, as the producer wrote it.
     pub payload: String,
@@ -48,18 +52,30 @@ pub struct Completion {
 impl Reads {
     /// What a session has not used yet, in order.
     pub fn completions(&self, key: &SessionKey) -> Result<Vec<Completion>> {
-        let mut read = self.sql(
-            "SELECT id, dispatch, session_key, kind, payload, state, created_at FROM completions
-             WHERE session_key = ?1 AND state <> 'consumed' ORDER BY id",
-        )?;
-        read.query_and_then([key.as_str()], completion)?.collect()
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM completions WHERE state <> 'consumed' AND session_key = ?1 ORDER BY id"
+        ))?;
+        read.query_and_then([key.as_str()], completion)?.filter_map(legible).collect()
     }
 
-    /// Sessions that have completions to use.
-    pub fn keys_with_completions(&self) -> Result<Vec<SessionKey>> {
-        let mut read =
-            self.sql("SELECT DISTINCT session_key FROM completions WHERE state <> 'consumed' ORDER BY 1")?;
-        read.query_and_then([], |row| Ok(SessionKey(row.get(0)?)))?.collect()
+    /// What nobody has handed over yet, in order.
+    pub fn queued_completions(&self) -> Result<Vec<Completion>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM completions WHERE state <> 'consumed' AND state = 'queued' ORDER BY +id"
+        ))?;
+        read.query_and_then([], completion)?.filter_map(legible).collect()
+    }
+
+    /// Whether it still waits to be handed over.
+    pub fn is_queued(&self, id: CompletionId) -> Result<bool> {
+        let mut read = self.sql("SELECT 1 FROM completions WHERE id = ?1 AND state = 'queued'")?;
+        Ok(read.exists([id.0])?)
+    }
+
+    /// Whether this message tells what its session has learned otherwise.
+    pub fn is_old_news(&self, inbox: InboxId) -> Result<bool> {
+        let mut read = self.sql("SELECT 1 FROM completions WHERE inbox = ?1 AND state = 'consumed'")?;
+        Ok(read.exists([inbox.0])?)
     }
 }
 
@@ -69,40 +85,54 @@ impl Tx<'_> {
         &self,
         dispatch: &str,
         key: &SessionKey,
+        origin: &Source,
         kind: &str,
         payload: &str,
         now: Millis,
     ) -> Result<CompletionId> {
         self.sql(
-            "INSERT INTO completions (dispatch, session_key, kind, payload, state, created_at)
-             VALUES (?1, ?2, ?3, ?4, 'queued', ?5) ON CONFLICT (dispatch) DO NOTHING",
+            "INSERT INTO completions (dispatch, session_key, origin, kind, payload, state, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'queued', ?6) ON CONFLICT (dispatch) DO NOTHING",
         )?
-        .execute(params![dispatch, key.as_str(), kind, payload, at(now)])?;
+        .execute(params![dispatch, key.as_str(), json(origin)?, kind, payload, at(now)])?;
         let mut read = self.sql("SELECT id FROM completions WHERE dispatch = ?1")?;
         Ok(read.query_row([dispatch], |row| row.get(0).map(CompletionId))?)
     }
 
-    pub fn completion_delivered(&self, id: CompletionId) -> Result<bool> {
-        let mut mark =
-            self.sql("UPDATE completions SET state = 'delivered' WHERE id = ?1 AND state = 'queued'")?;
-        Ok(mark.execute([id.0])? > 0)
+    /// It is this message of the inbox now. `false`: it was consumed or delivered before.
+    pub fn completion_delivered(&self, id: CompletionId, inbox: InboxId) -> Result<bool> {
+        let mut mark = self.sql(
+            "UPDATE completions SET state = 'delivered', inbox = ?2 WHERE id = ?1 AND state = 'queued'",
+        )?;
+        Ok(mark.execute([id.0, inbox.0])? > 0)
     }
 
-    /// `false`: it was consumed before. Whoever gets `true` may act on it.
-    pub fn completion_consumed(&self, id: CompletionId, now: Millis) -> Result<bool> {
+    /// The session has learned of it. `false`: there is none, or it was consumed before.
+    pub fn completion_consumed(&self, dispatch: &str, now: Millis) -> Result<bool> {
         let mut mark = self.sql(
-            "UPDATE completions SET state = 'consumed', consumed_at = ?2 WHERE id = ?1 AND state <> 'consumed'",
+            "UPDATE completions SET state = 'consumed', consumed_at = ?2
+             WHERE dispatch = ?1 AND state <> 'consumed'",
         )?;
-        Ok(mark.execute(params![id.0, at(now)])? > 0)
+        Ok(mark.execute(params![dispatch, at(now)])? > 0)
+    }
+
+    /// The message it came as has its outcome.
+    pub(crate) fn completion_settled(&self, inbox: InboxId, now: Millis) -> Result<()> {
+        self.sql(
+            "UPDATE completions SET state = 'consumed', consumed_at = ?2 WHERE inbox = ?1 AND state <> 'consumed'",
+        )?
+        .execute(params![inbox.0, at(now)])?;
+        Ok(())
     }
 }
 
 fn completion(row: &Row<'_>) -> Result<Completion> {
-    let state: String = row.get("state")?;
+    let (state, origin): (String, String) = (row.get("state")?, row.get("origin")?);
     Ok(Completion {
         id: CompletionId(row.get("id")?),
         dispatch: row.get("dispatch")?,
         key: SessionKey(row.get("session_key")?),
+        origin: parse(&origin, "origin of a completion")?,
         kind: row.get("kind")?,
         payload: row.get("payload")?,
         state: CompletionState::parse(&state).ok_or(Error::Unreadable("completion state"))?,

@@ -187,13 +187,14 @@ impl Tx<'_> {
         }
     }
 
-    /// The first outcome stands: a later one changes nothing.
+    /// The first outcome stands: a later one changes nothing. A completion that came as this message is used up.
     pub(crate) fn settle(&self, id: InboxId, outcome: Outcome, now: Millis) -> Result<()> {
         let mut settle = self.sql(
             "UPDATE inbox SET state = 'settled', outcome = ?2, settled_at = ?3
              WHERE id = ?1 AND state <> 'settled'",
         )?;
         if settle.execute(params![id.0, outcome.as_str(), at(now)])? > 0 {
+            self.completion_settled(id, now)?;
             return Ok(());
         }
         match self.sql("SELECT 1 FROM inbox WHERE id = ?1")?.exists([id.0])? {

@@ -11,7 +11,7 @@
 //! | `dead_chats` | dead_chats |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
-//! | `unreadable`, `pairing`, `completions`, `logins`, `meta` | their namesakes |
+//! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 
 mod apply;
@@ -29,6 +29,7 @@ mod meta;
 mod open;
 mod outbox;
 mod pairing;
+mod processes;
 mod retention;
 mod routing;
 mod schema;
@@ -50,6 +51,7 @@ pub use legacy::Imported;
 pub use logins::{Login, Token};
 pub use outbox::{Head, OutboxCounts, Owed, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
+pub use processes::{ProcessEnd, ProcessRow};
 pub use retention::Pruned;
 pub use routing::RoutingState;
 pub use schema::KNOWN as SCHEMA;

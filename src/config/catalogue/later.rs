@@ -158,7 +158,7 @@ pub(super) const KEYS: &[Key] = &[
     key("compression", Table, "", "when and how long conversations are summed up"),
     key("approvals", Table, "", "mode, timeout, deny, cron_mode: commands that need a yes"),
     key("command_allowlist", List, "", "commands that need no yes"),
-    key("terminal", Table, "", "what else belongs to a terminal: backend, daemon_term_grace_seconds"),
+    key("terminal", Table, "", "what else belongs to a terminal: backend"),
     key(
         "delegation",
         Table,

@@ -108,6 +108,18 @@ pub(super) const KEYS: &[Key] = &[
         "variables that commands see although they look like secrets; never a model provider's",
     ),
     key(
+        "terminal.login_shell",
+        Flag,
+        "true",
+        "read the owner's profile before a conversation's first commands; off if the profile is slow",
+    ),
+    key(
+        "terminal.daemon_term_grace_seconds",
+        Number,
+        "2",
+        "seconds a background process gets between the request to end and the end",
+    ),
+    key(
         "tool_output.max_bytes",
         Count(1000, 100_000),
         "50000",

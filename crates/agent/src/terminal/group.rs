@@ -1,5 +1,6 @@
-//! Process groups, and how one is ended.
+//! Process groups: how one is ended, and how a process is told from another that got its number later.
 
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -86,4 +87,15 @@ pub(super) fn signal(leader: u32, signal: Signal) {
 pub(super) fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
+}
+
+/// When a process was born, as nobody else with its number can be: the boot, and the ticks since then.
+pub(super) fn born(pid: u32) -> Option<String> {
+    let stat = std::fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name in field 2 may hold anything, so counting starts behind it.
+    let (_, behind) = stat.rsplit_once(')')?;
+    let ticks = behind.split_whitespace().nth(19)?;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("{}:{ticks}", boot.trim()))
 }

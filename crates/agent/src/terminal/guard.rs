@@ -42,6 +42,17 @@ pub(super) fn strange_in_path(path: &str) -> Option<char> {
     path.chars().find(|c| !c.is_ascii_alphanumeric() && !"/\\:_-.~ +@=,".contains(*c))
 }
 
+/// A command that goes to the background anyway needs no `&` at its end.
+pub(super) fn without_trailing_ampersand(command: &str) -> &str {
+    let trimmed = command.trim_end();
+    match trimmed.strip_suffix('&') {
+        Some(rest) if !rest.ends_with(['&', '\\', '>', '<']) && outside_quotes(trimmed).ends_with('&') => {
+            rest.trim_end()
+        }
+        Some(_) | None => command,
+    }
+}
+
 type Pattern = LazyLock<Option<Regex>>;
 
 fn pattern(text: &str) -> Option<Regex> {
@@ -187,5 +198,19 @@ mod tests {
         assert_eq!(strange_in_path("/tmp/$(id)"), Some('$'));
         assert_eq!(strange_in_path("a;b"), Some(';'));
         assert_eq!(strange_in_path("/t\u{e9}"), Some('\u{e9}'));
+    }
+
+    #[test]
+    fn one_ampersand_at_the_end_is_left_off() {
+        for (command, want) in [
+            ("sleep 5 &", "sleep 5"),
+            ("a && b & ", "a && b"),
+            ("a &&", "a &&"),
+            ("echo '&'", "echo '&'"),
+            ("echo \\&", "echo \\&"),
+            ("sleep 5", "sleep 5"),
+        ] {
+            assert_eq!(without_trailing_ampersand(command), want, "{command}");
+        }
     }
 }

@@ -1,23 +1,32 @@
 //! `terminal` and `process`: commands on the owner's machine.
 //!
 //! A command is first read (`guard.rs`), then judged ([`Judge`]), then run: in the foreground until it ends or its
-//! time is up (`foreground.rs`). Each is the leader of a process group, and the group ends with it when it is
+//! time is up (`foreground.rs`), or in the background, where it has a row of its own and a task that looks after it
+//! (`processes.rs`, `live.rs`); the model asks about it with `process` (`process.rs`). Each is the leader of a process group, and the group ends with it when it is
 //! stopped. What it prints is bounded while it comes in (`capture.rs`). A session's commands follow one another in one
 //! directory with one set of exported variables (`shell.rs`), and no session sees another's.
 //!
-//! On disk, below `terminal/` in the home: `sessions/` (directory and variables), `output/` (what did not fit).
+//! On disk, below `terminal/` in the home: `sessions/` (directory and variables), `output/` (what did not fit, and
+//! what background processes print and leave).
 
 mod capture;
 mod environment;
 mod foreground;
 mod group;
 mod guard;
+mod live;
+pub(crate) mod process;
+mod processes;
+mod record;
 mod shell;
+mod spool;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+mod watch;
+mod wish;
 
 use std::fmt;
 use std::future::Future;
@@ -34,7 +43,10 @@ use crate::tools::{Arguments, SessionCtx};
 use capture::Capture;
 use foreground::{Ran, Screen};
 use guard::Refused;
+use processes::Processes;
+pub use record::{End, Event, Identity, Kept, Known, Ledger, Promise, Reason, Record};
 use shell::{Launch, Memory};
+use wish::Wish;
 
 /// How commands are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +61,10 @@ pub struct TerminalConfig {
     pub output: usize,
     /// Variables that are handed on although they look private.
     pub passthrough: Vec<String>,
+    /// What a background process gets between the request to end and the end.
+    pub grace: Duration,
+    /// Whether a session's first commands read the owner's profile.
+    pub login: bool,
 }
 
 impl Default for TerminalConfig {
@@ -59,6 +75,8 @@ impl Default for TerminalConfig {
             longest: Duration::from_secs(600),
             output: 50_000,
             passthrough: vec![],
+            grace: Duration::from_secs(2),
+            login: true,
         }
     }
 }
@@ -101,6 +119,7 @@ pub struct Terminal {
     config: TerminalConfig,
     judge: Arc<dyn Judge>,
     directory: PathBuf,
+    processes: Processes,
     /// Numbers the outputs of this process.
     commands: AtomicU64,
 }
@@ -117,10 +136,31 @@ struct Asked<'a> {
 
 impl Terminal {
     /// `home`: where `terminal/` is kept.
-    pub fn new(config: TerminalConfig, home: &Path, judge: Arc<dyn Judge>) -> io::Result<Self> {
+    pub fn new(
+        config: TerminalConfig,
+        home: &Path,
+        judge: Arc<dyn Judge>,
+        ledger: Arc<dyn Ledger>,
+    ) -> io::Result<Self> {
         let directory = home.join("terminal");
-        private_directory(&directory.join("output"))?;
-        Ok(Self { config, judge, directory, commands: AtomicU64::new(0) })
+        let output = directory.join("output");
+        private_directory(&output)?;
+        let processes = Processes::new(ledger, output, config.grace);
+        Ok(Self { config, judge, directory, processes, commands: AtomicU64::new(0) })
+    }
+
+    /// Takes over the processes of an earlier gateway.
+    pub async fn adopt(&self, known: Vec<Known>) {
+        self.processes.adopt(known).await;
+    }
+
+    /// Ends all background processes: the gateway leaves. Their sessions are told when it is back.
+    pub async fn leave(&self) {
+        self.processes.kill_all().await;
+    }
+
+    pub(crate) async fn process(&self, ctx: &SessionCtx, arguments: &Arguments) -> Value {
+        process::run(&self.processes, ctx, arguments).await
     }
 
     pub(crate) async fn run(&self, ctx: &SessionCtx, arguments: &Arguments) -> Value {
@@ -135,16 +175,10 @@ impl Terminal {
 
     async fn ask(&self, ctx: &SessionCtx, command: &str, arguments: &Arguments) -> Result<Value, Value> {
         let wrong = |reason: String| json!({ "error": reason });
-        let longest = self.config.longest.as_secs();
-        let default = usize::try_from(self.config.timeout.as_secs()).unwrap_or(usize::MAX);
-        let limit = arguments.count("timeout", default, usize::MAX).map_err(wrong)? as u64;
-        if limit > longest {
-            return Err(wrong(format!(
-                "A foreground command may take at most {longest} seconds, and {limit} were asked for. It was not run. Use \
-                 background=true with notify_on_complete=true for longer work."
-            )));
-        }
-        guard::foreground(command).map_err(|refused| not_run(&refused))?;
+        let background = arguments.flag("background").map_err(wrong)?;
+        let limit = if background { Duration::MAX } else { self.limit(arguments)? };
+        let read = if background { guard::any(command) } else { guard::foreground(command) };
+        read.map_err(|refused| not_run(&refused))?;
         let workdir = arguments.maybe("workdir").map_err(wrong)?.filter(|path| !path.trim().is_empty());
         if let Some(strange) = workdir.and_then(guard::strange_in_path) {
             return Err(blocked(&format!(
@@ -152,9 +186,30 @@ impl Terminal {
             )));
         }
         let screen = if arguments.flag("pty").map_err(wrong)? { Screen::Terminal } else { Screen::None };
+        let wish = Wish::of(arguments).map_err(wrong)?;
         let note = self.consent(ctx, command).await?;
         let asked = Asked { command, workdir, screen, note };
-        self.foreground(ctx, &asked, Duration::from_secs(limit)).await.map_err(|error| cannot_run(&error))
+        let ran = if background {
+            self.background(ctx, &asked, wish).await
+        } else {
+            self.foreground(ctx, &asked, limit).await
+        };
+        ran.map_err(|error| cannot_run(&error))
+    }
+
+    /// How long a foreground command may take.
+    fn limit(&self, arguments: &Arguments) -> Result<Duration, Value> {
+        let longest = self.config.longest.as_secs();
+        let default = usize::try_from(self.config.timeout.as_secs()).unwrap_or(usize::MAX);
+        let asked =
+            arguments.count("timeout", default, usize::MAX).map_err(|reason| json!({ "error": reason }))?;
+        if asked as u64 > longest {
+            return Err(json!({ "error": format!(
+                "A foreground command may take at most {longest} seconds, and {asked} were asked for. It was not run. Use \
+                 background=true with notify_on_complete=true for longer work."
+            ) }));
+        }
+        Ok(Duration::from_secs(asked as u64))
     }
 
     /// The one place where a command's fate is decided: nothing is started that has not passed here.
@@ -172,7 +227,7 @@ impl Terminal {
         let spool = self.directory.join("output").join(format!("cmd_{}_{number}.log", ctx.now.0));
         let launch = Launch {
             program: shell::shell(),
-            args: vec![memory.flag().into(), memory.remembered(ctx, asked.command).into()],
+            args: vec![memory.flag(self.config.login).into(), memory.remembered(ctx, asked.command).into()],
             cwd,
             env: environment::of_child(ctx, &self.config.passthrough, std::env::vars_os()),
         };
@@ -185,6 +240,39 @@ impl Terminal {
         if let Some(note) = &asked.note {
             result["approval"] = note.as_str().into();
         }
+        Ok(result)
+    }
+
+    async fn background(&self, ctx: &SessionCtx, asked: &Asked<'_>, wish: Wish) -> io::Result<Value> {
+        let memory = self.memory(ctx).await?;
+        let cwd = self.place(ctx, &memory, asked.workdir)?;
+        let command = guard::without_trailing_ampersand(asked.command);
+        let mut env = environment::of_child(ctx, &self.config.passthrough, std::env::vars_os());
+        env.push(("PYTHONUNBUFFERED".into(), "1".into()));
+        let record = Record {
+            id: new_id()?,
+            key: ctx.key.clone(),
+            session: ctx.session.clone(),
+            source: ctx.source.clone(),
+            command: asked.command.to_owned(),
+            cwd: cwd.to_string_lossy().into_owned(),
+            promise: wish.promise(ctx),
+            started_at: processes::now(),
+        };
+        let args = vec![memory.flag(self.config.login).into(), memory.recalled(command).into()];
+        let launch = Launch { program: shell::shell(), args, cwd, env };
+        let process = self.processes.start(record, launch, asked.screen).await?;
+        let mut result = json!({
+            "output": "Background process started",
+            "session_id": process.record.id,
+            "pid": process.who.pid,
+            "exit_code": 0,
+            "error": null,
+        });
+        if let Some(note) = &asked.note {
+            result["approval"] = note.as_str().into();
+        }
+        wish.say(&process.record.promise, &mut result);
         Ok(result)
     }
 
@@ -213,20 +301,30 @@ impl Terminal {
     }
 }
 
+/// A name that no process had before.
+fn new_id() -> io::Result<String> {
+    let mut random = [0; 6];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    Ok(random.iter().fold("proc_".to_owned(), |id, byte| format!("{id}{byte:02x}")))
+}
+
 pub(crate) fn schema() -> (&'static str, Value) {
     let parameters = json!({
         "type": "object",
         "properties": {
             "command": {"type": "string", "description": "The command, for the shell"},
-            "timeout": {"type": "integer", "minimum": 1, "description": "Seconds it may take, default 180, at most 600"},
+            "background": {"type": "boolean", "default": false, "description": "Start it and go on; for servers and long work"},
+            "timeout": {"type": "integer", "minimum": 1, "description": "Seconds a foreground command may take, default 180, at most 600"},
             "workdir": {"type": "string", "description": "Directory to run it in; default: where the last command ended"},
             "pty": {"type": "boolean", "default": false, "description": "Give it a terminal, for interactive programs"},
+            "notify_on_complete": {"type": "boolean", "default": false, "description": "Background: be told in a turn of its own when it ends"},
+            "watch_patterns": {"type": "array", "items": {"type": "string"}, "description": "Background: be told of lines that contain one of these texts; for rare events in something that does not end"},
         },
         "required": ["command"],
     });
     (
         "Runs a shell command on the owner's machine. The directory and exported variables persist between calls of \
-         this conversation.",
+         this conversation. With background=true it returns at once; see the tool process.",
         parameters,
     )
 }

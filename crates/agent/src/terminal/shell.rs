@@ -4,6 +4,7 @@
 //! the next one reads them. Identity and secrets are never among them; the former is given anew each time.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -33,6 +34,14 @@ impl Launch {
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let child = command.spawn()?;
         Ok((child, pipe::Receiver::from_owned_fd(output.into())?))
+    }
+
+    /// In a process group of its own, both outputs at the end of a file, input from a pipe. It needs nobody to read
+    /// along, so it goes on when we are gone.
+    pub(super) fn into_file(self, file: File) -> io::Result<Child> {
+        let mut command = self.command();
+        command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
+        command.spawn()
     }
 
     /// In a session of its own, with a terminal.
@@ -95,14 +104,19 @@ impl Memory {
         )
     }
 
+    /// A command that starts from what was left, and leaves nothing.
+    pub(super) fn recalled(&self, command: &str) -> String {
+        format!("{}\neval {}", self.recall(), quoted(command))
+    }
+
     fn recall(&self) -> String {
         let env = quoted(&self.env);
         format!("[ -r {env} ] && . {env}")
     }
 
     /// The first command of a session reads the owner's profile; later ones have what it set.
-    pub(super) fn flag(&self) -> &'static str {
-        if self.env.exists() { "-c" } else { "-lc" }
+    pub(super) fn flag(&self, login: bool) -> &'static str {
+        if self.env.exists() || !login { "-c" } else { "-lc" }
     }
 }
 

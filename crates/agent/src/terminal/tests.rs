@@ -82,10 +82,7 @@ impl Judge for Never {
 
 #[tokio::test]
 async fn nothing_is_started_that_the_judge_blocks() {
-    let home = tempfile::TempDir::new().unwrap();
-    let terminal = Terminal::new(TerminalConfig::default(), home.path(), Arc::new(Never)).unwrap();
-    let tools = crate::tools::Tools::default().with_terminal(Arc::new(terminal));
-    let bench = Bench { tools, home };
+    let bench = Bench::judged(Arc::new(Never));
     let marker = bench.home.path().join("ran");
     let command = format!("touch {}", marker.display());
     let ran = run(&bench, "1", json!({"command": command})).await;

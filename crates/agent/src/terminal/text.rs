@@ -1,4 +1,5 @@
-//! What a program printed, as the model gets to read it: without control sequences and without credentials.
+//! What a program printed, as the model gets to read it: without control sequences, without credentials, cut where
+//! a line begins.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,6 +10,21 @@ use regex::Regex;
 pub(super) fn readable(raw: &[u8]) -> String {
     let plain = strip_control(&String::from_utf8_lossy(raw));
     redact(plain.trim()).into_owned()
+}
+
+/// The last `most` characters, from the beginning of a line if one begins there.
+pub(super) fn tail(text: &str, most: usize) -> &str {
+    let Some((start, _)) =
+        text.char_indices().rev().nth(most.saturating_sub(1)).filter(|(start, _)| *start > 0)
+    else {
+        return text;
+    };
+    let end = &text[start..];
+    match end.find('\n') {
+        // A text of one endless line has no better place.
+        Some(line) if line + 1 < end.len() => &end[line + 1..],
+        Some(_) | None => end,
+    }
 }
 
 /// Escape sequences, carriage returns and other control characters are for terminals.
@@ -101,6 +117,15 @@ mod tests {
         }
         assert_eq!(redact("Authorization: Bearer abcdefghijklmnop123"), "Authorization: Bearer [redacted]");
         assert_eq!(redact("task-force 12:30 sketch"), "task-force 12:30 sketch");
+    }
+
+    #[test]
+    fn a_tail_begins_with_a_line_if_it_can() {
+        assert_eq!(tail("short", 10), "short");
+        assert_eq!(tail("one\ntwo\nthree", 7), "three");
+        assert_eq!(tail("abcdefgh", 3), "fgh");
+        assert_eq!(tail("äöü", 2), "öü");
+        assert_eq!(tail("abc\n", 2), "c\n");
     }
 
     #[test]

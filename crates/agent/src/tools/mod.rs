@@ -39,6 +39,7 @@ enum Tool {
     SearchFiles,
     Clock,
     Terminal,
+    Process,
 }
 
 impl Tool {
@@ -52,13 +53,14 @@ impl Tool {
             Self::SearchFiles => "search_files",
             Self::Clock => "clock",
             Self::Terminal => "terminal",
+            Self::Process => "process",
         }
     }
 
     const fn read_only(self) -> bool {
         match self {
             Self::ReadFile | Self::SearchFiles | Self::Clock => true,
-            Self::WriteFile | Self::Terminal => false,
+            Self::WriteFile | Self::Terminal | Self::Process => false,
         }
     }
 
@@ -69,6 +71,7 @@ impl Tool {
             Self::SearchFiles => search::schema(),
             Self::Clock => clock::schema(),
             Self::Terminal => terminal::schema(),
+            Self::Process => terminal::process::schema(),
         };
         ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
     }
@@ -96,9 +99,13 @@ impl Tools {
 
     /// With commands on the owner's machine.
     pub fn with_terminal(mut self, terminal: Arc<Terminal>) -> Self {
-        self.on.push(Tool::Terminal);
+        self.on.extend([Tool::Terminal, Tool::Process]);
         self.terminal = Some(terminal);
         self
+    }
+
+    pub fn terminal(&self) -> Option<&Arc<Terminal>> {
+        self.terminal.as_ref()
     }
 
     pub fn specs(&self) -> Vec<ToolSpec> {
@@ -129,7 +136,8 @@ impl Tools {
             Tool::ReadFile => blocking(ctx, arguments, read::run).await,
             Tool::WriteFile => blocking(ctx, arguments, write::run).await,
             Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
-            Tool::Terminal => match &self.terminal {
+            Tool::Terminal | Tool::Process => match &self.terminal {
+                Some(terminal) if tool == Tool::Process => Ok(terminal.process(ctx, &arguments).await),
                 Some(terminal) => Ok(terminal.run(ctx, &arguments).await),
                 None => Err("There is no terminal here.".to_owned()),
             },

@@ -75,7 +75,8 @@ impl Session {
 
     pub(super) fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
         let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
-        let halved = hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
+        let whole = arrival == Arrival::Internal;
+        let halved = !whole && hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
         let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
         let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
         let alone = arrival != Arrival::Text;

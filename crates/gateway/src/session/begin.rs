@@ -115,6 +115,7 @@ impl Session {
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
         let route = self.shell.channels.way_back(&first.inbound);
         let inbox: Vec<_> = batch.iter().map(|pending| pending.id).collect();
+        let (first_id, internal) = (first.id, first.inbound.internal);
         let silent = batch.iter().all(|pending| is_silent(&pending.inbound));
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
         let rows: Vec<_> = spoken.map(|pending| user_row(&pending.inbound, now)).collect();
@@ -124,6 +125,11 @@ impl Session {
             let Opened { entry, told } = settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
             if silent && !entry.resume_pending {
                 // Somebody else has taken the session up meanwhile, or its time is over: there is nothing to say.
+                tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
+                return Ok(None);
+            }
+            if internal && tx.is_old_news(first_id)? {
+                // The session has learned of it otherwise.
                 tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
                 return Ok(None);
             }

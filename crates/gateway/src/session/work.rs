@@ -292,8 +292,8 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
     });
 }
 
-/// The only place where a tool call gets its context: what the channel can do is read off the channel that handles
-/// this turn.
+/// The only place where a tool call gets its context: what the channel can do is read off the one that the
+/// question came over, wherever the answer goes.
 fn context(shell: &Shell, turn: &Turn, author: Option<&Source>) -> SessionCtx {
     let route = &turn.route;
     let source = author.cloned().unwrap_or_else(|| {
@@ -303,8 +303,8 @@ fn context(shell: &Shell, turn: &Turn, author: Option<&Source>) -> SessionCtx {
     SessionCtx {
         key: turn.key.clone(),
         session: turn.session.clone(),
+        later: shell.channels.capabilities(source.platform).async_delivery.into(),
         source,
-        later: shell.channels.capabilities(route.platform).async_delivery.into(),
         home: shell.home.clone(),
         workspace: shell.settings.workspace.clone(),
         now: clock::now(),

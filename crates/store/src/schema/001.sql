@@ -224,20 +224,51 @@ CREATE TABLE pairing (
 ) STRICT, WITHOUT ROWID;
 
 -- completions: ended background work, addressed to a session.
--- Written by: whoever ran the work (insert, once per dispatch), the session (delivered, consumed).
--- A crash leaves: 'queued' and 'delivered' rows, which are offered again; only 'consumed' ones are pruned.
+-- Written by: whoever ran the work (insert, once per dispatch; consumed, if the session learned of it otherwise), the
+-- hand-over (delivered, in the transaction that accepts it as a message of the inbox), the settling of that message
+-- (consumed).
+-- A crash leaves: 'queued' rows, which are handed over; 'delivered' ones, whose message is in the inbox. Only
+-- 'consumed' ones are pruned.
 CREATE TABLE completions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     dispatch    TEXT    NOT NULL UNIQUE,
     session_key TEXT    NOT NULL,
+    origin      TEXT    NOT NULL,
     kind        TEXT    NOT NULL,
     payload     TEXT    NOT NULL,
     state       TEXT    NOT NULL CHECK (state IN ('queued', 'delivered', 'consumed')),
+    inbox       INTEGER,
     created_at  INTEGER NOT NULL,
-    consumed_at INTEGER
+    consumed_at INTEGER,
+    CHECK (state <> 'delivered' OR inbox IS NOT NULL)
 ) STRICT;
 CREATE INDEX completions_open ON completions (session_key, id) WHERE state <> 'consumed';
+CREATE INDEX completions_inbox ON completions (inbox) WHERE inbox IS NOT NULL;
 CREATE INDEX completions_done ON completions (consumed_at) WHERE state = 'consumed';
+
+-- processes: what runs in the background for a session.
+-- Written by: the terminal (begun before anything is started, started, ended), retention (ended ones).
+-- A crash leaves: rows without an end. The next start finds their processes, by number and birth or by command line,
+-- and looks after them, or records how they ended.
+CREATE TABLE processes (
+    id          TEXT PRIMARY KEY,
+    session_key TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    origin      TEXT    NOT NULL,
+    command     TEXT    NOT NULL,
+    cwd         TEXT    NOT NULL,
+    promise     TEXT    NOT NULL,
+    pid         INTEGER,
+    born        TEXT,
+    started_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    exit_code   INTEGER,
+    reason      TEXT,
+    ended_by    TEXT,
+    CHECK ((ended_at IS NULL) = (reason IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX processes_open ON processes (session_key) WHERE ended_at IS NULL;
+CREATE INDEX processes_ended ON processes (ended_at) WHERE ended_at IS NOT NULL;
 
 -- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.
 -- Written by: the web server. A crash leaves: a link either redeemed with its login, or still good.

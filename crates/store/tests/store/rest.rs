@@ -5,7 +5,8 @@ use std::time::Duration;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::outbox::State;
 use petasos_core::pairing::Approval;
-use petasos_store::{Accepted, CompletionState, Error, PairingAnswer, Unread};
+use petasos_core::{Millis, SessionId};
+use petasos_store::{Accepted, CompletionState, Error, PairingAnswer, ProcessEnd, ProcessRow, Unread};
 
 use crate::fixture::{Home, NOW, finish, inbound, key, later, start, telegram, turn};
 
@@ -13,23 +14,96 @@ const DAY: u64 = 86_400;
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn completed_work_is_reported_once_and_offered_until_used() {
+fn completed_work_is_reported_once_and_used_with_its_message() {
     let mut home = Home::new();
-    let report =
-        |home: &mut Home| home.write(|tx| tx.complete_work("d1", &key("7"), "process", "{\"exit\":0}", NOW));
+    let origin = inbound("7", "1").source;
+    let report = |home: &mut Home| {
+        home.write(|tx| tx.complete_work("d1", &key("7"), &origin, "completion", "{\"exit\":0}", NOW))
+    };
     let id = report(&mut home);
     assert_eq!(report(&mut home), id);
-    assert!(home.write(|tx| tx.completion_delivered(id)));
+    assert_eq!(home.store.queued_completions().unwrap()[0].origin, origin);
+    let message = inbound("7", "completion:d1");
+    let accepted = home.write(|tx| {
+        let accepted = tx.accept(&message, &key("7"), NOW)?;
+        assert!(tx.completion_delivered(id, accepted.id())?);
+        Ok(accepted.id())
+    });
     let mut home = home.reopen();
+    assert_eq!(home.store.queued_completions().unwrap(), []);
     let waiting = home.store.completions(&key("7")).unwrap();
     assert_eq!((waiting.len(), waiting[0].state), (1, CompletionState::Delivered));
-    assert_eq!(home.store.keys_with_completions().unwrap(), [key("7")]);
+    assert!(!home.write(|tx| tx.completion_delivered(id, accepted)), "once");
     home.write(|tx| tx.prune(later(400 * DAY)));
     assert_eq!(home.store.completions(&key("7")).unwrap().len(), 1, "not used, not forgotten");
-    assert!(home.write(|tx| tx.completion_consumed(id, NOW)));
-    assert!(!home.write(|tx| tx.completion_consumed(id, NOW)));
-    assert_eq!(report(&mut home), id, "a late second report changes nothing");
+    assert!(!home.store.is_old_news(accepted).unwrap());
+    let settle = Write::SettleInbox { inbox: vec![accepted], outcome: Outcome::Answered, at: NOW };
+    home.write(|tx| tx.apply(std::slice::from_ref(&settle), NOW));
     assert_eq!(home.store.completions(&key("7")).unwrap(), []);
+    assert_eq!(report(&mut home), id, "a late second report changes nothing");
+    assert_eq!(home.store.queued_completions().unwrap(), []);
+}
+
+#[test]
+fn work_that_a_session_has_learned_of_is_old_news() {
+    let mut home = Home::new();
+    let origin = inbound("7", "1").source;
+    let (early, late) = home.write(|tx| {
+        let report = |dispatch: &str| tx.complete_work(dispatch, &key("7"), &origin, "completion", "{}", NOW);
+        Ok((report("early")?, report("late")?))
+    });
+    assert!(home.write(|tx| tx.completion_consumed("early", NOW)));
+    assert!(!home.write(|tx| tx.completion_consumed("early", NOW)), "once");
+    assert!(!home.write(|tx| tx.completion_consumed("nobody", NOW)));
+    let inbox = home.write(|tx| {
+        let accepted = tx.accept(&inbound("7", "completion:late"), &key("7"), NOW)?.id();
+        assert!(!tx.completion_delivered(early, accepted)?, "nobody is told");
+        assert!(tx.completion_delivered(late, accepted)?);
+        Ok(accepted)
+    });
+    assert!(home.write(|tx| tx.completion_consumed("late", NOW)));
+    assert!(home.store.is_old_news(inbox).unwrap());
+}
+
+#[test]
+fn a_process_is_begun_before_it_is_known_and_ends_once() {
+    let mut home = Home::new();
+    let row = ProcessRow {
+        id: "proc_1".into(),
+        key: key("7"),
+        session: SessionId("s".into()),
+        origin: inbound("7", "1").source,
+        command: "make".into(),
+        cwd: "/".into(),
+        promise: "\"completion\"".into(),
+        started_at: NOW,
+        pid: None,
+        born: None,
+        end: None,
+    };
+    home.write(|tx| tx.begin_process(&row));
+    assert_eq!(home.store.processes(later(DAY)).unwrap(), std::slice::from_ref(&row));
+    home.write(|tx| tx.process_started("proc_1", 77, Some("boot:1")));
+    home.write(|tx| tx.put_promise("proc_1", "\"nothing\""));
+    let mut home = home.reopen();
+    let known = home.store.processes(later(DAY)).unwrap();
+    assert_eq!((known[0].pid, known[0].born.as_deref()), (Some(77), Some("boot:1")));
+    assert_eq!(known[0].promise, "\"nothing\"");
+    let live = |home: &Home, since| home.store.has_live_process(&key("7"), since).unwrap();
+    assert!(
+        live(&home, NOW.before(HOUR))
+            && !live(&home, NOW)
+            && !home.store.has_live_process(&key("8"), Millis(0)).unwrap()
+    );
+    let end =
+        |code| ProcessEnd { exit_code: code, reason: "exited".into(), ended_by: String::new(), at: later(5) };
+    assert!(home.write(|tx| tx.process_ended("proc_1", &end(Some(-15)))));
+    assert!(!home.write(|tx| tx.process_ended("proc_1", &end(None))));
+    assert_eq!(home.store.processes(NOW).unwrap()[0].end, Some(end(Some(-15))));
+    assert_eq!(home.store.processes(later(5)).unwrap(), []);
+    assert!(!live(&home, Millis(0)));
+    home.write(|tx| tx.prune(later(8 * DAY)));
+    assert_eq!(home.store.processes(NOW).unwrap(), []);
 }
 
 #[test]
