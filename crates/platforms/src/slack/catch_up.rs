@@ -14,8 +14,9 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::Slack;
-use super::memory::Heard;
-use super::receive::Told;
+use super::commit::{Caught, Told};
+use super::progress::{Gap, Moment};
+
 use crate::intake::Unreadable;
 
 /// Most messages that one request brings.
@@ -44,14 +45,14 @@ struct Dated {
 }
 
 impl Slack {
-    /// Everything for us since `before`, oldest first, as far as the bounds allow.
-    pub(super) async fn catch_up(&self, before: Vec<Heard>) -> Vec<Told> {
+    /// Everything for us since these gaps began, oldest first, as far as the bounds allow.
+    pub(super) async fn catch_up(&self, gaps: Vec<Gap>) -> Caught {
         let limits = self.config.catch_up;
         let mut left = limits.messages;
         let floor = floor(limits.window);
-        let since = |heard: &Heard| if heard.ts < floor { floor.clone() } else { heard.ts.clone() };
+        let since = |heard: &Moment| if heard.ts < floor { floor.clone() } else { heard.ts.clone() };
         let mut found = Vec::new();
-        for heard in &before {
+        for Gap { from: heard, .. } in &gaps {
             let messages = self.since(heard, None, &since(heard), left).await;
             left -= messages.len().min(left);
             found.extend(self.understood(messages, heard));
@@ -59,7 +60,8 @@ impl Slack {
         // Also those that began in what was just read.
         let threads = self.memory().newest_threads();
         for (channel, thread) in threads.into_iter().take(THREADS) {
-            let Some(heard) = before.iter().find(|heard| heard.channel == channel) else { continue };
+            let heard = gaps.iter().map(|gap| &gap.from).find(|from| from.channel == channel);
+            let Some(heard) = heard else { continue };
             let since = since(heard);
             let mut messages = self.since(heard, Some(&thread), &since, left).await;
             // The first message of a thread comes along, however old it is, and stands in the channel itself.
@@ -70,13 +72,13 @@ impl Slack {
         if left == 0 {
             warn!(platform = "slack", "more was written than is caught up");
         }
-        info!(platform = "slack", channels = before.len(), found = found.len(), "caught up after a gap");
+        info!(platform = "slack", channels = gaps.len(), found = found.len(), "caught up after a gap");
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
-        found.into_iter().map(|(_, told)| told).collect()
+        Caught { found: found.into_iter().map(|(_, told)| told).collect(), gaps }
     }
 
     /// In the order in which it was said, for a thread begins with its first message.
-    fn understood(&self, mut messages: Vec<(String, Box<RawValue>)>, place: &Heard) -> Vec<(String, Told)> {
+    fn understood(&self, mut messages: Vec<(String, Box<RawValue>)>, place: &Moment) -> Vec<(String, Told)> {
         messages.sort_by(|(one, _), (other, _)| one.cmp(other));
         let read = |(ts, raw): (String, Box<RawValue>)| match self.read_fetched(&raw, place) {
             Ok(read) => Some((ts, Told::Event(Box::new(read?.event)))),
@@ -91,7 +93,7 @@ impl Slack {
 
     async fn since(
         &self,
-        place: &Heard,
+        place: &Moment,
         thread: Option<&str>,
         since: &str,
         most: usize,
@@ -117,7 +119,7 @@ impl Slack {
     }
 
     /// `None`: this channel does not say, and will not.
-    async fn page(&self, place: &Heard, thread: Option<&str>, query: &[(&str, &str)]) -> Option<Page> {
+    async fn page(&self, place: &Moment, thread: Option<&str>, query: &[(&str, &str)]) -> Option<Page> {
         let method = if thread.is_some() { "conversations.replies" } else { "conversations.history" };
         let channel = &place.channel;
         let mut wait = self.config.reconnect_base;

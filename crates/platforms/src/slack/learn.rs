@@ -1,11 +1,12 @@
-//! What is read teaches us where chats are, which threads are ours, and how far we have heard.
+//! What is read teaches us where chats are and which threads are ours.
 
 use petasos_core::message::ChatType;
 use serde_json::value::RawValue;
 
 use super::Slack;
-use super::memory::{self, Heard, Memory, Place};
+use super::memory::{self, Memory, Place};
 use super::parse::{self, Knowledge, Read, Unreadable};
+use super::progress::Moment;
 use super::wire::Frame;
 
 impl Slack {
@@ -15,7 +16,7 @@ impl Slack {
     }
 
     /// The same for a message that we fetched ourselves.
-    pub(super) fn read_fetched(&self, raw: &RawValue, place: &Heard) -> Result<Option<Read>, Unreadable> {
+    pub(super) fn read_fetched(&self, raw: &RawValue, place: &Moment) -> Result<Option<Read>, Unreadable> {
         self.understand(|known| parse::fetched(raw, (&place.team, &place.channel), known))
     }
 
@@ -44,11 +45,8 @@ impl Memory {
         let source = &event.source;
         let (Some(channel), Some(team)) = (&source.chat_id, &source.scope_id) else { return };
         self.places.put(channel.clone(), Place { team: team.clone(), channel: channel.clone() });
-        if let Some(message) = source.message_id.as_ref().filter(|id| is_moment(id)) {
-            self.heard(team, channel, message);
-            if *called {
-                self.calls.put(memory::key(channel, message), ());
-            }
+        if let Some(message) = source.message_id.as_ref().filter(|_| *called) {
+            self.calls.put(memory::key(channel, message), ());
         }
         if let (ChatType::Group, Some(thread)) = (source.chat_type, &source.thread_id) {
             if source.message_id.as_ref() == Some(thread) {
@@ -58,10 +56,4 @@ impl Memory {
             }
         }
     }
-}
-
-/// A message's `ts`, not the address to answer a command at.
-fn is_moment(id: &str) -> bool {
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    id.split_once('.').is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
 }

@@ -2,13 +2,14 @@
 //! workspace, which threads we take part in, what people are called.
 //!
 //! Owned by the adapter behind one short lock. All of it is bounded, and all of it can be found out again,
-//! but for the threads and how far we have heard: they are the link's cursor, and are committed with the batch
-//! that changed them. While a gap is being caught up, the cursor says how far we had heard before it.
+//! but for the threads and how far we have heard (`progress.rs`): they are the link's cursor, and are committed with
+//! the batch that changes them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::progress::{Gap, Moment, Progress};
 use super::team::Teams;
 
 /// Threads in which we are heard without being called.
@@ -16,7 +17,6 @@ const THREADS: usize = 500;
 const PLACES: usize = 2000;
 const NAMES: usize = 2000;
 const CALLS: usize = 500;
-const CHANNELS: usize = 500;
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -34,12 +34,9 @@ pub(super) struct Memory {
     threads: Recent<()>,
     /// Of these, the ones in which something was said before us that we have not read.
     entered: Recent<()>,
-    /// How far we have heard each channel.
-    heard: Recent<Heard>,
-    /// The same before the gap that is being caught up.
-    before: Option<Vec<Heard>>,
-    /// There is something that the last kept cursor does not say.
-    unsaved: bool,
+    pub(super) progress: Progress,
+    /// The cursor on disk.
+    kept: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,19 +45,11 @@ pub(super) struct Place {
     pub(super) channel: String,
 }
 
-/// The moment of the last message that was for us.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Heard {
-    pub(super) team: String,
-    pub(super) channel: String,
-    pub(super) ts: String,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Cursor {
     threads: Vec<String>,
     #[serde(default)]
-    heard: Vec<Heard>,
+    heard: Vec<Moment>,
 }
 
 impl Default for Memory {
@@ -74,9 +63,8 @@ impl Default for Memory {
             calls: Recent::new(CALLS),
             threads: Recent::new(THREADS),
             entered: Recent::new(THREADS),
-            heard: Recent::new(CHANNELS),
-            before: None,
-            unsaved: false,
+            progress: Progress::default(),
+            kept: None,
         }
     }
 }
@@ -89,28 +77,8 @@ impl Memory {
         for thread in threads {
             self.threads.put(thread, ());
         }
-        for heard in heard {
-            self.heard.put(heard.channel.clone(), heard);
-        }
-    }
-
-    pub(super) fn heard(&mut self, team: &str, channel: &str, ts: &str) {
-        if self.heard.get(channel).is_some_and(|heard| heard.ts.as_str() >= ts) {
-            return;
-        }
-        let heard = Heard { team: team.to_owned(), channel: channel.to_owned(), ts: ts.to_owned() };
-        self.heard.put(channel.to_owned(), heard);
-        self.unsaved = true;
-    }
-
-    /// How far we had heard before the gap that begins now, or that is still open.
-    pub(super) fn open_gap(&mut self) -> Vec<Heard> {
-        let now = || self.heard.entries.values().cloned().collect();
-        self.before.get_or_insert_with(now).clone()
-    }
-
-    pub(super) fn close_gap(&mut self) {
-        self.unsaved |= self.before.take().is_some();
+        self.progress.restore(heard);
+        self.kept = cursor.map(str::to_owned);
     }
 
     /// The threads that we joined last, newest first: channel and beginning.
@@ -127,7 +95,6 @@ impl Memory {
     pub(super) fn join(&mut self, channel: &str, thread: &str) {
         if !self.takes_part(channel, thread) {
             self.threads.put(key(channel, thread), ());
-            self.unsaved = true;
         }
     }
 
@@ -144,26 +111,19 @@ impl Memory {
         self.entered.take(&key(channel, thread)).is_some()
     }
 
-    /// What to keep with the next batch, if there is anything new.
-    pub(super) fn cursor(&mut self) -> Option<String> {
-        std::mem::take(&mut self.unsaved).then(|| self.written(self.before.clone())).flatten()
-    }
-
-    /// What to keep with the batch that ends the gap.
-    pub(super) fn cursor_after_gap(&mut self) -> Option<String> {
-        self.unsaved = false;
-        self.written(None)
-    }
-
-    fn written(&self, before: Option<Vec<Heard>>) -> Option<String> {
+    /// What is true once these are on disk, if that is anything new.
+    pub(super) fn cursor(&self, told: &[Moment], caught: &[Gap]) -> Option<String> {
         let threads = self.threads.order.iter().cloned().collect();
-        let heard = before.unwrap_or_else(|| self.heard.entries.values().cloned().collect());
-        serde_json::to_string(&Cursor { threads, heard }).ok()
+        let mut then = self.progress.clone();
+        then.keep(told, caught);
+        let cursor = serde_json::to_string(&Cursor { threads, heard: then.places() }).ok();
+        cursor.filter(|cursor| self.kept.as_ref() != Some(cursor))
     }
 
-    /// The batch was not kept.
-    pub(super) fn cursor_lost(&mut self) {
-        self.unsaved = true;
+    /// They are.
+    pub(super) fn keep(&mut self, cursor: Option<String>, told: &[Moment], caught: &[Gap]) {
+        self.kept = cursor.or(self.kept.take());
+        self.progress.keep(told, caught);
     }
 }
 
@@ -172,7 +132,7 @@ pub(super) fn key(channel: &str, thread: &str) -> String {
 }
 
 /// A map that forgets the oldest entry when it is full.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Recent<V> {
     most: usize,
     entries: HashMap<String, V>,
@@ -180,7 +140,7 @@ pub(super) struct Recent<V> {
 }
 
 impl<V> Recent<V> {
-    fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { most, entries: HashMap::new(), order: VecDeque::new() }
     }
 
@@ -188,7 +148,12 @@ impl<V> Recent<V> {
         self.entries.get(key)
     }
 
-    fn take(&mut self, key: &str) -> Option<V> {
+    /// By age.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.order.iter().filter_map(|key| self.entries.get(key))
+    }
+
+    pub(super) fn take(&mut self, key: &str) -> Option<V> {
         let value = self.entries.remove(key)?;
         self.order.retain(|other| other != key);
         Some(value)
@@ -213,13 +178,12 @@ mod tests {
     #[test]
     fn threads_outlive_the_process_and_the_oldest_are_forgotten() {
         let mut memory = Memory::default();
-        assert_eq!(memory.cursor(), None);
         memory.join("C1", "1.1");
         memory.join("C1", "1.1");
-        let cursor = memory.cursor().expect("something new");
-        assert_eq!(memory.cursor(), None, "kept already");
-        memory.cursor_lost();
-        assert_eq!(memory.cursor(), Some(cursor.clone()));
+        let cursor = memory.cursor(&[], &[]).expect("something new");
+        assert_eq!(memory.cursor(&[], &[]), Some(cursor.clone()), "not on disk yet");
+        memory.keep(Some(cursor.clone()), &[], &[]);
+        assert_eq!(memory.cursor(&[], &[]), None, "kept already");
 
         let mut next = Memory::default();
         next.restore(Some(&cursor));
@@ -237,22 +201,5 @@ mod tests {
         assert!(next.takes_part("C9", "1.1"), "a cursor of an older version is understood");
         next.restore(Some("not a cursor"));
         next.restore(None);
-    }
-
-    #[test]
-    fn while_a_gap_is_open_the_cursor_stays_before_it() {
-        let mut memory = Memory::default();
-        memory.heard("T1", "C1", "5.000001");
-        memory.heard("T1", "C1", "4.000001");
-        let before = memory.cursor();
-        assert!(before.as_ref().is_some_and(|it| it.contains("5.000001")), "{before:?}");
-        assert_eq!(memory.open_gap().len(), 1);
-        memory.heard("T1", "C1", "9.000001");
-        assert_eq!(memory.cursor(), before, "a crash now begins the catch-up again");
-        assert_eq!(memory.open_gap()[0].ts, "5.000001", "a second gap is the same one");
-        let after = memory.cursor_after_gap();
-        assert!(after.as_ref().is_some_and(|it| it.contains("9.000001")), "{after:?}");
-        memory.close_gap();
-        assert_eq!(memory.cursor(), after);
     }
 }

@@ -6,6 +6,7 @@
 mod api;
 mod catch_up;
 mod channels;
+mod commit;
 mod error;
 mod fetch;
 mod gate;
@@ -14,6 +15,7 @@ mod learn;
 mod memory;
 mod parse;
 mod people;
+mod progress;
 mod react;
 mod receive;
 mod render;

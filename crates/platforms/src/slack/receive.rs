@@ -1,33 +1,28 @@
 //! The link: Socket Mode. An envelope is acknowledged only after the gateway has committed it.
 //!
-//! Owns the sockets (one; two while Slack moves us from one to the next), what waits to be committed, and the
-//! one commit under way. Whatever arrives meanwhile goes into the next commit, so a slow store makes batches
-//! larger and never blocks the socket. An envelope whose commit is refused or late is not acknowledged: Slack
-//! says it again, and the inbox knows it by `dedup`. A crash at any point leaves it unacknowledged, too.
-//!
-//! Whenever the first socket stands after a time without one, what was written meanwhile is fetched
-//! (`catch_up.rs`); until that is committed, the cursor says how far we had heard before.
+//! Owns the sockets (one; two while Slack moves us from one to the next); what was read from them waits for its
+//! commit (`commit.rs`). Whenever the first socket stands after a time without one, what was written meanwhile is
+//! fetched (`catch_up.rs`); until that is committed, the cursor says how far we had heard before.
 
 use std::future;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use petasos_core::Inbound;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
+use super::commit::{Caught, Committed, Due, Told};
 use super::ladder::Ladder;
 use super::parse::{self, Read, Unreadable};
+use super::progress::Gap;
 use super::socket::{Heard, Socket, ended};
 use super::team::Teams;
 use super::wire::Frame;
 use super::{Error, Slack};
-use crate::intake::{self, Health, Intake, NotTaken};
+use crate::intake::{self, Health, Intake};
 
-/// Envelopes that may wait for the commit under way; more are left to Slack, which says them again.
-const MOST_WAITING: usize = 256;
 /// A socket that Slack wants to close is read for at most this long after its successor stands.
 const FAREWELL: Duration = Duration::from_secs(30);
 /// A connection that has lived this long has proved itself.
@@ -63,7 +58,8 @@ impl Slack {
             waiting: Vec::new(),
             committing: None,
             catching: None,
-            caught: false,
+            closing: None,
+            patience: Duration::ZERO,
             ladder: Ladder::new(self.config.reconnect_base),
             stood: false,
         };
@@ -71,49 +67,26 @@ impl Slack {
     }
 }
 
-/// What an envelope holds.
-#[derive(Debug)]
-pub(super) enum Told {
-    Event(Box<Inbound>),
-    Unreadable(intake::Unreadable),
-}
+pub(super) type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// An envelope that is acknowledged when its event is committed.
-#[derive(Debug)]
-struct Due {
-    socket: u64,
-    /// `None`: it cannot be read, and so not be acknowledged.
-    envelope: Option<String>,
-    arrived: Instant,
-    reply: Option<Value>,
-}
-
-/// Whether a batch was kept, and what to do then.
-struct Committed {
-    taken: Result<(), NotTaken>,
-    dues: Vec<Due>,
-    /// It held everything that a catch-up found.
-    closes_gap: bool,
-}
-
-type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-struct Link<'a> {
-    slack: &'a Slack,
-    intake: &'a Intake,
+pub(super) struct Link<'a> {
+    pub(super) slack: &'a Slack,
+    pub(super) intake: &'a Intake,
     health: &'a mut (dyn FnMut(Health) + Send),
     /// When the last sign of life was passed on.
     pulse: Option<Instant>,
-    sockets: Vec<Socket>,
+    pub(super) sockets: Vec<Socket>,
     /// Sockets ever asked for; also the number of the last one.
     opened: u64,
     opening: Option<Task<'a, Result<Socket, Error>>>,
-    waiting: Vec<(Told, Due)>,
-    committing: Option<Task<'a, Committed>>,
-    catching: Option<Task<'a, Vec<Told>>>,
-    /// What a catch-up found waits for the next commit.
-    caught: bool,
-    ladder: Ladder,
+    pub(super) waiting: Vec<(Told, Due)>,
+    pub(super) committing: Option<Task<'a, Committed>>,
+    pub(super) catching: Option<Task<'a, Caught>>,
+    /// The gaps that the next commit closes: what was missing in them is in it.
+    pub(super) closing: Option<Vec<Gap>>,
+    /// How long the next catch-up is put off.
+    pub(super) patience: Duration,
+    pub(super) ladder: Ladder,
     /// A socket has stood since the link began.
     stood: bool,
 }
@@ -125,6 +98,7 @@ impl Link<'_> {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.open_after(Duration::ZERO);
         loop {
+            self.catch_up();
             self.commit_waiting();
             let done = tokio::select! {
                 (at, heard) = hear(&mut self.sockets) => self.heard(at, heard).await,
@@ -153,7 +127,7 @@ impl Link<'_> {
             Ok(socket) => {
                 info!(platform = "slack", socket = socket.number, "connected");
                 if self.sockets.is_empty() {
-                    self.catch_up_after(Duration::ZERO);
+                    self.was_away();
                 }
                 self.sockets.push(socket);
                 self.stood = true;
@@ -199,7 +173,7 @@ impl Link<'_> {
     }
 
     /// The next sign of life ends it, and is told at once.
-    fn troubled(&mut self, reason: &'static str) {
+    pub(super) fn troubled(&mut self, reason: &'static str) {
         self.pulse = None;
         (self.health)(Health::Degraded { reason });
     }
@@ -252,17 +226,12 @@ impl Link<'_> {
         self.wait(at, envelope, None, Told::Unreadable(kept));
     }
 
-    /// For the next commit.
-    fn wait(&mut self, at: usize, envelope: Option<String>, reply: Option<Value>, told: Told) {
-        if self.waiting.len() >= MOST_WAITING {
-            warn!(platform = "slack", "too much waits for the store; an envelope is left to Slack");
-            return;
-        }
-        let (socket, arrived) = (self.sockets[at].number, Instant::now());
-        self.waiting.push((told, Due { socket, envelope, arrived, reply }));
-    }
-
-    async fn acknowledge(&mut self, at: usize, envelope: &str, reply: Option<Value>) -> Result<(), Error> {
+    pub(super) async fn acknowledge(
+        &mut self,
+        at: usize,
+        envelope: &str,
+        reply: Option<Value>,
+    ) -> Result<(), Error> {
         let mut ack = json!({ "envelope_id": envelope });
         if let Some(reply) = reply {
             ack["payload"] = reply;
@@ -273,89 +242,7 @@ impl Link<'_> {
         }
     }
 
-    fn catch_up_after(&mut self, wait: Duration) {
-        let before = self.slack.memory().open_gap();
-        if before.is_empty() || self.slack.config.catch_up.messages == 0 {
-            self.slack.memory().close_gap();
-            return;
-        }
-        let slack = self.slack;
-        self.catching = Some(Box::pin(async move {
-            sleep(wait).await;
-            slack.catch_up(before).await
-        }));
-    }
-
-    fn caught_up(&mut self, found: Vec<Told>) -> Result<(), Error> {
-        if found.is_empty() {
-            self.slack.memory().close_gap();
-            return Ok(());
-        }
-        let due = |told| (told, Due { socket: 0, envelope: None, arrived: Instant::now(), reply: None });
-        self.waiting.extend(found.into_iter().map(due));
-        self.caught = true;
-        Ok(())
-    }
-
-    fn commit_waiting(&mut self) {
-        if self.committing.is_some() || self.waiting.is_empty() {
-            return;
-        }
-        let (mut events, mut unreadable, mut dues) = (Vec::new(), Vec::new(), Vec::new());
-        for (told, due) in self.waiting.drain(..) {
-            dues.push(due);
-            match told {
-                Told::Event(event) => events.push(*event),
-                Told::Unreadable(envelope) => unreadable.push(envelope),
-            }
-        }
-        let (slack, intake) = (self.slack, self.intake);
-        let closes_gap = std::mem::take(&mut self.caught);
-        self.committing = Some(Box::pin(async move {
-            slack.complete(&mut events).await;
-            let cursor = if closes_gap { slack.memory().cursor_after_gap() } else { slack.memory().cursor() };
-            Committed { taken: intake.commit(events, unreadable, cursor).await, dues, closes_gap }
-        }));
-    }
-
-    async fn committed(&mut self, Committed { taken, dues, closes_gap }: Committed) -> Result<(), Error> {
-        match taken {
-            Ok(()) => self.ladder.proved(),
-            Err(NotTaken::Refused) => {
-                self.slack.memory().cursor_lost();
-                if closes_gap {
-                    // Nobody but we would say that again.
-                    self.catch_up_after(self.slack.config.reconnect_base);
-                }
-                let reason = "slack_not_taken";
-                warn!(
-                    platform = "slack",
-                    reason,
-                    envelopes = dues.len(),
-                    "left to Slack, which says it again"
-                );
-                self.troubled(reason);
-                return Ok(());
-            }
-            Err(NotTaken::Closed) => return Err(Error::Closed),
-        }
-        if closes_gap {
-            self.slack.memory().close_gap();
-        }
-        for due in dues {
-            let (Some(envelope), waited) = (due.envelope, due.arrived.elapsed()) else { continue };
-            if waited > self.slack.config.ack_within {
-                debug!(platform = "slack", envelope, ?waited, "too late to acknowledge");
-                continue;
-            }
-            if let Some(at) = self.position(due.socket) {
-                self.acknowledge(at, &envelope, due.reply).await?;
-            }
-        }
-        Ok(())
-    }
-
-    fn position(&self, number: u64) -> Option<usize> {
+    pub(super) fn position(&self, number: u64) -> Option<usize> {
         self.sockets.iter().position(|socket| socket.number == number)
     }
 

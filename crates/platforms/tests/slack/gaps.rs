@@ -1,17 +1,9 @@
 //! What was said while no socket stood.
 
-use std::time::Duration;
-
 use petasos_fakes::slack::{BOT, Fault, Incoming};
 use petasos_platforms::Taken;
-use petasos_platforms::slack::Config;
 
-use crate::rig::{Rig, adapter, next, rig_with, take, take_until, texts};
-
-/// The fake's clock stands in another year.
-fn any_age(config: &mut Config) {
-    config.catch_up.window = Duration::MAX;
-}
+use crate::rig::{Rig, adapter, any_age, next, rig_with, take, take_until, texts};
 
 fn away(rig: &Rig, say: impl FnOnce(&Rig)) {
     say(rig);
@@ -144,7 +136,9 @@ async fn limits_waits_and_closed_channels_hold_nobody_else_up() {
             let opened = off.opened(3);
             take_until(batches, opened).await;
             off.fake.push_text("D1", "U5", "live");
-            take(batches, 1).await
+            let events = take(batches, 1).await;
+            off.acked(4).await;
+            events
         })
         .await;
     assert_eq!(texts(&events), ["live"]);

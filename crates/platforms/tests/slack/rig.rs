@@ -39,6 +39,11 @@ pub(crate) fn adapter(fake: &Slack, change: impl FnOnce(&mut Config)) -> Adapter
     Adapter::Slack(slack::Slack::new(config).expect("valid"))
 }
 
+/// The fake's clock stands in another year.
+pub(crate) fn any_age(config: &mut Config) {
+    config.catch_up.window = Duration::MAX;
+}
+
 impl Rig {
     /// Listens while `gateway` runs; what was told of the link's health is returned with its result.
     pub(crate) async fn listen<T>(
