@@ -101,6 +101,47 @@ async fn a_dead_network_is_given_back_to_the_supervisor_at_the_eleventh_failure(
 }
 
 #[tokio::test]
+async fn a_poll_that_brings_nothing_while_updates_wait_is_made_anew() {
+    let rig = rig_with(|config| config.probe_every = Duration::from_millis(100));
+    // The first poll does not linger; the second would for longer than the test waits.
+    rig.fake.on("getUpdates").nth(2).does(Fault::WithholdUpdates);
+    let ((), told) = rig
+        .listen(None, async |batches| {
+            rig.wait_until("lingers", |world| (world.calls_of("getUpdates").count() == 2).then_some(()))
+                .await;
+            let before = rig.fake.calls_of("getWebhookInfo").len();
+            rig.fake.push_text(5, 5, "withheld");
+            assert_eq!(texts(&take(batches, 1).await), ["withheld"]);
+            assert!(rig.fake.calls_of("getWebhookInfo").len() >= before + 2, "it asked twice");
+        })
+        .await;
+    assert_eq!(degraded(&told), ["telegram_updates_withheld"]);
+    let outcomes: Vec<_> = rig.fake.calls_of("getUpdates").into_iter().map(|call| call.outcome).collect();
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Refused { .. })).count();
+    assert_eq!(refused, 0, "the old poll was gone before the new one: {outcomes:?}");
+}
+
+#[tokio::test]
+async fn a_poll_is_left_alone_while_it_brings_what_comes_or_nothing_does() {
+    let rig = rig_with(|config| config.probe_every = Duration::from_millis(5));
+    let ((), told) = rig
+        .listen(None, async |batches| {
+            for number in 0..20 {
+                rig.fake.push_text(5, 5, number.to_string());
+                assert_eq!(texts(&take(batches, 1).await), [number.to_string()]);
+            }
+            let looks = rig.fake.calls_of("getWebhookInfo").len() + 10;
+            rig.wait_until("ten quiet looks", move |world| {
+                (world.calls_of("getWebhookInfo").count() >= looks).then_some(())
+            })
+            .await;
+        })
+        .await;
+    assert_eq!(degraded(&told), [""; 0]);
+    assert!(rig.polls() <= 22, "one for each text, the first, and the one that waits: {}", rig.polls());
+}
+
+#[tokio::test]
 async fn another_poller_is_waited_for_and_never_polled_against() {
     let rig = rig();
     rig.fake.on("getUpdates").does(Fault::status(409, OTHER_POLLER));

@@ -31,6 +31,8 @@ pub enum Fault {
     /// `getUpdates` only: the last delivered updates come again, whatever the offset says. Waits for a
     /// poll that has something to repeat.
     DuplicateUpdates,
+    /// `getUpdates` only: the poll hears of nothing new and ends empty, though `getWebhookInfo` counts what waits.
+    WithholdUpdates,
 }
 
 impl Fault {
@@ -64,7 +66,7 @@ impl Trouble for Fault {
             Self::HangAfter => Effect::Hang(Side::After),
             Self::Garbage => Effect::Garbage,
             Self::HalfBody => Effect::Half,
-            Self::DuplicateUpdates => Effect::Inside,
+            Self::DuplicateUpdates | Self::WithholdUpdates => Effect::Inside,
             Self::Status { code, description, retry_after } => Effect::Refuse(Refusal {
                 code: *code,
                 description: description.clone(),

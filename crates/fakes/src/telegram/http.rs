@@ -63,8 +63,9 @@ async fn call(shared: &Arc<Shared>, line: &Line, method: &str, params: Arc<Param
         return finish(ticket, line, early);
     }
     let served = if method == "getUpdates" {
-        let repeat = held.acts.iter().any(|act| matches!(act, Act::Fault(Fault::DuplicateUpdates)));
-        poll(shared, &params, repeat).await
+        let has = |fault: &Fault| held.acts.iter().any(|act| matches!(act, Act::Fault(it) if it == fault));
+        let (repeat, withhold) = (has(&Fault::DuplicateUpdates), has(&Fault::WithholdUpdates));
+        poll(shared, &params, repeat, withhold).await
     } else {
         let (answer, change) = shared.world.change(|world| methods::apply(world, method, &params));
         if let Some(change) = &change {
@@ -107,10 +108,10 @@ fn finish(ticket: Ticket<'_, World>, line: &Line, end: End<Bytes, Refusal>) -> R
 }
 
 /// Waits for updates as long as the caller asked. Only the newest poll is served.
-async fn poll(shared: &Shared, params: &Params, repeat: bool) -> Result<Bytes, Refusal> {
+async fn poll(shared: &Shared, params: &Params, repeat: bool, withhold: bool) -> Result<Bytes, Refusal> {
     let seconds = params.int("timeout").unwrap_or(0).clamp(0, LONGEST_POLL).unsigned_abs();
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    let ask = Ask { offset: params.int("offset"), limit: params.int("limit"), repeat };
+    let ask = Ask { offset: params.int("offset"), limit: params.int("limit"), repeat, withhold };
     let kinds = params.json("allowed_updates");
     let number = shared.ring(|world| {
         if let Some(kinds) = &kinds {

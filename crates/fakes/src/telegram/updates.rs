@@ -59,6 +59,7 @@ pub(crate) struct Ask {
     pub(crate) offset: Option<i64>,
     pub(crate) limit: Option<i64>,
     pub(crate) repeat: bool,
+    pub(crate) withhold: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -109,6 +110,9 @@ impl Updates {
             return Polled::Conflict;
         }
         self.confirm(ask.offset);
+        if ask.withhold {
+            return Polled::Nothing;
+        }
         if let Some(body) = self.raw.pop_front() {
             return Polled::Body(body);
         }
@@ -207,7 +211,7 @@ mod tests {
 
     fn poll(updates: &mut Updates, offset: i64, limit: i64) -> Vec<i64> {
         let number = updates.begin();
-        ids(updates.answer(number, &Ask { offset: Some(offset), limit: Some(limit), repeat: false }))
+        ids(updates.answer(number, &Ask { offset: Some(offset), limit: Some(limit), ..Ask::default() }))
     }
 
     fn three() -> Updates {
@@ -240,9 +244,19 @@ mod tests {
         let mut updates = three();
         assert_eq!(poll(&mut updates, 0, 2), [1, 2]);
         let number = updates.begin();
-        let ask = Ask { offset: Some(3), limit: None, repeat: true };
+        let ask = Ask { offset: Some(3), repeat: true, ..Ask::default() };
         assert_eq!(ids(updates.answer(number, &ask)), [1, 2, 3]);
         assert_eq!((updates.pending(), updates.confirmed()), (1, Some(3)));
+    }
+
+    #[test]
+    fn what_is_withheld_waits_and_is_counted() {
+        let mut updates = three();
+        let number = updates.begin();
+        let ask = Ask { offset: Some(2), withhold: true, ..Ask::default() };
+        assert_eq!(updates.answer(number, &ask), Polled::Nothing);
+        assert_eq!((updates.pending(), updates.confirmed()), (2, Some(2)));
+        assert_eq!(poll(&mut updates, 2, 100), [2, 3]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod render;
 mod send;
 mod topic;
 mod wire;
+mod withheld;
 
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Config {
     pub poll_grace: Duration,
     /// First wait after a failed poll; the others are multiples of it.
     pub poll_backoff_base: Duration,
+    /// How often we ask whether updates wait that no poll brings.
+    pub probe_every: Duration,
     /// How long any other request may take.
     pub request_timeout: Duration,
     pub notifications: Notifications,
@@ -105,6 +108,7 @@ impl Config {
             poll_timeout: Duration::from_secs(50),
             poll_grace: Duration::from_secs(15),
             poll_backoff_base: Duration::from_secs(5),
+            probe_every: Duration::from_secs(90),
             request_timeout: Duration::from_secs(20),
             notifications: Notifications::default(),
             menu: Vec::new(),
@@ -153,11 +157,11 @@ impl Telegram {
     pub fn new(mut config: Config) -> Result<Self, Invalid> {
         config.poll_timeout = config.poll_timeout.max(Duration::from_secs(1));
         let base = base_url(&config)?;
-        let connect = || {
-            let client = http::client(&base, config.proxy.as_ref().map(Secret::expose));
-            client.map_err(|error| Invalid::Client(error.without_url().to_string()))
-        };
-        let (poll, talk) = (connect()?, connect()?);
+        let proxy = config.proxy.as_ref().map(Secret::expose);
+        let invalid = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
+        // Without HTTP/2 a poll that is dropped takes its connection with it: the next one has a new one.
+        let poll = http::upgradable(&base, proxy).map_err(invalid)?;
+        let talk = http::client(&base, proxy).map_err(invalid)?;
         Ok(Self {
             platform: Platform::parse("telegram")
                 .ok_or_else(|| Invalid::Client("unknown platform".into()))?,

@@ -6,6 +6,8 @@
 
 use std::convert::Infallible;
 use std::future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -50,9 +52,21 @@ impl Telegram {
         let mut me: Option<Me> = None;
         // The first poll after trouble does not linger: its answer is the proof of life.
         let mut linger = Duration::ZERO;
+        let brought = AtomicBool::new(false);
+        let mut withheld = pin!(self.withheld(&brought));
         loop {
             let asked = Instant::now();
-            let (me, polled) = match self.round(&mut me, offset, linger).await {
+            let round = tokio::select! {
+                round = self.round(&mut me, offset, linger) => round,
+                waiting = &mut withheld => {
+                    warn!(platform = "telegram", waiting, "updates wait that no poll brings; polling anew");
+                    health(Health::Degraded { reason: "telegram_updates_withheld" });
+                    withheld.set(self.withheld(&brought));
+                    linger = Duration::ZERO;
+                    continue;
+                }
+            };
+            let (me, polled) = match round {
                 Ok(round) => round,
                 // There is no connection yet: how often to try is the supervisor's business.
                 Err(error) => return error,
@@ -61,6 +75,9 @@ impl Telegram {
                 Ok(updates) => {
                     ladder.answered();
                     health(Health::Polling);
+                    if !updates.is_empty() {
+                        brought.store(true, Ordering::Relaxed);
+                    }
                     let hasty = !linger.is_zero() && asked.elapsed() < HASTE;
                     linger = self.config.poll_timeout;
                     match self.hand_over(updates, offset, me, intake).await {
@@ -79,19 +96,27 @@ impl Telegram {
                 Err(error) => ladder.after(error),
             };
             linger = Duration::ZERO;
-            match step {
-                Step::Wait { span, reason } => {
-                    warn!(platform = "telegram", reason, wait = ?span, "poll deferred");
-                    health(Health::Degraded { reason });
-                    sleep(span).await;
-                }
-                Step::DropWebhook => {
-                    warn!(platform = "telegram", "a webhook was set for this bot; removing it");
-                    self.delete_webhook().await;
-                }
-                Step::End(error) => return error,
+            if let Err(error) = self.take_step(step, health).await {
+                return error;
             }
         }
+    }
+
+    /// What follows a poll that failed or was not taken; an error ends the link.
+    async fn take_step(&self, step: Step, health: &mut (dyn FnMut(Health) + Send)) -> Result<(), Error> {
+        match step {
+            Step::Wait { span, reason } => {
+                warn!(platform = "telegram", reason, wait = ?span, "poll deferred");
+                health(Health::Degraded { reason });
+                sleep(span).await;
+            }
+            Step::DropWebhook => {
+                warn!(platform = "telegram", "a webhook was set for this bot; removing it");
+                self.delete_webhook().await;
+            }
+            Step::End(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// One poll. The first one finds out who we are at the same time; without that there is no connection.

@@ -11,6 +11,13 @@ pub(super) struct Me {
     pub(super) username: String,
 }
 
+/// How many updates wait at Telegram.
+#[derive(Deserialize)]
+pub(super) struct WebhookInfo {
+    #[serde(default)]
+    pub(super) pending_update_count: u64,
+}
+
 /// What every update has, even one we cannot read.
 #[derive(Deserialize)]
 pub(super) struct Numbered {
