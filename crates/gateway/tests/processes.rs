@@ -199,6 +199,7 @@ fn while_the_platform_is_away_an_end_waits_for_it() {
     assert_eq!((waiting.len(), &waiting[0].key), (1, &key(7)));
     assert_eq!(world.model.look(|desk| desk.request_count()), asked, "nobody could hear it");
     world.telegram.up().unwrap();
+    world.runtime.block_on(world.handle().link_retry("telegram")).unwrap();
     world.sees(7, "go is DONE");
     settled(&world);
     assert_eq!(told(&world, 7).len(), 1);
