@@ -1,6 +1,7 @@
 //! The webhook listener, if there is to be one.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use petasos_core::Platform;
 use petasos_platforms::listener::is_loopback;
@@ -14,6 +15,8 @@ use crate::config::{Home, Problem, Settings};
 
 const ROUTES: &str = "platforms.webhook.extra.routes";
 const HOST: &str = "platforms.webhook.extra.host";
+/// A caller is cut off after a minute.
+const LONGEST_WAIT: Duration = Duration::from_secs(50);
 
 /// Routes that were added at run time.
 pub(crate) fn subscriptions(home: &Home) -> PathBuf {
@@ -85,7 +88,7 @@ fn config(home: &Home, settings: &Settings, routes: Map<String, Value>, others: 
         subscriptions: Some(subscriptions(home)),
         rate_limit: small(settings, &path("rate_limit")),
         max_body: count("max_body_bytes").and_then(|it| usize::try_from(it).ok()).unwrap_or(fresh.max_body),
-        delivery_wait: seconds(settings, &path("delivery_wait")),
+        delivery_wait: seconds(settings, &path("delivery_wait")).min(LONGEST_WAIT),
         targets: Targets(others.iter().map(|it| home_of(settings, it.adapter.platform())).collect()),
         github_token: settings.text(&path("github_token")).map(Secret::new),
         github_api: settings.text(&path("github_api")).unwrap_or(fresh.github_api),

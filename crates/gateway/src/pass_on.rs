@@ -19,7 +19,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Owes the message and answers when it is delivered, given up, or has taken too long.
 pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: String, post: Post) {
-    let Post { dedup, route, text, within, done } = post;
+    let Post { dedup, route, text, within, mut done } = post;
     let (lane, now) = (route.lane(), clock::now());
     let draft = Draft::notice(route, text);
     let dedup = format!("{account}:{dedup}");
@@ -27,7 +27,11 @@ pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: 
     let posted = match owed {
         Ok(owed) => {
             ingest.deliver.due(lane).await;
-            delivered(&ingest, owed, within).await
+            tokio::select! {
+                posted = delivered(&ingest, owed, within) => posted,
+                // Nobody waits any longer.
+                () = done.closed() => return,
+            }
         }
         Err(error) => {
             tracing::warn!(platform, %error, "a message to be passed on is not accepted; its sender keeps it");

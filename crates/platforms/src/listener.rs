@@ -34,7 +34,7 @@ pub(crate) type Request = axum::http::Request<Incoming>;
 const CONNECTIONS: usize = 64;
 const HEADERS: usize = 100;
 const HEAD_BYTES: usize = 32 * 1024;
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
 const BODY_WITHIN: Duration = Duration::from_secs(20);
 /// From the first byte to the last; longer than any answer is waited for.
 const ALL_WITHIN: Duration = Duration::from_secs(60);
@@ -56,6 +56,9 @@ pub enum NotBound {
     /// Time may help: it may be the process that we replace.
     #[error("port {} on {} is in use; end whoever listens there, or choose another with {}", .0.port, .0.host, .0.port_key)]
     InUse(Place),
+    /// So may it here: there are no file handles left, or the address is not there yet.
+    #[error("cannot listen on {} port {} ({why}) for now; {} and the host beside it say where", .place.host, .place.port, .place.port_key)]
+    NotNow { place: Place, why: String },
     #[error("cannot listen on {} port {} ({why}); {} and the host beside it say where", .place.host, .place.port, .place.port_key)]
     Impossible { place: Place, why: String },
 }
@@ -63,7 +66,7 @@ pub enum NotBound {
 impl NotBound {
     pub fn fault(&self) -> Fault {
         match self {
-            Self::InUse(_) => Fault::Later { after: None },
+            Self::InUse(_) | Self::NotNow { .. } => Fault::Later { after: None },
             Self::Impossible { .. } => Fault::Fatal,
         }
     }
@@ -89,6 +92,7 @@ pub fn is_loopback(host: &str) -> bool {
 pub(crate) struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    seats: Arc<Semaphore>,
 }
 
 impl Listener {
@@ -96,11 +100,14 @@ impl Listener {
         let bound = async {
             let socket = TcpListener::bind((place.host.as_str(), place.port)).await?;
             let address = socket.local_addr()?;
-            Ok(Self { socket, address })
+            Ok(Self { socket, address, seats: Arc::new(Semaphore::new(CONNECTIONS)) })
         };
         bound.await.map_err(|error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => NotBound::InUse(place.clone()),
-            _ => NotBound::Impossible { place: place.clone(), why: error.to_string() },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
+                NotBound::Impossible { place: place.clone(), why: error.to_string() }
+            }
+            _ => NotBound::NotNow { place: place.clone(), why: error.to_string() },
         })
     }
 
@@ -112,11 +119,10 @@ impl Listener {
     where
         F: Future<Output = Response> + Send + 'static,
     {
-        let seats = Arc::new(Semaphore::new(CONNECTIONS));
         // Dropped with us, and with it every connection.
         let mut connections = JoinSet::new();
         loop {
-            let Ok(seat) = seats.clone().acquire_owned().await else {
+            let Ok(seat) = self.seats.clone().acquire_owned().await else {
                 // Nobody closes it.
                 return std::future::pending().await;
             };
@@ -140,6 +146,11 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// Whether as many are being dealt with as may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.seats.available_permits() == 0
     }
 
     /// Whether a request to `path` comes through to us and back.

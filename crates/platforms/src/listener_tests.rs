@@ -78,9 +78,10 @@ async fn a_port_that_is_taken_is_named_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_ours_needs_a_person() {
+async fn an_address_that_is_not_there_yet_is_waited_for() {
     let elsewhere = Place { host: "192.0.2.1".into(), ..place(0) };
-    assert_eq!(Listener::bind(&elsewhere).await.expect_err("not ours").fault(), Fault::Fatal);
+    let error = Listener::bind(&elsewhere).await.expect_err("not ours");
+    assert_eq!(error.fault(), Fault::Later { after: None }, "{error}");
 }
 
 #[test]

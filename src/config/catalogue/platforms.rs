@@ -341,7 +341,7 @@ pub(super) const KEYS: &[Key] = &[
         "name -> secret, events, filters, prompt, deliver, deliver_extra, deliver_only, enabled",
     ),
     key("platforms.webhook.extra.rate_limit", Count(1, 100_000), "30", "deliveries of one route in a minute"),
-    key("platforms.webhook.extra.max_body_bytes", Count(1, 67_108_864), "1048576", "largest delivery"),
+    key("platforms.webhook.extra.max_body_bytes", Count(1, 8_388_608), "1048576", "largest delivery"),
     key(
         "platforms.webhook.extra.delivery_wait",
         Number,

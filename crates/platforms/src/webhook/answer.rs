@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use petasos_core::lifecycle::Closed;
 use petasos_core::{Millis, Route};
 use serde_json::{Value, json};
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 use super::filter::Event;
 use super::hook::{Hook, Key};
@@ -53,6 +53,17 @@ pub(super) async fn answer(desk: Arc<Desk>, request: Request) -> Response {
     }
     let answered = desk.call(route, &parts.headers, body).await;
     answered.unwrap_or_else(|refusal| refusal)
+}
+
+/// Longest text that is passed on, in bytes: some messages on every platform, not thousands.
+const LONGEST_POST: usize = 64 * 1024;
+
+fn within_reason(mut text: String) -> String {
+    if text.len() > LONGEST_POST {
+        text.truncate(text.floor_char_boundary(LONGEST_POST));
+        text.push_str("\n[The rest was cut: it is longer than 64 KB.]");
+    }
+    text
 }
 
 impl Desk {
@@ -101,7 +112,7 @@ impl Desk {
         };
         let scheme = signature::verified(secret, headers, body, since_1970().0 / 1000);
         let scheme = scheme.ok_or_else(|| {
-            info!(platform = "webhook", route, "a delivery without a good signature");
+            debug!(platform = "webhook", route, "a delivery without a good signature");
             refused(StatusCode::UNAUTHORIZED, "the signature is missing, wrong or too old")
         })?;
         if scheme == Scheme::V1 && self.is_first_v1(route) {
@@ -165,7 +176,7 @@ impl Desk {
         delivery: &Delivery<'_>,
     ) -> Result<Response, Response> {
         let dedup = format!("post:{}:{}", delivery.route, delivery.id);
-        let posted = self.intake.post(dedup, target, text, self.delivery_wait).await;
+        let posted = self.intake.post(dedup, target, within_reason(text), self.delivery_wait).await;
         match posted.map_err(|gone| self.gone(gone))? {
             Posted::Delivered { again: false } => Ok(delivery.told(StatusCode::OK, "delivered")),
             Posted::Delivered { again: true } => Ok(delivery.told(StatusCode::OK, "duplicate")),

@@ -59,10 +59,10 @@ impl Error {
         }
     }
 
+    /// A token that may not comment says nothing about the place: it is not dead.
     pub fn kind(&self) -> Kind {
         match self {
             Self::GitHub { limited: true, .. } => Kind::RateLimited,
-            Self::GitHub { status: 401 | 403, .. } => Kind::Forbidden,
             Self::GitHub { status: 404 | 410, .. } | Self::NoPlace(_) => Kind::ChatNotFound,
             Self::GitHub { status: 500.., .. } | Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::GitHub { .. } | Self::Link(_) => Kind::Unknown,
@@ -73,6 +73,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotBound(NotBound::InUse(_)) => "webhook_port_in_use",
+            Self::NotBound(NotBound::NotNow { .. }) => "webhook_not_bound",
             Self::NotBound(NotBound::Impossible { .. }) => "webhook_config_invalid",
             Self::Deaf => "webhook_not_answering",
             Self::Closed => "webhook_closed",

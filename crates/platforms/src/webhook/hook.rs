@@ -135,6 +135,10 @@ impl Hook {
         if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
             return Err(format!("a name has up to {LONGEST_NAME} letters, digits, '-', '_' and '.'"));
         }
+        // Said here, because the words of a reader that meets a number quote it.
+        if written.get("secret").is_some_and(|secret| !secret.is_string() && !secret.is_null()) {
+            return Err("its secret is no text; put it in quotes".into());
+        }
         let mut raw = Raw::deserialize(written).map_err(|error| error.to_string())?;
         not_here(&raw)?;
         let deliver = Deliver::parse(&mut raw, terms)?;
@@ -177,8 +181,12 @@ impl Hook {
                 route(platform, issue.to_string(), None)
             }
             Deliver::Chat { platform, chat: Some((chat, thread)), .. } => {
-                let thread = thread.as_ref().map(|thread| fill_all(thread, payload));
-                route(*platform, fill_all(chat, payload)?, thread.flatten())
+                // A thread that the payload does not name is not the chat itself.
+                let thread = match thread {
+                    Some(thread) => Some(fill_all(thread, payload)?),
+                    None => None,
+                };
+                route(*platform, fill_all(chat, payload)?, thread)
             }
             Deliver::Chat { platform, chat: None, home } => {
                 let home = home.clone()?;

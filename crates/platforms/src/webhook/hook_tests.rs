@@ -29,10 +29,16 @@ fn an_answer_goes_where_the_route_says() {
     assert_eq!(target(json!({ "deliver": "telegram" }), json!({})), push("telegram:-100", Some("7")));
     let chat = json!({ "deliver": "discord", "deliver_extra": { "chat_id": 42, "thread_id": "{t}" } });
     assert_eq!(target(chat.clone(), json!({ "t": 5 })), push("discord:42", Some("5")));
-    assert_eq!(target(chat, json!({})), push("discord:42", None));
+    assert_eq!(target(chat, json!({})), None, "a thread that is not named is not the chat itself");
     let named = json!({ "deliver": "telegram", "deliver_extra": { "chat_id": "{user.chat}" } });
     assert_eq!(target(named.clone(), json!({ "user": { "chat": 9 } })), push("telegram:9", None));
-    assert_eq!(target(named, json!({})), None, "a chat that is not named is not replaced by another");
+    for unnamed in [json!({}), json!({ "user": { "chat": null } }), json!({ "user": { "chat": {} } })] {
+        assert_eq!(
+            target(named.clone(), unnamed),
+            None,
+            "a chat that is not named is not replaced by another"
+        );
+    }
 }
 
 #[test]
@@ -107,4 +113,10 @@ fn a_route_without_a_secret_takes_the_common_one_and_no_secret_is_for_this_machi
 fn without_a_prompt_the_payload_is_shown() {
     assert_eq!(hook(json!({})).expect("a route").text(&json!({ "a": 1 })), "{\n  \"a\": 1\n}");
     assert_eq!(hook(json!({ "prompt": "n={a}" })).expect("a route").text(&json!({ "a": 1 })), "n=1");
+}
+
+#[test]
+fn a_secret_that_is_no_text_is_refused_and_not_repeated() {
+    let error = hook(json!({ "secret": 12_345_678 })).expect_err("a number");
+    assert!(!error.contains("12345678"), "{error}");
 }

@@ -12,6 +12,8 @@ use super::signature::Scheme;
 /// Headers that name a delivery, and name it the same when it is repeated.
 const IDS: [&str; 6] =
     ["x-github-delivery", "svix-id", "webhook-id", "idempotency-key", "x-gitlab-event-uuid", "x-request-id"];
+/// Those that are part of what Svix signs.
+const SIGNED_IDS: [&str; 2] = ["svix-id", "webhook-id"];
 /// Where the kind of an event stands: in a header, else in the payload.
 const KIND_HEADERS: [&str; 2] = ["x-github-event", "x-gitlab-event"];
 const KIND_FIELDS: [&str; 3] = ["event_type", "object_kind", "type"];
@@ -44,15 +46,23 @@ pub(super) fn names(headers: &HeaderMap, payload: &Value) -> Vec<String> {
     headers.chain(fields).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// What tells this delivery from others, and not from its own repetitions. `None`: nobody says; a request that is
-/// signed with its time is told by its signature, so that it cannot be played again meanwhile.
+/// What tells this delivery from others, and not from its own repetitions. `None`: nobody says. Where the name of a
+/// delivery is signed, no other counts; a request that is signed with its time and has no name is told by its
+/// signature: neither can be played again under another name.
 pub(super) fn delivery(headers: &HeaderMap, scheme: Option<Scheme>) -> Option<String> {
     let text = |name: &str| headers.get(name).map(|value| value.as_bytes()).filter(|id| !id.is_empty());
-    let own = || text("x-webhook-signature-v2").filter(|_| scheme == Some(Scheme::V2));
-    let id = IDS.iter().find_map(|name| text(name)).or_else(own)?;
+    let first = |names: &[&str]| names.iter().find_map(|name| text(name));
+    let id = match scheme {
+        Some(Scheme::Svix) => first(&SIGNED_IDS)?.to_vec(),
+        Some(Scheme::V2) => {
+            let signature = || text("x-webhook-signature-v2").map(<[u8]>::to_ascii_lowercase);
+            first(&["idempotency-key"]).map(<[u8]>::to_vec).or_else(signature)?
+        }
+        Some(Scheme::GitHub | Scheme::GitLab | Scheme::V1) | None => first(&IDS)?.to_vec(),
+    };
     let plain = id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic);
-    let plain = plain.then(|| std::str::from_utf8(id).ok().map(str::to_owned)).flatten();
-    Some(plain.unwrap_or_else(|| hex(digest::digest(&digest::SHA256, id).as_ref())))
+    let plain = plain.then(|| String::from_utf8(id.clone()).ok()).flatten();
+    Some(plain.unwrap_or_else(|| hex(digest::digest(&digest::SHA256, &id).as_ref())))
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
@@ -141,6 +151,10 @@ mod tests {
         let signed = headers(&[("x-webhook-signature-v2", "abc")]);
         assert_eq!(delivery(&signed, Some(Scheme::V2)).as_deref(), Some("abc"));
         assert_eq!(delivery(&signed, Some(Scheme::V1)), None, "not checked, so it says nothing");
+        let spelt = headers(&[("x-webhook-signature-v2", "ABC"), ("x-request-id", "another")]);
+        assert_eq!(delivery(&spelt, Some(Scheme::V2)).as_deref(), Some("abc"), "played again");
+        let svix = headers(&[("x-github-delivery", "another"), ("svix-id", "msg_1")]);
+        assert_eq!(delivery(&svix, Some(Scheme::Svix)).as_deref(), Some("msg_1"), "played again");
         assert_eq!(delivery(&HeaderMap::new(), Some(Scheme::GitHub)), None);
         for odd in ["a b".to_owned(), "x".repeat(129)] {
             let named = delivery(&headers(&[("x-request-id", &odd)]), None).expect("a name");

@@ -69,12 +69,16 @@ async fn watch(
             () = sleep_until(next) => None,
         };
         match heard {
-            Some(News::Heard) => health(Health::Polling),
+            Some(News::Heard) => {
+                misses = 0;
+                health(Health::Polling);
+            }
             Some(News::NotTaken) => health(Health::Degraded { reason: "webhook_not_taken" }),
             Some(News::Gone) => return Error::Closed,
             None => {
                 next = Instant::now() + BEAT;
-                if listener.answers(HEALTH).await {
+                // Whoever takes every seat keeps us busy; closing the door would only help them.
+                if listener.answers(HEALTH).await || listener.is_full() {
                     misses = 0;
                     health(Health::Polling);
                 } else {

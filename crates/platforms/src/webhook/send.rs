@@ -97,8 +97,10 @@ impl Webhook {
     }
 }
 
-/// GitHub says "too many" with 429, and with a 403 that names a wait.
+/// GitHub says "too many" with 429, and with a 403 that names a wait or speaks of a rate limit: the hour's limit comes
+/// without one.
 fn refusal(answer: &Answer) -> Error {
-    let limited = answer.status == 429 || (answer.status == 403 && answer.retry_after.is_some());
+    let told = || String::from_utf8_lossy(&answer.body).to_lowercase().contains("rate limit");
+    let limited = answer.status == 429 || (answer.status == 403 && (answer.retry_after.is_some() || told()));
     Error::GitHub { status: answer.status, retry_after: answer.retry_after, limited }
 }

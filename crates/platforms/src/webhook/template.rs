@@ -10,13 +10,17 @@ const PART: usize = 2000;
 
 /// `template` with its holes filled. A hole that the payload has nothing for stays as it is.
 pub(super) fn fill(template: &str, payload: &Value) -> String {
+    fill_with(template, |path| value(path, payload))
+}
+
+fn fill_with(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut filled = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(at) = rest.find('{') {
         filled.push_str(&rest[..at]);
         rest = &rest[at..];
         let hole = rest.find('}').map(|end| &rest[1..end]).filter(|path| is_path(path));
-        match hole.and_then(|path| value(path, payload)) {
+        match hole.and_then(&value) {
             Some(value) => {
                 filled.push_str(&value);
                 rest = &rest[hole.map_or(1, |path| path.len() + 2)..];
@@ -31,9 +35,14 @@ pub(super) fn fill(template: &str, payload: &Value) -> String {
     filled
 }
 
-/// The same for a value that must be whole: `None` if the payload leaves it empty or with a hole.
+/// The same for a value that must be whole, such as an address: `None` if the payload leaves it empty or with a hole,
+/// and only words and numbers fill one.
 pub(super) fn fill_all(template: &str, payload: &Value) -> Option<String> {
-    let filled = fill(template, payload);
+    let filled = fill_with(template, |path| match at(path, payload)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    });
     let open = template.contains('{') && filled.contains('{');
     let filled = filled.trim();
     (!filled.is_empty() && !open).then(|| filled.to_owned())
