@@ -79,6 +79,7 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(local::pairing(home));
     findings.extend(local::unreadable(home));
     findings.extend(local::dead_chats(home));
+    findings.extend(local::hooks(home));
     let mut resolved = config::load(home);
     let wired = wire(home, &mut resolved);
     findings.extend(configuration(&resolved.problems));

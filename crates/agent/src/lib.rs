@@ -35,7 +35,7 @@ pub use prompt::{Persona, system_prompt};
 pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
 pub use terminal::{
-    End, Event, Identity, Judge, Kept, Known, Ledger, Promise, Reason, Record, Terminal, TerminalConfig,
-    Unjudged, Verdict,
+    End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Promise, Reason, Record, Terminal,
+    TerminalConfig, Unjudged, Verdict, handed_on,
 };
 pub use tools::{Later, SessionCtx, ToolResult, Tools, repeated};

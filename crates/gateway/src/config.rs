@@ -104,6 +104,8 @@ pub(crate) struct Opened {
     pub(crate) entry: Entry,
     /// It began afresh without being asked to, and the author is to be told.
     pub(crate) told: Option<ResetReason>,
+    /// It has just begun.
+    pub(crate) fresh: bool,
 }
 
 impl Settings {
@@ -122,6 +124,7 @@ impl Settings {
         let background = if tx.has_live_process(key, lately)? { Background::Live } else { Background::None };
         let binding = Binding { key, source, ask, policy, window: self.resume_window, background };
         let bound = tx.get_or_create(&binding, now)?;
+        let fresh = matches!(bound.resolution, Resolution::New { .. });
         let told = match bound.resolution {
             Resolution::Keep | Resolution::Resume | Resolution::Recover(_) => None,
             Resolution::New { reset, .. } => {
@@ -129,7 +132,7 @@ impl Settings {
                 reset.filter(|reason| policy.tells(*reason, Some(source.platform)))
             }
         };
-        Ok(Opened { entry: bound.entry, told })
+        Ok(Opened { entry: bound.entry, told, fresh })
     }
 
     pub(crate) fn system_prompt(&self, channel: &str, started: Millis) -> String {

@@ -22,6 +22,7 @@ mod gate;
 mod handle;
 pub mod home;
 mod homes;
+pub mod hooks;
 mod ingest;
 mod lifetime;
 mod links;

@@ -14,6 +14,7 @@ use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
 use petasos_store::{OpenError, Store};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -30,6 +31,7 @@ use crate::handle::{Handle, Inner};
 use crate::home::process::Record;
 use crate::home::{self, restart};
 use crate::homes::Homes;
+use crate::hooks::{self, Hooks};
 use crate::ingest::{Ingest, Rules};
 use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
@@ -93,6 +95,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         router,
         calls: Semaphore::new(config.settings.parallel_calls.max(1)),
         settings: config.settings,
+        hooks: hooks(&config.home, &stopper),
         homes: Homes::new(config.lifetime.home_channels.clone()),
         lifetime: config.lifetime,
         home: config.home,
@@ -138,6 +141,10 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     ));
     running.push(tasks::vital("directory", &stopper, directory::run(shell.clone(), links.clone())));
     let publishing = tokio::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
+    shell.hooks.tell(
+        "gateway:startup",
+        || json!({ "platforms": links.iter().map(|link| link.name.to_string()).collect::<Vec<_>>() }),
+    );
     let handle = Handle(Arc::new(Inner { shell: shell.clone(), ingest, links: links.clone() }));
     let running = Running {
         shell,
@@ -151,6 +158,15 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         handle: handle.clone(),
     };
     Ok((handle, running))
+}
+
+/// Those that can be used; the others are named.
+fn hooks(home: &Path, stopper: &Stopper) -> Hooks {
+    let (good, broken) = hooks::read(home);
+    for hook in broken {
+        tracing::warn!(hook = %hook.folder.display(), why = hook.why, "a hook is skipped");
+    }
+    Hooks::start(good, stopper)
 }
 
 /// The terminal is there if it was asked for.

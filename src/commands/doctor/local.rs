@@ -145,6 +145,19 @@ pub(super) fn dead_chats(home: &Home) -> Vec<Finding> {
     dead.unwrap_or_default().iter().take(MOST_CHATS).map(line).collect()
 }
 
+/// One line for those that work, one for each that does not.
+pub(super) fn hooks(home: &Home) -> Vec<Finding> {
+    let (good, broken) = petasos_gateway::hooks::read(home.path());
+    let named = |hook: &petasos_gateway::hooks::Hook| format!("{} ({})", hook.name, hook.events.join(", "));
+    let names: Vec<String> = good.iter().map(named).collect();
+    let fine = (!names.is_empty()).then(|| Finding::ok("hooks", names.join("; ")));
+    let skipped = broken.into_iter().map(|hook| {
+        let detail = format!("{} is skipped: {}", hook.folder.display(), hook.why);
+        Finding::warn("hooks", detail, "mend it, then petasos restart: hooks are read at the start")
+    });
+    fine.into_iter().chain(skipped).collect()
+}
+
 pub(super) fn port(listen: &Listen) -> Finding {
     let Listen { host, port } = listen;
     match TcpListener::bind((host.as_str(), *port)) {

@@ -7,7 +7,12 @@ use crate::tools::SessionCtx;
 use crate::tools::context::NOT_OURS;
 
 /// A variable and its value.
-pub(super) type Variable = (OsString, OsString);
+pub type Variable = (OsString, OsString);
+
+/// What a child gets that is no session's: everything that is not private.
+pub fn handed_on(inherited: impl Iterator<Item = Variable>) -> Vec<Variable> {
+    inherited.filter(|(name, _)| is_handed_on(name, &[])).collect()
+}
 
 /// Everything a child of this session starts with. `allowed`: names that are handed on although they look private.
 pub(super) fn of_child(

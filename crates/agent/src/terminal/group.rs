@@ -12,27 +12,27 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// A child that leads a group. Dropping it ends the whole group.
 #[derive(Debug)]
-pub(super) struct Leader {
+pub struct Leader {
     /// `None` once it has been waited for.
     child: Option<Child>,
     pid: u32,
 }
 
 impl Leader {
-    pub(super) fn new(child: Child) -> Self {
+    pub fn new(child: Child) -> Self {
         let pid = child.id().unwrap_or_default();
         Self { child: Some(child), pid }
     }
 
     /// Waits for the leader; others of the group may go on.
-    pub(super) async fn wait(&mut self) -> Option<i32> {
+    pub async fn wait(&mut self) -> Option<i32> {
         let status = self.child.as_mut()?.wait().await;
         self.child = None;
         status.ok().map(code)
     }
 
     /// Ends the group: asked first, then made to.
-    pub(super) async fn end(&mut self, grace: Duration) {
+    pub async fn end(&mut self, grace: Duration) {
         signal(self.pid, Signal::TERM);
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
             signal(self.pid, Signal::KILL);

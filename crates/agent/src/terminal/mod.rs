@@ -41,7 +41,9 @@ use serde_json::{Value, json};
 
 use crate::tools::{Arguments, SessionCtx};
 use capture::Capture;
+pub use environment::handed_on;
 use foreground::{Ran, Screen};
+pub use group::Leader;
 use guard::Refused;
 use processes::Processes;
 pub use record::{End, Event, Identity, Kept, Known, Ledger, Promise, Reason, Record};

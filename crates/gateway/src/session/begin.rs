@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use petasos_core::admission::Refusal;
-use petasos_core::ids::RowId;
+use petasos_core::ids::{RowId, SessionId};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::lifecycle::{Claim, Closed};
 use petasos_core::message::{Attachment, Delivery};
@@ -16,8 +16,8 @@ use petasos_store::Pending;
 use tokio::time::Instant;
 
 use super::{Ended, Session, Waiting};
-use crate::clock;
 use crate::config::Opened;
+use crate::{clock, hooks};
 
 /// A turn that is on disk.
 struct Begun {
@@ -25,6 +25,8 @@ struct Begun {
     /// The newest row: its question.
     row: Option<RowId>,
     effects: Vec<Effect>,
+    /// Its transcript has just begun, in the place of this one if there was one.
+    fresh: Option<Option<SessionId>>,
 }
 
 impl Session {
@@ -57,13 +59,16 @@ impl Session {
                 Err(error) => self.refused(&error).await?,
             }
         };
-        let Some(Begun { turn, row, effects }) = begun else { return Ok(()) };
+        let Some(Begun { turn, row, effects, fresh }) = begun else { return Ok(()) };
         self.publish_queue();
         slot.began(turn.id);
         self.shell.marks.begun(&turn.route);
         self.slot = Some(slot);
         self.turn = Some(turn);
         self.author = batch.first().map(|pending| pending.inbound.source.clone());
+        let texts: Vec<_> = batch.iter().map(|pending| pending.inbound.text.as_str()).collect();
+        self.asked = hooks::shown(&texts.join("\n")).to_owned();
+        self.hooks_hear_the_start(fresh);
         self.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
         self.show.send_modify(|view| view.rows = row);
         self.go_live();
@@ -122,7 +127,9 @@ impl Session {
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(move |tx| {
-            let Opened { entry, told } = settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
+            let before = tx.entry(&key)?.map(|entry| entry.session_id);
+            let Opened { entry, told, fresh } =
+                settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
             if silent && !entry.resume_pending {
                 // Somebody else has taken the session up meanwhile, or its time is over: there is nothing to say.
                 tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
@@ -144,7 +151,7 @@ impl Session {
                 effects.push(Effect::Deliver { lane: turn.route.lane() });
             }
             let row = tx.last_row(&turn.session)?;
-            Ok(Some(Begun { turn, row, effects }))
+            Ok(Some(Begun { turn, row, effects, fresh: fresh.then_some(before) }))
         });
         begin.await
     }

@@ -12,6 +12,7 @@ use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereab
 use super::say::Reply;
 use super::{Ended, Promise, Session};
 use crate::clock;
+use crate::hooks::Said;
 
 /// Sessions shown by `/sessions`.
 const LISTED: usize = 10;
@@ -19,8 +20,41 @@ const LISTED: usize = 10;
 const LOOKED_AT: usize = 20;
 
 impl Session {
+    /// The owner's hooks are asked first; then it is obeyed.
     pub(super) async fn command(&mut self, pending: Pending) -> Result<(), Ended> {
         self.handling = Some(pending.clone());
+        match self.ask_hooks(&pending).await {
+            Said::Allow => self.obey(pending).await,
+            Said::Deny(text) => {
+                let text = text.unwrap_or_else(|| "🚫 That command is not allowed here.".into());
+                self.answer(&pending, text, Outcome::Refused).await
+            }
+            Said::Handled(Some(text)) => self.answer(&pending, text, Outcome::Answered).await,
+            Said::Handled(None) => {
+                let (inbox, outcome) = (vec![pending.id], Outcome::Answered);
+                self.change(move |tx| {
+                    let at = clock::now();
+                    tx.apply(&[Write::SettleInbox { inbox: inbox.clone(), outcome, at }], at)
+                })
+                .await
+            }
+            Said::Rewrite(text) => self.rewritten(pending, text).await,
+        }
+    }
+
+    /// Goes on as if this had been written. Hooks are not asked again.
+    async fn rewritten(&mut self, mut pending: Pending, text: String) -> Result<(), Ended> {
+        pending.inbound.text = text;
+        if slash::parse(&pending.inbound.text) != Parsed::Text {
+            return self.obey(pending).await;
+        }
+        let (id, inbound) = (pending.id, pending.inbound.clone());
+        self.change(move |tx| tx.rewrite(id, &inbound)).await?;
+        Box::pin(self.take_up()).await?;
+        self.admit(pending, Arrival::Text).await
+    }
+
+    async fn obey(&mut self, pending: Pending) -> Result<(), Ended> {
         let (name, args) = match slash::parse(&pending.inbound.text) {
             Parsed::Known(name, args) => (name, args),
             Parsed::Unknown(name) => {
@@ -31,7 +65,7 @@ impl Session {
             }
             Parsed::Text => return Ok(()),
         };
-        if !self.allows(&pending, name) {
+        if !self.allows(&pending, name.as_str()) {
             let text = format!("🚫 /{} is not open to you here. /whoami says what is.", name.as_str());
             return self.answer(&pending, text, Outcome::Refused).await;
         }
@@ -65,13 +99,11 @@ impl Session {
     }
 
     /// Whether this author may use a command here.
-    fn allows(&self, pending: &Pending, name: Name) -> bool {
+    pub(super) fn allows(&self, pending: &Pending, name: &str) -> bool {
         let source = &pending.inbound.source;
         let moment = if self.turn.is_some() { Moment::TurnRunning } else { Moment::Idle };
         let tiers = self.shell.settings.tiers.get(&source.platform);
-        tiers.is_none_or(|tiers| {
-            may_run(tiers, source.chat_type, source.user_id.as_deref(), name.as_str(), moment)
-        })
+        tiers.is_none_or(|tiers| may_run(tiers, source.chat_type, source.user_id.as_deref(), name, moment))
     }
 
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
@@ -85,6 +117,7 @@ impl Session {
     /// What waits and was said before this command is cancelled with the session it was meant for.
     async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
         self.interrupt().await?;
+        let before = self.show.borrow().session.clone();
         let (cancelled, key) = (self.take_before(pending.id), self.key.clone());
         self.reply(pending, move |tx, address| {
             if !cancelled.is_empty() {
@@ -97,7 +130,9 @@ impl Session {
             let reply = Reply::answered("✨ New session. The earlier one is kept: /sessions lists it.");
             Ok(Reply { entered: Some(entered), ..reply })
         })
-        .await
+        .await?;
+        self.hooks_hear_of_a_session(&pending.inbound.source, before);
+        Ok(())
     }
 
     fn take_before(&mut self, id: InboxId) -> Vec<InboxId> {
@@ -314,7 +349,7 @@ impl Session {
 
     async fn whoami(&mut self, pending: &Pending) -> Result<(), Ended> {
         let source = &pending.inbound.source;
-        let open = slash::TABLE.iter().filter(|spec| self.allows(pending, spec.name)).map(|spec| spec.word);
+        let open = slash::TABLE.iter().filter(|spec| self.allows(pending, spec.word)).map(|spec| spec.word);
         let open: Vec<_> = open.collect();
         let commands = if open.len() == slash::TABLE.len() {
             "every command".to_owned()

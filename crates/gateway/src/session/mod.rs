@@ -5,7 +5,7 @@
 //! messages and goes on (`recover.rs`). There is no other way to start.
 //!
 //! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask
-//! for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it), `command.rs` obeys, `say.rs` answers
+//! for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it), `command.rs` obeys, `hear.rs` tells hooks, `say.rs` answers
 //! without a turn, `show.rs` lets others watch.
 
 mod admit;
@@ -13,6 +13,7 @@ mod arrive;
 mod begin;
 mod command;
 mod compress;
+mod hear;
 mod platform;
 mod prepare;
 mod recover;
@@ -50,6 +51,7 @@ use crate::deliver::Deliver;
 use crate::fetch::Fetcher;
 use crate::gate::{Gate, Slot};
 use crate::homes::Homes;
+use crate::hooks::{self, Hooks};
 use crate::lifetime::Lifetime;
 use crate::marks::Marks;
 use crate::router::{Router, Word};
@@ -75,6 +77,7 @@ pub(crate) struct Shell {
     pub(crate) settings: Settings,
     pub(crate) lifetime: Lifetime,
     pub(crate) homes: Homes,
+    pub(crate) hooks: Hooks,
     pub(crate) home: PathBuf,
     pub(crate) fetcher: Fetcher,
     pub(crate) stopper: Stopper,
@@ -149,6 +152,8 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         arriving: Arriving::default(),
         turn: None,
         author: None,
+        asked: String::new(),
+        answered: String::new(),
         slot: None,
         parked: None,
         barred: None,
@@ -177,6 +182,9 @@ struct Session {
     turn: Option<Turn>,
     /// Who asked for it, and where.
     author: Option<Source>,
+    /// What was asked, and answered so far, as much as hooks are told.
+    asked: String,
+    answered: String,
     /// The place of the running turn among all that run.
     slot: Option<Slot>,
     /// The turn was found open and nobody has taken it up yet.
@@ -311,6 +319,7 @@ impl Session {
         match report {
             Report::Answered { attempt, answer } => {
                 self.work = None;
+                self.answered = hooks::shown(&answer.text).to_owned();
                 self.feed(Event::Answered { attempt, answer }).await
             }
             Report::Relieved { attempt, relieved } => {
@@ -323,6 +332,7 @@ impl Session {
             Report::Failed { notice, .. } if self.compressing.is_some() => self.not_compressed(notice).await,
             Report::Failed { attempt, notice } => {
                 self.work = None;
+                self.answered = hooks::shown(&notice).to_owned();
                 self.feed(Event::CallFailed { attempt, notice }).await
             }
             Report::ToolEnded { attempt, call, content, effect } => {
@@ -390,7 +400,10 @@ impl Session {
         for effect in effects {
             match effect {
                 Effect::CallModel { attempt, last } => self.call_model(attempt, last),
-                Effect::RunTools { attempt, calls } => self.run_tools(attempt, calls),
+                Effect::RunTools { attempt, calls } => {
+                    self.hooks_hear_a_step(&calls);
+                    self.run_tools(attempt, calls);
+                }
                 Effect::Deliver { lane } => self.shell.deliver.due(lane).await,
                 Effect::Finished { outcome } => self.finished(outcome),
             }
@@ -398,6 +411,7 @@ impl Session {
     }
 
     fn finished(&mut self, outcome: Outcome) {
+        self.hooks_hear_the_end(outcome);
         if let Some(turn) = self.turn.take() {
             self.shell.marks.ended(&turn.route, outcome);
             let took = clock::now().since(turn.started_at).as_millis();

@@ -12,20 +12,21 @@ use petasos_store::Pending;
 
 use super::{Ended, Past, Promise, Session, parsed, words};
 use crate::boot::{self, readable};
-use crate::clock;
+use crate::{clock, hooks};
 
 /// What the store knows of a conversation.
 struct Known {
     open: Option<Turn>,
     /// Who asked for the open turn.
     author: Option<Source>,
+    asked: String,
     session: Option<SessionId>,
     row: Option<RowId>,
 }
 
 impl Session {
     pub(super) async fn recover(&mut self, past: Past) -> Result<(), Ended> {
-        let Known { open, author, session, row } = self.known().await?;
+        let Known { open, author, asked, session, row } = self.known().await?;
         if open.is_none() && past == Past::Hopeless {
             self.give_up_first().await?;
         }
@@ -36,6 +37,7 @@ impl Session {
         self.parked = open.is_some().then_some(past);
         self.turn = open;
         self.author = author;
+        self.asked = asked;
         // Commands that wait are obeyed in their place: a `/stop` finds the turn it was meant for.
         self.reload().await?;
         self.show.send_modify(|view| view.ready = true);
@@ -80,8 +82,10 @@ impl Session {
                 let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
                 let open = reader.open_turn_of(&key)?;
                 let asked = open.as_ref().map(|turn| reader.pending(InboxId::from(turn.id))).transpose();
-                let author = readable(asked)?.flatten().map(|pending| pending.inbound.source);
-                Ok(Known { open, author, session, row })
+                let asked = readable(asked)?.flatten().map(|pending| pending.inbound);
+                let text = asked.as_ref().map(|it| hooks::shown(&it.text).to_owned()).unwrap_or_default();
+                let author = asked.map(|inbound| inbound.source);
+                Ok(Known { open, author, asked: text, session, row })
             });
             match read.await {
                 Ok(known) => return Ok(known),
