@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use petasos_fakes::model::{Answer, Point};
-use petasos_fakes::telegram::{Fault, Message};
+use petasos_fakes::telegram::{Fault, Message, Side};
 use support::{SOON, World, eventually};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n, and what makes a picture";
@@ -121,6 +121,35 @@ fn a_file_whose_answer_was_lost_comes_again_with_a_mark_and_nothing_else_does() 
     assert_eq!((seen[1].0.as_str(), seen[1].1.as_deref()), ("", Some("document: report.txt")));
     assert!(seen[2].0.starts_with("♻️ Recovered reply") && seen[2].1.is_some(), "{seen:?}");
     assert_eq!(world.telegram.calls_of("sendMessage").len(), 1);
+}
+
+#[test]
+fn a_notice_whose_answer_was_lost_comes_again_with_a_mark() {
+    let world = World::new(|_| {});
+    let file = written(&world, "report.txt", b"all is well");
+    world.telegram.on("sendDocument").always().does(Fault::status(400, "Bad Request: FILE_PARTS_INVALID"));
+    world.telegram.on("sendMessage").nth(1).does(Fault::ResetAfter);
+    world.model.script(Answer::text(format!("MEDIA:{file}")));
+    world.telegram.push_text(7, 7, "report");
+    let seen = seen(&world, 2);
+    assert!(seen[0].0.starts_with("📎 report.txt was not sent"), "{seen:?}");
+    assert!(seen[1].0.starts_with("♻️ Recovered reply") && seen[1].0.contains("report.txt"), "{seen:?}");
+    assert_eq!((seen.len(), world.telegram.calls_of("sendMessage").len()), (2, 2));
+}
+
+#[test]
+fn a_file_that_is_gone_when_its_turn_comes_leaves_a_line_and_holds_nobody_up() {
+    let world = World::new(|_| {});
+    let (one, two) = (written(&world, "one.txt", b"1"), written(&world, "two.txt", b"2"));
+    let gate = world.telegram.gate("sendDocument", Side::Before);
+    world.model.script(Answer::text(format!("MEDIA:{one}\nMEDIA:{two}")));
+    world.telegram.push_text(7, 7, "send them");
+    assert!(gate.wait(SOON), "both have been judged, and the first is being sent");
+    std::fs::remove_file(two).expect("gone");
+    gate.open();
+    let seen = seen(&world, 2);
+    assert_eq!(seen[0].1.as_deref(), Some("document: one.txt"));
+    assert!(seen[1].0.starts_with("📎 two.txt was not sent"), "{seen:?}");
 }
 
 #[test]

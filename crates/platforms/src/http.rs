@@ -51,12 +51,11 @@ pub enum Failure {
 impl Failure {
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Unreached(_)
-            | Self::Lost(_)
-            | Self::Silent(_)
-            | Self::TooLarge
-            | Self::Garbage(_)
-            | Self::File(_) => Fault::Later { after: None },
+            Self::Unreached(_) | Self::Lost(_) | Self::Silent(_) | Self::TooLarge | Self::Garbage(_) => {
+                Fault::Later { after: None }
+            }
+            // What follows it must not wait for it.
+            Self::File(_) => Fault::Refused,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What leaves: a message of the platform's size, how to send it, and what came back.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use petasos_core::outbox::Button;
@@ -24,10 +26,22 @@ pub struct Part {
 pub struct File {
     /// Without symbolic links.
     pub path: PathBuf,
+    /// Of what was judged: if something else lies there when it is sent, it stays here.
+    pub identity: Identity,
     /// What the other end calls it.
     pub name: String,
     pub mime: &'static str,
     pub show: Show,
+}
+
+/// Which file it is, whatever it is called: its device and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Identity(u64, u64);
+
+impl From<&Metadata> for Identity {
+    fn from(about: &Metadata) -> Self {
+        Self(about.dev(), about.ino())
+    }
 }
 
 /// How a file is to appear. A platform that knows no such way sends it as a document.

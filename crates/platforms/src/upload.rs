@@ -1,21 +1,26 @@
 //! A file on its way out: streamed from disk, never held in memory, with its length said in advance.
 
+use std::fs::Metadata;
 use std::io;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, RequestBuilder};
+use rustix::fs::OFlags;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
-use crate::File;
 use crate::http::Failure;
+use crate::{File, Identity};
 
 /// Bytes read at once.
 const CHUNK: usize = 128 * 1024;
 /// The slowest line that an upload is waited for, in bytes per second.
 const SLOWEST: u64 = 256 * 1024;
+
+/// How long a disk may take to open a file.
+const OPENED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A file that has been opened. Its length is that of this moment; what is appended later is not sent.
 #[derive(Debug)]
@@ -27,11 +32,14 @@ pub(crate) struct Upload<'a> {
 
 impl<'a> Upload<'a> {
     pub(crate) async fn open(file: &'a File) -> Result<Self, Failure> {
-        let unreadable = |error: io::Error| Failure::File(error.kind().to_string());
-        let handle = tokio::fs::File::open(&file.path).await.map_err(unreadable)?;
-        let about = handle.metadata().await.map_err(unreadable)?;
+        let opened = tokio::time::timeout(OPENED_WITHIN, open(file)).await;
+        let opened = opened.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
+        let (handle, about) = opened.map_err(|error| Failure::File(error.kind().to_string()))?;
         if !about.is_file() {
             return Err(Failure::File("it is no file".into()));
+        }
+        if Identity::from(&about) != file.identity {
+            return Err(Failure::File("it is another one by now".into()));
         }
         Ok(Self { file, size: about.len(), handle })
     }
@@ -66,6 +74,17 @@ impl<'a> Upload<'a> {
     }
 }
 
+/// Follows no link and waits for nobody at the other end: what lies at the path now may be anything.
+async fn open(file: &File) -> io::Result<(tokio::fs::File, Metadata)> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut options = tokio::fs::OpenOptions::new();
+    // Every flag has its place in the system's own number, which is signed.
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let handle = options.open(&file.path).await?;
+    let about = handle.metadata().await?;
+    Ok((handle, about))
+}
+
 /// The fields of a form from those of an object: texts as they are, everything else as JSON.
 pub(crate) fn fields(parameters: &Value) -> Vec<(&str, String)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -97,7 +116,9 @@ fn quoted(name: &str) -> String {
 /// Nothing that a file could contain by chance.
 fn boundary() -> Result<String, Failure> {
     let (high, low) = (getrandom::u64(), getrandom::u64());
-    let (Ok(high), Ok(low)) = (high, low) else { return Err(Failure::File("no random numbers".into())) };
+    let (Ok(high), Ok(low)) = (high, low) else {
+        return Err(Failure::Unreached("no random numbers".into()));
+    };
     Ok(format!("petasos-{high:016x}{low:016x}"))
 }
 
@@ -119,6 +140,9 @@ fn bytes(handle: tokio::fs::File, size: u64) -> impl Stream<Item = io::Result<Ve
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rustix::fs::{CWD, FileType, Mode};
     use serde_json::json;
 
     use super::*;
@@ -126,8 +150,14 @@ mod tests {
 
     #[test]
     fn a_form_begins_with_its_fields_and_no_name_breaks_out_of_its_header() {
-        let file =
-            File { path: "/x".into(), name: "a\"\r\nX: y.png".into(), mime: "image/png", show: Show::Photo };
+        let name = "a\"\r\nX: y.png".into();
+        let file = File {
+            path: "/x".into(),
+            identity: Identity::default(),
+            name,
+            mime: "image/png",
+            show: Show::Photo,
+        };
         let parameters = json!({ "chat_id": 7, "caption": "hi", "reply_parameters": { "message_id": 3 } });
         let head = head("B", &fields(&parameters), "photo", &file);
         for (name, value) in [("caption", "hi"), ("chat_id", "7"), ("reply_parameters", "{\"message_id\":3}")]
@@ -140,12 +170,39 @@ mod tests {
         assert!(head.ends_with(last), "{head}");
     }
 
-    #[test]
-    fn a_large_file_is_waited_for_longer() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let path = std::env::current_exe().expect("this test");
-        let file = File { path, name: "x".into(), mime: "text/plain", show: Show::Document };
-        let mut upload = runtime.block_on(Upload::open(&file)).expect("readable");
+    /// The file that lies there now.
+    fn lying(path: &Path) -> File {
+        let about = std::fs::symlink_metadata(path).expect("there");
+        let identity = Identity::from(&about);
+        File { path: path.into(), identity, name: "x".into(), mime: "text/plain", show: Show::Document }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_became_another_one_is_not_sent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for name in ["judged", "secret"] {
+            std::fs::write(path(name), name).expect("written");
+        }
+        let judged = lying(&path("judged"));
+        assert!(Upload::open(&judged).await.is_ok());
+        // Kept, so that its number is not given to another.
+        std::fs::rename(path("judged"), path("elsewhere")).expect("moved");
+        std::os::unix::fs::symlink(path("secret"), path("judged")).expect("linked");
+        assert!(matches!(Upload::open(&judged).await, Err(Failure::File(_))), "a link");
+        std::fs::rename(path("secret"), path("judged")).expect("moved");
+        assert!(matches!(Upload::open(&judged).await, Err(Failure::File(_))), "another file");
+        std::fs::remove_file(path("judged")).expect("gone");
+        rustix::fs::mknodat(CWD, path("judged"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        let begun = std::time::Instant::now();
+        assert!(matches!(Upload::open(&lying(&path("judged"))).await, Err(Failure::File(_))), "a pipe");
+        assert!(begun.elapsed() < OPENED_WITHIN, "nobody waited for a writer");
+    }
+
+    #[tokio::test]
+    async fn a_large_file_is_waited_for_longer() {
+        let file = lying(&std::env::current_exe().expect("this test"));
+        let mut upload = Upload::open(&file).await.expect("readable");
         upload.size = 50 << 20;
         assert_eq!(upload.patience(Duration::from_secs(20)), Duration::from_secs(220));
     }

@@ -2,13 +2,14 @@
 
 mod rig;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_core::outbox::Button;
 use petasos_core::{Fault as Meaning, Reached, Route};
 use petasos_fakes::telegram::Fault;
 use petasos_platforms::telegram::Notifications;
-use petasos_platforms::{Error, File, Kind, Part, Receipt, SendOptions, Show};
+use petasos_platforms::{Error, File, Identity, Kind, Part, Receipt, SendOptions, Show};
 use rig::{Rig, TOKEN, rig, rig_with, route};
 use serde_json::json;
 
@@ -205,6 +206,12 @@ async fn a_topic_that_is_asked_for_by_name_is_made_once() {
     send(&rig, &topic(5, &first)).await.expect("there is such a topic");
 }
 
+#[allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+fn file(path: PathBuf, name: &str, mime: &'static str, show: Show) -> File {
+    let identity = Identity::from(&std::fs::metadata(&path).expect("there"));
+    File { path, identity, name: name.into(), mime, show }
+}
+
 #[tokio::test]
 async fn a_file_goes_as_what_it_is_and_as_a_document_if_it_is_not() {
     let rig = rig();
@@ -219,7 +226,7 @@ async fn a_file_goes_as_what_it_is_and_as_a_document_if_it_is_not() {
     ] {
         let path = folder.path().join(name);
         std::fs::write(&path, content).expect("written");
-        let part = Part::file(File { path, name: name.into(), mime: "x/y", show });
+        let part = Part::file(file(path, name, "x/y", show));
         let receipt = rig.adapter.send(&route(5), &part, &REPLY).await.expect("sent");
         let last = rig.fake.visible(5).pop().expect("visible");
         assert_eq!(receipt.message_id, Some(last.id.to_string()));
@@ -236,7 +243,7 @@ async fn a_picture_that_is_too_large_for_one_is_a_document() {
     let path = folder.path().join("poster.png");
     let large = std::fs::File::create(&path).expect("made");
     large.set_len((10 << 20) + 1).expect("long enough");
-    let part = Part::file(File { path, name: "poster.png".into(), mime: "image/png", show: Show::Photo });
+    let part = Part::file(file(path, "poster.png", "image/png", Show::Photo));
     rig.adapter.send(&route(5), &part, &REPLY).await.expect("sent");
     assert!(rig.fake.calls_of("sendPhoto").is_empty());
     assert_eq!(rig.fake.calls_of("sendDocument").len(), 1);

@@ -2,7 +2,7 @@
 //!
 //! A tag counts where somebody speaks, not where somebody quotes: those in code, in block quotes and in JSON
 //! strings stay where they are. Nothing an answer says is dropped: if only flags were said, the answer is said
-//! as it is.
+//! as it is. The work grows with the length of the answer and hardly faster, whatever a model repeats in it.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -108,8 +108,10 @@ impl<'a> Scan<'a> {
     fn run(mut self, media: &mut Media) -> String {
         while let Some(c) = self.rest().chars().next() {
             let quoted = match c {
-                '`' => code_span(self.rest()),
+                '`' => Some(code_span(self.rest())),
                 '"' => json_string(&self.line[..self.at], self.rest()),
+                // What is escaped opens nothing.
+                '\\' if self.rest()[1..].starts_with(['"', '\\']) => Some(2),
                 _other => None,
             };
             if let Some(length) = quoted {
@@ -173,11 +175,12 @@ fn path(text: &str) -> Option<(&str, usize)> {
     let (path, taken) = match body.chars().next()? {
         quote @ ('"' | '\'' | '`') => {
             let inside = &body[1..];
-            let end = inside.find(quote)?;
+            let end = find(inside, |c| c == quote)?;
             (&inside[..end], end + 2)
         }
         _bare => {
-            let end = body.find(|c: char| c.is_whitespace() || matches!(c, '"' | '`')).unwrap_or(body.len());
+            let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`');
+            let end = find(body, ends).or((body.len() <= LONGEST_PATH).then_some(body.len()))?;
             let path = body[..end].trim_end_matches([',', ';', ':', '.', '!', '?', ')', ']', '}', '*', '\'']);
             (path, path.len())
         }
@@ -187,8 +190,14 @@ fn path(text: &str) -> Option<(&str, usize)> {
     (absolute && sound).then_some((path, skipped + taken))
 }
 
-/// How long the code span at the beginning of `text` is. A run that nothing closes is just backticks.
-fn code_span(text: &str) -> Option<usize> {
+/// No further away than a path is long.
+fn find(text: &str, wanted: impl Fn(char) -> bool) -> Option<usize> {
+    let near = text.char_indices().take_while(|(at, _)| *at <= LONGEST_PATH);
+    near.into_iter().find(|(_, c)| wanted(*c)).map(|(at, _)| at)
+}
+
+/// How long the code span at the beginning of `text` is. A run that nothing closes is just backticks, all of them.
+fn code_span(text: &str) -> usize {
     let run = text.len() - text.trim_start_matches('`').len();
     let mut at = run;
     while let Some(found) = text[at..].find('`') {
@@ -196,10 +205,10 @@ fn code_span(text: &str) -> Option<usize> {
         let width = text[from..].len() - text[from..].trim_start_matches('`').len();
         at = from + width;
         if width == run {
-            return Some(at);
+            return at;
         }
     }
-    None
+    run
 }
 
 /// How long the string at the beginning of `text` is, if what stands around it makes it one of JSON.
@@ -318,6 +327,15 @@ mod tests {
             ("plain", "plain"),
         ] {
             assert_eq!(growing(text), want, "{text:?}");
+        }
+    }
+
+    /// With work that grows as the square of the length this takes minutes.
+    #[test]
+    fn what_is_repeated_for_ever_is_read_in_no_time() {
+        for unit in ["`", "\\\"", "\"", "MEDIA:\"", "[[", "` `` "] {
+            let text = format!("MEDIA: {}", unit.repeat(200_000 / unit.len()));
+            check(&text, &text, &[]);
         }
     }
 

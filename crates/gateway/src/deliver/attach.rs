@@ -1,24 +1,62 @@
 //! Which files may leave, and as what.
 //!
 //! A model names files, and what it reads may tell it which: so what an answer may carry is decided here, after
-//! symbolic links are resolved, right before it is sent. A file that stays here leaves a line in its place:
-//! nothing vanishes, and an answer has the same number of parts whatever happens to its files.
+//! symbolic links are resolved, right before it is sent. What was judged is remembered by its number, and only that is
+//! sent, whatever lies there by then. A file that stays here leaves a line in its place: nothing vanishes, and an answer
+//! has the same number of parts whatever happens to its files. Of what may not be sent nobody learns whether it is there.
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::Capabilities;
 use petasos_core::media::{self, Media, Sort};
-use petasos_platforms::{File, Part, Show};
+use petasos_platforms::{File, Identity, Part, Show};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Never, unless within a folder that is allowed. `/run` is what `/var/run` is.
 const SYSTEM: &[&str] =
     &["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/run", "/var/log", "/var/lib", "/var/run"];
 /// The same in the user's own folder.
-const PRIVATE: &[&str] =
-    &[".ssh", ".aws", ".gnupg", ".kube", ".docker", ".config", ".azure", ".gcloud", ".netrc", ".pgpass"];
+const PRIVATE: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".config",
+    ".azure",
+    ".gcloud",
+    ".netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".vault-token",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".terraform.d",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/fish",
+    ".pki",
+    ".mozilla",
+    ".thunderbird",
+    ".bash_history",
+    ".zsh_history",
+    ".histfile",
+    ".python_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".mysql_history",
+    ".sqlite_history",
+    ".rediscli_history",
+];
 /// Longest name that is shown.
 const SHOWN: usize = 80;
 
@@ -68,7 +106,7 @@ impl Policy {
             // A disk may be slow.
             let judged = tokio::task::spawn_blocking(move || policy.judge(&path, &to)).await;
             parts.push(match judged.unwrap_or(Err(Kept::Unreadable)) {
-                Ok(path) => Part::file(file(path, media)),
+                Ok((path, identity)) => Part::file(file(path, identity, media)),
                 Err(kept) => notice(written, &kept.to_string()),
             });
         }
@@ -76,25 +114,40 @@ impl Policy {
     }
 
     /// The file itself, if it may be sent.
-    fn judge(&self, written: &str, to: &Capabilities) -> Result<PathBuf, Kept> {
+    fn judge(&self, written: &str, to: &Capabilities) -> Result<(PathBuf, Identity), Kept> {
         let most = to.files.ok_or(Kept::NoFiles)?;
         let path = match (written.strip_prefix("~/"), &self.user) {
             (Some(rest), Some(user)) => user.join(rest),
             (Some(_), None) => return Err(Kept::Missing),
             (None, _) => PathBuf::from(written),
         };
-        let path = path.canonicalize().map_err(|error| absent(&error))?;
-        let about = path.metadata().map_err(|error| absent(&error))?;
-        // Before anything is said about it: what may not be sent may not be asked about either.
-        self.permit(&path, about.modified().ok().and_then(|at| at.elapsed().ok()))?;
+        let path = self.resolve(&path)?;
+        // Before anything is said about it: what may not be sent may not be asked about either, nor opened.
+        let age = |about: &Metadata| about.modified().ok().and_then(|at| at.elapsed().ok());
+        self.permit(&path, path.symlink_metadata().ok().as_ref().and_then(age))?;
+        let about = open(&path).and_then(|opened| opened.metadata()).map_err(|error| absent(&error))?;
         if !about.is_file() {
             return Err(Kept::NoFile);
         }
         match about.len() {
             0 => Err(Kept::Empty),
             size if size > most => Err(Kept::TooLarge { size, most, label: to.label.clone() }),
-            _fits => Ok(path),
+            _fits => Ok((path, Identity::from(&about))),
         }
+    }
+
+    /// Where it really is. One that is not there is judged by where it would be.
+    fn resolve(&self, path: &Path) -> Result<PathBuf, Kept> {
+        let error = match path.canonicalize() {
+            Ok(path) => return Ok(path),
+            Err(error) => error,
+        };
+        let real =
+            |folder: &Path| Some((folder.canonicalize().ok()?, path.strip_prefix(folder).ok()?.to_owned()));
+        if let Some((folder, rest)) = path.ancestors().skip(1).find_map(real) {
+            self.permit(&folder.join(rest), None)?;
+        }
+        Err(absent(&error))
     }
 
     /// `age`: since it was last written, if that is known.
@@ -131,6 +184,19 @@ fn is_within(path: &Path, folder: &Path) -> bool {
     path.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| path.starts_with(folder))
 }
 
+/// `path` has been resolved, so whatever is a link on the way by now is not followed. Waits for nobody.
+fn open(path: &Path) -> io::Result<std::fs::File> {
+    let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let last = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = openat(CWD, "/", on_the_way, Mode::empty())?;
+    let mut names = path.components().filter(|it| matches!(it, Component::Normal(_))).peekable();
+    while let Some(name) = names.next() {
+        let flags = if names.peek().is_some() { on_the_way } else { last };
+        at = openat(&at, name.as_os_str(), flags, Mode::empty())?;
+    }
+    Ok(at.into())
+}
+
 fn absent(error: &io::Error) -> Kept {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Kept::Missing,
@@ -138,7 +204,7 @@ fn absent(error: &io::Error) -> Kept {
     }
 }
 
-fn file(path: PathBuf, media: &Media) -> File {
+fn file(path: PathBuf, identity: Identity, media: &Media) -> File {
     let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
     let (mime, sort) = media::of_name(&name);
     let show = match sort {
@@ -150,7 +216,7 @@ fn file(path: PathBuf, media: &Media) -> File {
         Sort::Video if mime == "video/mp4" => Show::Video,
         Sort::Audio | Sort::Video | Sort::Document => Show::Document,
     };
-    File { path, name, mime, show }
+    File { path, identity, name, mime, show }
 }
 
 /// What stands in the place of a file that stays here.

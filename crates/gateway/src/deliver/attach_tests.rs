@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use petasos_core::media::extract;
+use rustix::fs::{FileType, mknodat};
 
 use super::*;
 use crate::channels::pulled;
@@ -16,6 +17,7 @@ impl Disk {
         for file in [
             "user/report.pdf",
             "user/.ssh/id_ed25519",
+            "user/.netrc",
             "user/.hermes/.env",
             "user/.hermes/petasos.db",
             "user/.hermes/config.yaml",
@@ -30,6 +32,8 @@ impl Disk {
         fs::write(disk.path("user/empty"), "").expect("written");
         symlink(disk.path("user/.ssh/id_ed25519"), disk.path("user/harmless.txt")).expect("linked");
         symlink(disk.path("shared"), disk.path("also")).expect("linked");
+        symlink(disk.path("user/.ssh"), disk.path("user/keys")).expect("linked");
+        mknodat(CWD, disk.path("user/pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
         disk
     }
 
@@ -52,7 +56,7 @@ fn place(files: Option<u64>) -> Capabilities {
 fn what_may_leave_is_decided_by_where_it_really_is() {
     let disk = Disk::new();
     let policy = disk.policy();
-    let judge = |path: &str| policy.judge(path, &place(Some(100)));
+    let judge = |path: &str| policy.judge(path, &place(Some(100))).map(|(path, _)| path);
     for sent in ["user/report.pdf", "user/.hermes/cache/images/a.png", "user/.hermes/workspace/a.txt"] {
         assert_eq!(judge(disk.path(sent).to_str().expect("text")), Ok(disk.path(sent)), "{sent}");
     }
@@ -68,6 +72,7 @@ fn what_may_leave_is_decided_by_where_it_really_is() {
         ("/etc/hostname", Kept::Denied),
         ("/proc/self/environ", Kept::Denied),
         ("/dev/null", Kept::Denied),
+        ("~/pipe", Kept::NoFile),
         ("~/nothing.txt", Kept::Missing),
         ("~/report.pdf/x", Kept::Missing),
         ("~/empty", Kept::Empty),
@@ -82,7 +87,37 @@ fn even_where_everything_is_allowed_our_own_folder_stays_closed() {
     let disk = Disk::new();
     let policy = Policy { allowed: vec!["/".into(), disk.path("user/.hermes")], ..disk.policy() };
     assert_eq!(policy.judge("~/.hermes/.env", &place(Some(100))), Err(Kept::Denied));
-    assert_eq!(policy.judge("~/.ssh/id_ed25519", &place(Some(100))), Ok(disk.path("user/.ssh/id_ed25519")));
+    let key = policy.judge("~/.ssh/id_ed25519", &place(Some(100))).map(|(path, _)| path);
+    assert_eq!(key, Ok(disk.path("user/.ssh/id_ed25519")));
+}
+
+#[test]
+fn whether_a_file_that_may_not_leave_is_there_stays_here_too() {
+    let disk = Disk::new();
+    let policy = disk.policy();
+    for (there, not_there) in [
+        ("~/.ssh/id_ed25519", "~/.ssh/id_rsa"),
+        ("~/keys/id_ed25519", "~/keys/id_rsa"),
+        ("~/.netrc", "~/.pgpass"),
+        ("~/.hermes/.env", "~/.hermes/.env.old"),
+        ("~/.hermes/petasos.db", "~/.hermes/backup/petasos.db"),
+        ("/etc/hostname", "/etc/no-such-file"),
+    ] {
+        for path in [there, not_there] {
+            assert_eq!(policy.judge(path, &place(Some(100))), Err(Kept::Denied), "{path}");
+        }
+    }
+    let strict = Policy { strict: true, ..policy };
+    assert_eq!(strict.judge("~/nothing.txt", &place(Some(100))), Err(Kept::Old));
+}
+
+#[test]
+fn a_link_that_takes_the_place_of_what_was_judged_is_not_followed() {
+    let disk = Disk::new();
+    for link in ["user/harmless.txt", "also/song.ogg"] {
+        assert!(open(&disk.path(link)).is_err() && disk.path(link).is_file(), "{link}");
+    }
+    assert!(open(&disk.path("shared/song.ogg")).is_ok());
 }
 
 #[test]
@@ -138,6 +173,10 @@ fn the_name_and_the_flags_say_how_a_file_appears() {
         ("a.pdf", "", Show::Document),
     ] {
         let media = extract(&format!("{flags} MEDIA:/{name}"));
-        assert_eq!(file(PathBuf::from(format!("/{name}")), &media).show, show, "{name} {flags}");
+        assert_eq!(
+            file(PathBuf::from(format!("/{name}")), Identity::default(), &media).show,
+            show,
+            "{name} {flags}"
+        );
     }
 }

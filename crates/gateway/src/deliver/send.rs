@@ -158,6 +158,8 @@ impl Lane {
                             _other => "it was not accepted here",
                         };
                         let notice = attach::notice(&file.name, why);
+                        // An earlier one may have been seen, whatever it was about.
+                        let notice = if *marked { notice.led_by(RECOVERED) } else { notice };
                         self.adapter.send_once(route, &notice, &options, &format!("{key}n")).await
                     }
                     (sent, _) => sent,

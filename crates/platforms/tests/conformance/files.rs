@@ -2,7 +2,7 @@
 
 use petasos_core::message::Delivery;
 use petasos_core::{Fault, Inbound, Reached, Route};
-use petasos_platforms::{Error, Fetched, File, Kind, Part, Receipt, SendOptions, Show, download};
+use petasos_platforms::{Error, Fetched, File, Identity, Kind, Part, Receipt, SendOptions, Show, download};
 
 use crate::Verdict;
 use crate::link::{Inbox, hold};
@@ -23,8 +23,14 @@ fn on_disk() -> OnDisk {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("report.bin");
     std::fs::write(&path, content()).expect("written");
-    let file =
-        File { path, name: "report.bin".into(), mime: "application/octet-stream", show: Show::Document };
+    let about = std::fs::metadata(&path).expect("there");
+    let file = File {
+        path,
+        identity: Identity::from(&about),
+        name: "report.bin".into(),
+        mime: "application/octet-stream",
+        show: Show::Document,
+    };
     OnDisk { _folder: folder, file }
 }
 
@@ -81,7 +87,8 @@ pub(crate) async fn gone(peer: &dyn Peer) -> Verdict {
     let OnDisk { _folder, file } = on_disk();
     drop(_folder);
     let error = send(peer, &Part::file(file)).await.expect_err("gone");
-    assert!(matches!(error.fault(), Fault::Later { .. }), "{error}");
+    assert_eq!(error.fault(), Fault::Refused, "nobody waits for it: {error}");
+    assert!(!error.kind().is_dead_chat(), "{error}");
     assert_eq!(error.reached(), Reached::No, "{error}");
     assert!(peer.seen(Place::Private).is_empty());
     Verdict::Passed
