@@ -1,7 +1,7 @@
 //! What a gateway is started with. Checked by whoever builds it; nobody checks again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_agent::{ModelConfig, Persona, TerminalConfig, system_prompt};
@@ -38,6 +38,26 @@ pub struct Config {
     pub page: Page,
     /// Keep `sessions/sessions.json` for older tools.
     pub mirror: bool,
+}
+
+impl Config {
+    /// A gateway on its own: without platforms, open to nobody, and of the machine it looks at this folder only.
+    pub fn new(home: &Path, model: ModelConfig) -> Self {
+        Self {
+            home: home.into(),
+            model,
+            adapters: vec![],
+            unbuilt: vec![],
+            access: Access::default(),
+            keys: KeyOptions::default(),
+            settings: Settings::new(home),
+            lifetime: Lifetime::default(),
+            notifier: Notifier::default(),
+            outward: Outward::default,
+            page: Page::Served,
+            mirror: false,
+        }
+    }
 }
 
 /// A platform without an adapter.
@@ -109,6 +129,32 @@ pub(crate) struct Opened {
 }
 
 impl Settings {
+    /// What counts when nobody has set anything.
+    pub fn new(home: &Path) -> Self {
+        let workspace = home.join("workspace");
+        Self {
+            resets: Policies::default(),
+            resume_window: Window::default(),
+            busy: BusyMode::default(),
+            busy_ack: true,
+            streaming: Streaming::default(),
+            limits: Limits::default(),
+            outward_files: Policy {
+                home: home.into(),
+                allowed: vec![workspace.clone()],
+                ..Policy::default()
+            },
+            largest_inward: Some(128 << 20),
+            workspace,
+            terminal: None,
+            persona: None,
+            tiers: BTreeMap::new(),
+            compression: Compression::default(),
+            parallel_calls: 64,
+            filter_silence: true,
+        }
+    }
+
     /// Finds or makes the transcript of a conversation, with its system prompt.
     pub(crate) fn open(
         &self,

@@ -9,15 +9,11 @@ use petasos_core::access::Access;
 use petasos_core::admission::BusyMode;
 use petasos_core::lifecycle::Leave;
 use petasos_core::link::{Link, Standing, Terms};
-use petasos_core::session::{KeyOptions, Policies, Window};
-use petasos_core::turn::Limits;
 use petasos_fakes::discord::Discord;
 use petasos_fakes::model::Model;
 use petasos_fakes::slack::{self as slack_fake, Slack};
 use petasos_fakes::telegram::Telegram;
-use petasos_gateway::network::Outward;
-use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Config, End, Handle, HomeChannel, Lifetime, Page, Settings, Streaming};
+use petasos_gateway::{Config, End, Handle, HomeChannel, Lifetime, Settings};
 use petasos_platforms::{Adapter, discord as d, slack as s, telegram as t};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -67,40 +63,18 @@ impl Everywhere {
         let mut model = ModelConfig::new(Provider::Custom, "fake");
         model.base_url = Some(format!("{}/v1", self.model.url()));
         model.api_key = Some(Secret::new("sk-test"));
+        let home = self.home.path();
         let config = Config {
-            home: self.home.path().to_owned(),
-            model,
             adapters: self.adapters(),
-            unbuilt: vec![],
             access: Access { allow_all: true, ..Access::default() },
-            keys: KeyOptions::default(),
-            settings: Settings {
-                resets: Policies::default(),
-                resume_window: Window::default(),
-                busy: BusyMode::Queue,
-                busy_ack: false,
-                streaming: Streaming::default(),
-                limits: Limits::default(),
-                outward_files: petasos_gateway::Policy::default(),
-                largest_inward: None,
-                workspace: self.home.path().join("workspace"),
-                persona: None,
-                tiers: std::collections::BTreeMap::new(),
-                compression: petasos_gateway::Compression::default(),
-                parallel_calls: 64,
-                filter_silence: true,
-                terminal: None,
-            },
+            settings: Settings { busy: BusyMode::Queue, busy_ack: false, ..Settings::new(home) },
             lifetime: Lifetime {
                 drain_timeout: Duration::ZERO,
                 home_channels: homes(),
                 reconnect,
                 ..Lifetime::default()
             },
-            notifier: Notifier::default(),
-            outward: Outward::default,
-            page: Page::Served,
-            mirror: false,
+            ..Config::new(home, model)
         };
         let (handle, running) =
             self.time.runtime.block_on(petasos_gateway::start(config)).expect("the gateway starts");

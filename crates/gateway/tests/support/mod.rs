@@ -11,22 +11,17 @@ use std::time::{Duration, Instant};
 
 use petasos_agent::{ModelConfig, Provider, Secret};
 use petasos_core::access::Access;
-use petasos_core::admission::BusyMode;
 use petasos_core::lifecycle::Leave;
 use petasos_core::message::ChatType;
-use petasos_core::session::{Entry, KeyOptions, Policies, Window};
+use petasos_core::session::Entry;
 use petasos_core::transcript::Role;
-use petasos_core::turn::Limits;
 use petasos_core::{Inbound, Platform, SessionKey, Source};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Model, Point};
 use petasos_fakes::telegram::Telegram;
 use petasos_gateway::home::state;
 use petasos_gateway::network::Outward;
-use petasos_gateway::sd::Notifier;
-use petasos_gateway::{
-    Config, DATABASE, End, Handle, Lifetime, Page, Policy, Settings, Situation, Streaming, Unbuilt,
-};
+use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Unbuilt};
 use petasos_platforms::{Adapter, telegram};
 use petasos_store::{Reader, Result, Store, Tx};
 use serde_json::{Map, Value};
@@ -77,27 +72,7 @@ impl World {
     /// A home in which no gateway runs yet.
     pub fn idle(change: impl FnOnce(&mut Setup)) -> Self {
         let home = TempDir::new().expect("a home");
-        let settings = Settings {
-            resets: Policies::default(),
-            resume_window: Window::default(),
-            busy: BusyMode::default(),
-            busy_ack: true,
-            streaming: Streaming::default(),
-            limits: Limits::default(),
-            outward_files: Policy {
-                home: home.path().into(),
-                allowed: vec![home.path().join("workspace")],
-                ..Policy::default()
-            },
-            largest_inward: Some(128 << 20),
-            workspace: home.path().join("workspace"),
-            terminal: None,
-            persona: None,
-            tiers: std::collections::BTreeMap::new(),
-            compression: petasos_gateway::Compression::default(),
-            parallel_calls: 64,
-            filter_silence: true,
-        };
+        let settings = Settings::new(home.path());
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };
         let mut setup = Setup {
@@ -130,20 +105,16 @@ impl World {
         config.base_url = format!("{}/bot", self.telegram.url());
         config.poll_backoff_base = Duration::from_millis(50);
         let adapter = Adapter::Telegram(telegram::Telegram::new(config).expect("an adapter"));
-        let Setup { settings, lifetime, access, .. } = self.setup.clone();
+        let Setup { settings, lifetime, access, unbuilt, outward, page, workers: _ } = self.setup.clone();
         let config = Config {
-            home: self.home.path().to_owned(),
-            model,
             adapters: vec![adapter],
-            unbuilt: self.setup.unbuilt.clone(),
+            unbuilt,
             access,
-            keys: KeyOptions::default(),
             settings,
             lifetime,
-            notifier: Notifier::default(),
-            outward: self.setup.outward,
-            page: self.setup.page,
-            mirror: false,
+            outward,
+            page,
+            ..Config::new(self.home.path(), model)
         };
         let (handle, running) =
             self.runtime.block_on(petasos_gateway::start(config)).expect("the gateway starts");

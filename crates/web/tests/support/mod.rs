@@ -6,22 +6,16 @@
     reason = "each test file uses the part it needs"
 )]
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::{ModelConfig, Provider};
 use petasos_core::Secret;
-use petasos_core::access::Access;
-use petasos_core::admission::BusyMode;
 use petasos_core::lifecycle::State;
-use petasos_core::session::{KeyOptions, Policies, Window};
-use petasos_core::turn::Limits;
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Model, Point};
-use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Config, Handle, Lifetime, Running, Settings, Situation, Streaming};
+use petasos_gateway::{Config, Handle, Running, Situation};
 use petasos_web::{Doors, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -153,36 +147,7 @@ fn config(home: &TempDir, model: &Model) -> Config {
     let mut ask = ModelConfig::new(Provider::Custom, "fake");
     ask.base_url = Some(format!("{}/v1", model.url()));
     ask.api_key = Some(Secret::new("sk-test"));
-    Config {
-        home: home.path().to_owned(),
-        model: ask,
-        adapters: vec![],
-        unbuilt: vec![],
-        access: Access::default(),
-        keys: KeyOptions::default(),
-        settings: Settings {
-            resets: Policies::default(),
-            resume_window: Window::default(),
-            busy: BusyMode::default(),
-            busy_ack: true,
-            streaming: Streaming::default(),
-            limits: Limits::default(),
-            outward_files: petasos_gateway::Policy::default(),
-            largest_inward: None,
-            workspace: home.path().join("workspace"),
-            terminal: None,
-            persona: None,
-            tiers: BTreeMap::new(),
-            compression: petasos_gateway::Compression::default(),
-            parallel_calls: 64,
-            filter_silence: true,
-        },
-        lifetime: Lifetime::default(),
-        notifier: Notifier::default(),
-        outward: petasos_gateway::network::Outward::default,
-        page: petasos_gateway::Page::Served,
-        mirror: false,
-    }
+    Config::new(home.path(), ask)
 }
 
 async fn exchange(
