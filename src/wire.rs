@@ -168,7 +168,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         streaming: streaming(settings),
         limits: Limits { steps: small(settings, "agent.max_turns"), ..Limits::default() },
         outward_files: media::policy(home, settings, |name| std::env::var_os(name)),
-        largest_inward: media::largest_inward(settings),
+        inward_files: media::inward(settings),
         workspace: workspace(home, settings),
         terminal: terminal::terminal(settings),
         persona: settings.text("agent.system_prompt"),

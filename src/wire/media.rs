@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use petasos_gateway::Policy;
+use petasos_gateway::{Inward, Policy};
 
 use super::workspace;
 use crate::config::{Home, Settings};
 
-/// What the agent writes and what it was sent may always leave; the rest is for the owner to say.
+/// What the agent writes may always leave, and what it was sent may go back where it came from; the rest is for the
+/// owner to say.
 pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Policy {
     let user = env("HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = settings.list("gateway.media_allow_dirs");
@@ -19,7 +20,7 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
             Some(rest) => user.as_ref().map(|user| user.join(rest)),
             None => Some(PathBuf::from(folder)),
         });
-    let own = [home.path().join(petasos_core::media::CACHE), workspace(home, settings)];
+    let own = [workspace(home, settings)];
     Policy {
         home: home.path().into(),
         allowed: own.into_iter().chain(named).collect(),
@@ -29,6 +30,8 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
 }
 
 /// Zero means that there is no limit.
-pub(super) fn largest_inward(settings: &Settings) -> Option<u64> {
-    settings.count("gateway.max_inbound_media_bytes").filter(|most| *most > 0)
+pub(super) fn inward(settings: &Settings) -> Inward {
+    let limit = |key| settings.count(key).filter(|most| *most > 0);
+    let most = limit("gateway.max_inbound_media_bytes");
+    Inward { most, total: limit("gateway.max_media_cache_bytes"), ..Inward::default() }
 }

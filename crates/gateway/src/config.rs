@@ -15,6 +15,7 @@ use petasos_platforms::Adapter;
 use petasos_store::{Binding, Error as StoreError, Tx};
 
 use crate::deliver::{Policy, Streaming};
+use crate::fetch::Inward;
 use crate::lifetime::Lifetime;
 use crate::network::Outward;
 use crate::sd::Notifier;
@@ -88,8 +89,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Which files an answer may carry.
     pub outward_files: Policy,
-    /// Largest file that is fetched, in bytes; `None`: any.
-    pub largest_inward: Option<u64>,
+    /// How files are fetched that people send.
+    pub inward_files: Inward,
     /// The folder that file tools work in.
     pub workspace: PathBuf,
     /// How commands are run; `None`: the agent has no terminal.
@@ -144,7 +145,7 @@ impl Settings {
                 allowed: vec![workspace.clone()],
                 ..Policy::default()
             },
-            largest_inward: Some(128 << 20),
+            inward_files: Inward::default(),
             workspace,
             terminal: None,
             persona: None,

@@ -1,44 +1,69 @@
 //! Files that people send: fetched into the cache before their message is let in.
 //!
-//! Owns `<home>/cache`. A file is named after its message and its place in it, so fetching it again after a crash
-//! replaces it; it is written beside its place, synced and renamed, so it is there whole or not at all. What
-//! became of it is kept in the inbox before the message is let in: a message never waits for a file for ever,
-//! and never gets lost with one.
+//! Owns `<home>/cache`. Every session has its own folders in it, and only its own answers and tools reach them: what
+//! one person sends is not another's to have. A file is named after its message and its place in it, so fetching it
+//! again after a crash replaces it; it is written beside its place, synced and renamed, so it is there whole or not at
+//! all. What became of it is kept in the inbox before the message is let in: a message never waits for a file for
+//! ever, and never gets lost with one.
 
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest;
 use petasos_core::media::{self, Sort};
 use petasos_core::message::Attachment;
-use petasos_core::{Inbound, InboxId, Source};
+use petasos_core::{Inbound, InboxId, SessionKey, Source};
 use petasos_platforms::download::Error;
 use petasos_platforms::{Adapter, Fetched};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// Files under way at the same time, over all chats.
 const HANDS: usize = 4;
-/// Tries, and the pause between them.
-const TRIES: u32 = 3;
+/// The pause before the second try; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// Files of one message that are fetched; the rest is named.
 const MOST_FILES: usize = 20;
 /// A file that nobody waits for any more goes at this age.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// One that is younger stays even if there is too much: its message may not be on disk yet.
+const NEW: Duration = Duration::from_secs(600);
+/// Folders below the cache: what it is, and whose it is.
+const DEPTH: u32 = 2;
+const SORTS: [&str; 4] = ["images", "audio", "videos", "documents"];
+
+/// How files are fetched that people send.
+#[derive(Debug, Clone)]
+pub struct Inward {
+    /// Largest file, in bytes; `None`: any.
+    pub most: Option<u64>,
+    /// What they may take together before the oldest go; `None`: anything.
+    pub total: Option<u64>,
+    /// How long one is tried for while its server is out of luck. Its chat waits meanwhile.
+    pub patience: Duration,
+}
+
+impl Default for Inward {
+    fn default() -> Self {
+        Self { most: Some(128 << 20), total: Some(2 << 30), patience: Duration::from_secs(180) }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     cache: PathBuf,
-    /// Largest file; `None`: any.
-    most: Option<u64>,
+    inward: Inward,
     hands: Semaphore,
 }
 
 impl Fetcher {
-    pub(crate) fn new(home: &Path, most: Option<u64>) -> Self {
-        Self { cache: home.join(media::CACHE), most, hands: Semaphore::new(HANDS) }
+    pub(crate) fn new(home: &Path, inward: Inward) -> Self {
+        Self { cache: home.join(media::CACHE), inward, hands: Semaphore::new(HANDS) }
     }
 
     pub(crate) fn wants(inbound: &Inbound) -> bool {
@@ -49,10 +74,11 @@ impl Fetcher {
     pub(crate) async fn fetch(
         &self,
         adapter: Option<&Adapter>,
+        key: &SessionKey,
         id: InboxId,
         mut inbound: Inbound,
     ) -> Inbound {
-        let source = inbound.source.clone();
+        let (source, whose) = (inbound.source.clone(), whose(key));
         for (index, attachment) in inbound.attachments.iter_mut().enumerate() {
             if !attachment.is_wanted() {
                 continue;
@@ -60,7 +86,10 @@ impl Fetcher {
             let fetched = match adapter {
                 _ if index >= MOST_FILES => Err("there are too many files in one message".to_owned()),
                 None => Err("files cannot be read from here".to_owned()),
-                Some(adapter) => self.one(adapter, &source, attachment, &format!("{id}-{index}")).await,
+                Some(adapter) => {
+                    let stem = format!("{id}-{index}");
+                    self.one(adapter, &source, attachment, &whose, &stem).await
+                }
             };
             match fetched {
                 Ok(Kept { path, mime, size }) => {
@@ -78,33 +107,47 @@ impl Fetcher {
         adapter: &Adapter,
         source: &Source,
         attachment: &Attachment,
+        whose: &str,
         stem: &str,
     ) -> Result<Kept, String> {
-        // Never closed.
-        let _hand = self.hands.acquire().await;
         let part = self.cache.join(format!(".{stem}.part"));
-        let mut tries = 0;
-        let fetched = loop {
-            tries += 1;
-            match self.attempt(adapter, source, attachment, &part).await {
-                Ok(fetched) => break Ok(fetched),
-                Err(error) if tries < TRIES && error.is_passing() => {
-                    tracing::debug!(platform = %source.platform, %error, "a file is fetched again");
-                    tokio::time::sleep(PAUSE * tries).await;
-                }
-                Err(error) => break Err(error.to_string()),
-            }
+        let kept = match self.persist(adapter, source, attachment, &part).await {
+            Ok(fetched) => self.keep(attachment, &fetched, whose, stem, &part).await,
+            Err(error) => Err(not_fetched(source, &error)),
         };
-        let kept = match fetched {
-            Ok(fetched) => self.keep(attachment, &fetched, stem, &part).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &kept {
-            tracing::warn!(platform = %source.platform, error, "a file that somebody sent could not be fetched");
+        if kept.is_err() {
             // Gone already, if it was never made.
             let _ = tokio::fs::remove_file(&part).await;
         }
         kept
+    }
+
+    /// Tries for as long as its server may only be out of luck; others have a go between two tries.
+    async fn persist(
+        &self,
+        adapter: &Adapter,
+        source: &Source,
+        attachment: &Attachment,
+        part: &Path,
+    ) -> Result<Fetched, Error> {
+        let until = Instant::now() + self.inward.patience;
+        let mut pause = PAUSE;
+        loop {
+            // Never closed.
+            let hand = self.hands.acquire().await;
+            let error = match self.attempt(adapter, source, attachment, part).await {
+                Ok(fetched) => return Ok(fetched),
+                Err(error) => error,
+            };
+            drop(hand);
+            let wait = error.after().unwrap_or_default().max(pause);
+            if !error.is_passing() || wait > until.saturating_duration_since(Instant::now()) {
+                return Err(error);
+            }
+            tracing::debug!(platform = %source.platform, %error, "a file is fetched again");
+            tokio::time::sleep(wait).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
     }
 
     async fn attempt(
@@ -114,14 +157,12 @@ impl Fetcher {
         attachment: &Attachment,
         part: &Path,
     ) -> Result<Fetched, Error> {
-        let disk = |error: io::Error| Error::Disk(error.kind());
-        folder(&self.cache).await.map_err(disk)?;
+        folder(&self.cache).await?;
         let mut options = tokio::fs::OpenOptions::new();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o600).open(part).await.map_err(disk)?;
-        let most = self.most.unwrap_or(u64::MAX);
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(part).await?;
+        let most = self.inward.most.unwrap_or(u64::MAX);
         let fetched = adapter.fetch(source, attachment, most, &mut file).await?;
-        file.sync_all().await.map_err(disk)?;
+        file.sync_all().await?;
         Ok(fetched)
     }
 
@@ -130,48 +171,111 @@ impl Fetcher {
         &self,
         attachment: &Attachment,
         fetched: &Fetched,
+        whose: &str,
         stem: &str,
         part: &Path,
     ) -> Result<Kept, String> {
         let (mime, sort, extension) = sort(attachment, fetched)?;
-        let within = self.cache.join(match sort {
-            Sort::Image => "images",
-            Sort::Audio => "audio",
-            Sort::Video => "videos",
-            Sort::Document => "documents",
+        let [images, audio, videos, documents] = SORTS;
+        let all = self.cache.join(match sort {
+            Sort::Image => images,
+            Sort::Audio => audio,
+            Sort::Video => videos,
+            Sort::Document => documents,
         });
+        let within = all.join(whose);
         let path = within.join(format!("{stem}.{extension}"));
-        let placed = async {
+        let place = async || -> io::Result<()> {
+            folder(&all).await?;
             folder(&within).await?;
             tokio::fs::rename(part, &path).await?;
-            tokio::fs::File::open(&within).await?.sync_all().await
+            tokio::fs::File::open(&within).await?.sync_all().await?;
+            tokio::fs::File::open(&all).await?.sync_all().await
         };
-        placed.await.map_err(|error| Error::Disk(error.kind()).to_string())?;
+        let placed = match place().await {
+            // The folder was empty and has just been cleared away.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => place().await,
+            placed => placed,
+        };
+        placed.map_err(|error| {
+            tracing::warn!(%error, "a file that somebody sent could not be put into its place");
+            Error::Disk(error).to_string()
+        })?;
         Ok(Kept { path, mime, size: fetched.size })
     }
 
-    /// Takes away what is old and what nobody refers to. `referred`: files of messages without an outcome.
+    /// Takes away what is old, and of the rest the oldest if there is too much. `referred`: files of messages without
+    /// an outcome, which stay.
     pub(crate) fn clean(&self, referred: &HashSet<PathBuf>) -> io::Result<usize> {
+        let mut found = vec![];
+        look_through(&self.cache, DEPTH, &mut found)?;
+        found.sort_by_key(|it| it.written);
+        let mut total: u64 = found.iter().map(|it| it.size).sum();
         let mut gone = 0;
-        for folder in ["", "images", "audio", "videos", "documents"] {
-            let entries = match std::fs::read_dir(self.cache.join(folder)) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            for entry in entries {
-                let entry = entry?;
-                let about = entry.metadata()?;
-                let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                let old = written.elapsed().is_ok_and(|age| age > KEPT);
-                if about.is_file() && old && !referred.contains(&entry.path()) {
-                    std::fs::remove_file(entry.path())?;
-                    gone += 1;
-                }
+        for Found { path, written, size } in found {
+            let age = written.elapsed().unwrap_or_default();
+            let too_much = self.inward.total.is_some_and(|most| total > most) && age > NEW;
+            if (age > KEPT || too_much) && !referred.contains(&path) {
+                there(std::fs::remove_file(&path))?;
+                total = total.saturating_sub(size);
+                gone += 1;
             }
         }
         Ok(gone)
     }
+}
+
+/// The folders of the files that were sent in one session.
+pub(crate) fn folders(home: &Path, key: &SessionKey) -> Vec<PathBuf> {
+    let (cache, whose) = (home.join(media::CACHE), whose(key));
+    SORTS.map(|sort| cache.join(sort).join(&whose)).into()
+}
+
+/// A name for a session's folders, whatever its key is made of.
+fn whose(key: &SessionKey) -> String {
+    let digest = digest::digest(&digest::SHA256, key.0.as_bytes());
+    digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn not_fetched(source: &Source, error: &Error) -> String {
+    let cause = error.source().map(tracing::field::display);
+    tracing::warn!(platform = %source.platform, %error, cause, "a file that somebody sent could not be fetched");
+    error.to_string()
+}
+
+struct Found {
+    path: PathBuf,
+    written: SystemTime,
+    size: u64,
+}
+
+/// `None`: it has gone meanwhile.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of a folder and of those below it. Folders that have been empty for long go.
+fn look_through(folder: &Path, depth: u32, found: &mut Vec<Found>) -> io::Result<()> {
+    let Some(entries) = there(std::fs::read_dir(folder))? else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        let Some(about) = there(path.symlink_metadata())? else { continue };
+        let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        if about.is_file() {
+            found.push(Found { path, written, size: about.len() });
+        } else if about.is_dir() && depth > 0 {
+            look_through(&path, depth - 1, found)?;
+            if written.elapsed().is_ok_and(|age| age > KEPT) {
+                // Fails unless it is empty.
+                let _ = std::fs::remove_dir(&path);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A file in its place.
@@ -249,22 +353,62 @@ mod tests {
         check("document", "a.txt", "", b"", Err("it is empty"));
     }
 
+    /// Files by their names and ages.
+    fn cache(home: &Path, files: &[(&str, Duration)]) {
+        for (name, age) in files {
+            let path = home.join("cache").join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(&path, PNG).expect("written");
+            let file = std::fs::File::options().write(true).open(&path).expect("open");
+            file.set_modified(SystemTime::now() - *age).expect("a moment");
+        }
+    }
+
+    #[track_caller]
+    fn left(home: &Path, files: &[(&str, Duration)], want: &[bool]) {
+        let there: Vec<bool> = files.iter().map(|(name, _)| home.join("cache").join(name).exists()).collect();
+        assert_eq!(there, want, "{files:?}");
+    }
+
     #[test]
     fn the_cache_loses_what_is_old_and_not_waited_for() {
         let home = tempfile::tempdir().expect("a home");
-        let fetcher = Fetcher::new(home.path(), None);
-        let images = home.path().join("cache/images");
-        std::fs::create_dir_all(&images).expect("a folder");
-        let old = SystemTime::now() - KEPT - Duration::from_secs(60);
-        for (name, age) in [("1-0.png", old), ("2-0.png", old), ("3-0.png", SystemTime::now())] {
-            std::fs::write(images.join(name), PNG).expect("written");
-            let file = std::fs::File::options().write(true).open(images.join(name)).expect("open");
-            file.set_modified(age).expect("a moment");
-        }
-        let referred = HashSet::from([images.join("2-0.png")]);
+        let fetcher = Fetcher::new(home.path(), Inward::default());
+        let old = KEPT + Duration::from_secs(60);
+        let files =
+            [("images/a/1-0.png", old), ("images/b/2-0.png", old), ("images/a/3-0.png", Duration::ZERO)];
+        cache(home.path(), &files);
+        let referred = HashSet::from([home.path().join("cache/images/b/2-0.png")]);
         assert_eq!(fetcher.clean(&referred).expect("cleaned"), 1);
-        let left = |name: &str| images.join(name).exists();
-        assert_eq!((left("1-0.png"), left("2-0.png"), left("3-0.png")), (false, true, true));
-        assert_eq!(Fetcher::new(&home.path().join("none"), None).clean(&referred).expect("nothing there"), 0);
+        left(home.path(), &files, &[false, true, true]);
+        let nowhere = Fetcher::new(&home.path().join("none"), Inward::default());
+        assert_eq!(nowhere.clean(&referred).expect("nothing there"), 0);
+    }
+
+    #[test]
+    fn of_too_much_the_oldest_goes_and_nothing_that_is_new_or_waited_for() {
+        let home = tempfile::tempdir().expect("a home");
+        let most = Some(PNG.len() as u64 * 3);
+        let fetcher = Fetcher::new(home.path(), Inward { total: most, ..Inward::default() });
+        let hours = |count: u64| Duration::from_secs(3600 * count);
+        let files = [
+            ("images/a/1-0.png", hours(5)),
+            ("audio/a/2-0.ogg", hours(4)),
+            ("documents/b/3-0.pdf", hours(3)),
+            ("videos/b/4-0.mp4", hours(2)),
+            ("images/b/5-0.png", Duration::ZERO),
+        ];
+        cache(home.path(), &files);
+        let referred = HashSet::from([home.path().join("cache/images/a/1-0.png")]);
+        assert_eq!(fetcher.clean(&referred).expect("cleaned"), 2);
+        left(home.path(), &files, &[true, false, false, true, true]);
+    }
+
+    #[test]
+    fn every_session_has_folders_of_its_own() {
+        let of = |key: &str| folders(Path::new("/h"), &SessionKey(key.into()));
+        let (one, other) = (of("agent:main:telegram:dm:7"), of("agent:main:telegram:dm:../7"));
+        assert!(one.iter().all(|folder| !other.contains(folder)) && one.len() == 4);
+        assert!(other.iter().all(|folder| folder.components().count() == 5), "{other:?}");
     }
 }

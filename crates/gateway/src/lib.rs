@@ -55,6 +55,7 @@ mod watchdog;
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};
+pub use fetch::Inward;
 pub use gate::{Leaving, Situation};
 pub use handle::{Handle, Leaver, Submitted};
 pub use lifetime::{HomeChannel, Lifetime};

@@ -85,7 +85,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let bell = Bell::default();
     let rows = Rows { db: db.clone(), bell: bell.clone() };
     let shell = Arc::new(Shell {
-        fetcher: Fetcher::new(&config.home, config.settings.largest_inward),
+        fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
         db,
         brain,
         tools: tools(&config.home, &config.settings, rows)?,

@@ -12,7 +12,7 @@ use crate::session::Shell;
 const SWEEP: Duration = Duration::from_secs(300);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 /// How often the cache is looked through.
-const FILES: Duration = Duration::from_secs(3600);
+const FILES: Duration = SWEEP;
 const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);

@@ -5,9 +5,12 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use petasos_fakes::model::Answer;
+use petasos_core::admission::{BusyMode, QUEUE_CAP};
+use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::{Fault, Incoming, Side};
+use petasos_gateway::Inward;
 use serde_json::{Value, json};
 use support::{SOON, World};
 
@@ -101,7 +104,8 @@ fn a_new_session_takes_back_what_waits_for_its_files() {
 
 #[test]
 fn a_file_that_cannot_be_had_is_told_to_both_and_loses_no_message() {
-    let world = World::new(|settings| settings.largest_inward = Some(100));
+    let inward = Inward { most: Some(100), patience: Duration::from_secs(2), ..Inward::default() };
+    let world = World::new(|settings| settings.inward_files = inward);
     world.telegram.on("download").times(3).does(Fault::status(502, "Bad Gateway"));
     photo(&world, "F1", "one");
     let (text, pictures) = asked(&world, 0);
@@ -121,6 +125,120 @@ fn a_file_that_cannot_be_had_is_told_to_both_and_loses_no_message() {
     let (text, _) = asked(&world, 2);
     assert!(text.contains("[photo: could not be read: it is not a picture"), "{text}");
     assert_eq!(world.telegram.calls_of("download").len(), 4, "one was too large to be asked for");
+}
+
+#[test]
+fn a_server_that_is_out_for_seconds_costs_nobody_a_file() {
+    let world = World::new(|_| {});
+    world.telegram.on("download").times(3).does(Fault::status(502, "Bad Gateway"));
+    photo(&world, "F1", "look");
+    assert_eq!(asked(&world, 0).1.len(), 1);
+    assert_eq!(world.telegram.calls_of("download").len(), 4);
+}
+
+#[test]
+fn what_one_person_sent_goes_back_to_them_and_to_nobody_else() {
+    let world = World::new(|_| {});
+    photo(&world, "F1", "mine");
+    let (text, _) = asked(&world, 0);
+    let path = text.split("[photo: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a path");
+    world.owes_nothing();
+    world.model.script(Answer::text(format!("MEDIA:{path}")));
+    world.telegram.push_text(8, 8, "give me theirs");
+    world.sees(8, "was not sent: files from there are not sent");
+    world.model.script(Answer::text(format!("MEDIA:{path}")));
+    world.telegram.push_text(7, 7, "give me mine");
+    let back =
+        |world: &petasos_fakes::telegram::World| world.messages(7).any(|it| it.file.is_some()).then_some(());
+    assert!(world.telegram.wait_until(SOON, back).is_some());
+    assert_eq!(world.telegram.calls_of("sendPhoto").len(), 1);
+}
+
+#[test]
+fn pictures_that_are_sent_together_are_answered_together() {
+    let world = World::new(|_| {});
+    let gate = world.telegram.gate("download", Side::Before);
+    let pictures = ["F1", "F2", "F3"];
+    pictures.iter().for_each(|id| world.telegram.add_file(*id, PNG));
+    world.telegram.push_many(pictures.map(|id| Incoming::photo(7, 7, id, PNG.len(), id)));
+    assert!(gate.wait(SOON));
+    let kept = |world: &World| world.read(|reader| reader.backlog()).queued == 3;
+    support::eventually("all accepted", || kept(&world).then_some(()));
+    gate.open();
+    let (text, shown) = asked(&world, 0);
+    assert_eq!(shown.len(), 3, "{text}");
+    world.owes_nothing();
+    assert_eq!(world.model.requests().len(), 1);
+    assert_eq!(world.read(|reader| reader.backlog()).queued, 0);
+}
+
+#[test]
+fn those_who_come_last_are_turned_away_and_not_the_one_they_wait_behind() {
+    let world = World::new(|_| {});
+    let gate = world.telegram.gate("download", Side::Before);
+    photo(&world, "F1", "first");
+    assert!(gate.wait(SOON));
+    for n in 1..=QUEUE_CAP {
+        world.telegram.push_text(7, 7, format!("number {n}."));
+    }
+    world.sees(7, "Too many messages are waiting");
+    gate.open();
+    let (text, _) = asked(&world, 0);
+    assert!(text.contains("first"), "{text}");
+    world.owes_nothing();
+    assert_eq!(world.count(7, "Too many messages are waiting"), 1);
+    let said = world.transcript(7);
+    let heard = |what: &str| said.iter().any(|(_, text)| text.contains(what));
+    assert!(heard("first") && heard("number 31.") && !heard("number 32."), "{said:?}");
+}
+
+#[test]
+fn a_stop_ends_the_fetch_and_what_waits_for_it() {
+    let world = World::new(|_| {});
+    let gate = world.telegram.gate("download", Side::Before);
+    photo(&world, "F1", "never mind");
+    assert!(gate.wait(SOON));
+    world.telegram.push_text(7, 7, "/stop");
+    world.sees(7, "Stopped");
+    gate.open();
+    world.telegram.push_text(7, 7, "hello");
+    let (text, _) = asked(&world, 0);
+    assert!(text.contains("hello") && !text.contains("never mind"), "{text}");
+    world.owes_nothing();
+    assert_eq!((world.model.requests().len(), world.read(|reader| reader.backlog()).queued), (1, 0));
+}
+
+#[test]
+fn what_is_queued_waits_for_files_too_and_brings_its_own() {
+    let world = World::new(|_| {});
+    let gate = world.telegram.gate("download", Side::Before);
+    photo(&world, "F1", "first");
+    assert!(gate.wait(SOON));
+    photo(&world, "F2", "/queue second");
+    let kept = |world: &World| world.read(|reader| reader.backlog()).queued == 2;
+    support::eventually("both accepted", || kept(&world).then_some(()));
+    assert!(world.model.requests().is_empty(), "nobody overtook the photo");
+    gate.open();
+    assert!(asked(&world, 0).0.contains("first"));
+    let (text, pictures) = asked(&world, 1);
+    assert!(text.contains("second") && !text.contains("/queue"), "{text}");
+    assert!(!pictures.is_empty(), "{text}");
+    world.owes_nothing();
+    assert_eq!(world.model.requests().len(), 2);
+}
+
+#[test]
+fn a_picture_for_a_turn_that_is_steered_is_seen_in_the_next() {
+    let world = World::new(|settings| settings.busy = BusyMode::Steer);
+    let gate = world.model.gate(Point::Before);
+    world.model.script(Answer::tool("read_file", json!({ "path": "none" })));
+    world.telegram.push_text(7, 7, "work");
+    assert!(gate.wait(SOON));
+    photo(&world, "F1", "look at this");
+    world.sees(7, "Queued for the next turn");
+    gate.open();
+    let (text, pictures) = asked(&world, 2);
+    assert!(text.contains("look at this") && pictures.len() == 1, "{text}");
 }
 
 #[test]

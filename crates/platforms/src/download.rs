@@ -2,14 +2,15 @@
 //!
 //! The address of a file comes from somebody else. One at the configured server itself is as good as that
 //! server; every other one, and every redirect, may only lead to the open internet (`core::net`): names are
-//! resolved by `Public`, so the connection goes to the very address that was judged.
+//! resolved by `Public`, so the connection goes to the very address that was judged. A proxy resolves names itself:
+//! then they are judged before it is asked, and what they mean to it a moment later is the proxy's business.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use petasos_core::net;
+use petasos_core::{Fault, net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
@@ -24,6 +25,8 @@ const HOPS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The slowest line that is waited for, in bytes per second.
 const SLOWEST: u64 = 1 << 20;
+/// No file is waited for longer, whatever length its server announces.
+const LONGEST: Duration = Duration::from_secs(3600);
 /// How much of the beginning is shown to whoever must know what it is.
 const HEAD: usize = 32;
 
@@ -37,33 +40,45 @@ pub struct Fetched {
     pub head: Vec<u8>,
 }
 
-/// Why a file is not there, in words for the chat.
+/// Why a file is not there, in words for the chat. What only the owner of this machine should read is the source.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("it is larger than {} MB", most >> 20)]
     TooLarge { most: u64 },
     #[error("it is at an address that is not fetched from ({0})")]
     Barred(String),
-    #[error("the server answered {0}")]
-    Status(u16),
+    #[error("the server answered {status}")]
+    Status { status: u16, after: Option<Duration> },
     #[error("the server sent a page to sign in instead of the file")]
     SignIn,
-    #[error("{0}")]
+    #[error("the connection to its server failed")]
     Link(#[from] Failure),
-    #[error("{0}")]
+    #[error("the platform does not hand it out")]
     Asked(#[from] PlatformError),
-    #[error("it cannot be kept here ({0})")]
-    Disk(io::ErrorKind),
+    #[error("it cannot be kept here")]
+    Disk(#[from] io::Error),
 }
 
 impl Error {
     /// Another try may have more luck.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Status(status) => *status == 429 || *status >= 500,
+            Self::Status { status, .. } => *status == 429 || *status >= 500,
             Self::Link(_) => true,
-            Self::Asked(error) => matches!(error.fault(), petasos_core::Fault::Later { .. }),
+            Self::Asked(error) => matches!(error.fault(), Fault::Later { .. }),
             Self::TooLarge { .. } | Self::Barred(_) | Self::SignIn | Self::Disk(_) => false,
+        }
+    }
+
+    /// How long the other end wants to be left alone.
+    pub fn after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { after, .. } => *after,
+            Self::Asked(error) => match error.fault() {
+                Fault::Later { after } => after,
+                Fault::Refused | Fault::Fatal => None,
+            },
+            Self::TooLarge { .. } | Self::Barred(_) | Self::SignIn | Self::Link(_) | Self::Disk(_) => None,
         }
     }
 }
@@ -77,11 +92,14 @@ pub(crate) struct Fetcher {
     /// Made when it is first needed: it reads the system's certificates.
     open: OnceLock<Client>,
     proxy: Option<Secret>,
+    /// The hosts of all proxies that may be between us and the open internet.
+    proxies: Vec<String>,
 }
 
 impl Fetcher {
     pub(crate) fn new(base: Url, own: Client, proxy: Option<Secret>) -> Self {
-        Self { base, own, open: OnceLock::new(), proxy }
+        let proxies = http::proxies(proxy.as_ref().map(Secret::expose));
+        Self { base, own, open: OnceLock::new(), proxy, proxies }
     }
 
     /// One try. `token` goes only to addresses that `knows` names.
@@ -96,6 +114,9 @@ impl Fetcher {
         let mut url = Url::parse(url).map_err(|_| Error::Barred("it is no address".into()))?;
         for _hop in 0..=HOPS {
             let mut request = self.client(&url)?.get(url.clone());
+            if !self.is_own(&url) && !self.proxies.is_empty() {
+                judge(url.host_str().unwrap_or_default()).await?;
+            }
             if let Some(token) = token.filter(|_| self.is_own(&url) || knows(&url)) {
                 request = request.bearer_auth(token.expose());
             }
@@ -104,7 +125,10 @@ impl Fetcher {
             match response.status() {
                 StatusCode::OK => return save(response, most, to).await,
                 status if status.is_redirection() => url = next(&url, &response)?,
-                status => return Err(Error::Status(status.as_u16())),
+                status => {
+                    let after = http::retry_after(&response);
+                    return Err(Error::Status { status: status.as_u16(), after });
+                }
             }
         }
         Err(Error::Barred("it leads on and on".into()))
@@ -127,10 +151,20 @@ impl Fetcher {
         if let Some(open) = self.open.get() {
             return Ok(open);
         }
-        let made = http::public(self.proxy.as_ref().map(Secret::expose), Arc::new(Public));
+        let made =
+            http::public(self.proxy.as_ref().map(Secret::expose), Arc::new(Public(self.proxies.clone())));
         let made = made.map_err(|error| Failure::Unreached(error.without_url().to_string()))?;
         Ok(self.open.get_or_init(|| made))
     }
+}
+
+/// Whether all that a name means to us is open. One that we do not know only the proxy can judge.
+async fn judge(host: &str) -> Result<(), Error> {
+    let Ok(mut found) = tokio::net::lookup_host((host.trim_matches(['[', ']']), 0)).await else {
+        return Ok(());
+    };
+    let refused = found.find_map(|at| net::address(at.ip()).err());
+    refused.map_or(Ok(()), |refused| Err(Error::Barred(refused.to_string())))
 }
 
 /// Where a redirect leads; an address without a host is one of the same server.
@@ -145,9 +179,13 @@ async fn save(response: Response, most: u64, to: &mut tokio::fs::File) -> Result
     if announced.is_some_and(|size| size > most) {
         return Err(Error::TooLarge { most });
     }
-    let within = PATIENCE + Duration::from_secs(announced.unwrap_or(most.min(1 << 30)) / SLOWEST);
+    let within = patience(announced.unwrap_or(most.min(1 << 30)));
     let saved = tokio::time::timeout(within, copy(response, most, to)).await;
     saved.map_err(|_| Failure::Silent(within))?
+}
+
+fn patience(size: u64) -> Duration {
+    LONGEST.min(PATIENCE + Duration::from_secs(size / SLOWEST))
 }
 
 async fn copy(mut response: Response, most: u64, to: &mut tokio::fs::File) -> Result<Fetched, Error> {
@@ -160,21 +198,23 @@ async fn copy(mut response: Response, most: u64, to: &mut tokio::fs::File) -> Re
         }
         let missing = HEAD.saturating_sub(fetched.head.len()).min(chunk.len());
         fetched.head.extend_from_slice(&chunk[..missing]);
-        to.write_all(&chunk).await.map_err(|error| Error::Disk(error.kind()))?;
+        to.write_all(&chunk).await?;
     }
-    to.flush().await.map_err(|error| Error::Disk(error.kind()))?;
+    to.flush().await?;
     Ok(fetched)
 }
 
-/// Resolves names to addresses of the open internet; a name that has others as well has only the open ones.
+/// Resolves names to addresses of the open internet; a name that has others as well has only the open ones. The hosts
+/// of proxies may be anywhere: the owner named them.
 #[derive(Debug)]
-struct Public;
+struct Public(Vec<String>);
 
 impl Resolve for Public {
     fn resolve(&self, name: Name) -> Resolving {
+        let proxy = self.0.iter().any(|proxy| proxy == name.as_str());
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let open: Vec<SocketAddr> = found.filter(|at| net::address(at.ip()).is_ok()).collect();
+            let open: Vec<SocketAddr> = found.filter(|at| proxy || net::address(at.ip()).is_ok()).collect();
             if open.is_empty() {
                 return Err("the name leads to no public address".into());
             }
@@ -215,9 +255,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_the_chat_reads_names_nothing_of_this_machine() {
+        let inside = "10.0.0.7:3128: permission denied";
+        for error in [
+            Error::Link(Failure::Unreached(inside.into())),
+            Error::Asked(PlatformError::Telegram(Failure::Lost(inside.into()).into())),
+            Error::Disk(io::Error::other(inside)),
+        ] {
+            assert!(!error.to_string().contains("10.0.0.7"), "{error}");
+            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            assert!(source.contains(inside), "the log has it: {source}");
+        }
+    }
+
+    #[test]
+    fn no_server_can_make_us_wait_for_ever() {
+        for (size, want) in
+            [(0, PATIENCE), (SLOWEST * 10, PATIENCE + Duration::from_secs(10)), (u64::MAX, LONGEST)]
+        {
+            assert_eq!(patience(size), want, "{size}");
+        }
+    }
+
     #[tokio::test]
     async fn a_name_that_leads_home_leads_nowhere() {
         let name = "localhost".parse().expect("a name");
-        assert!(Public.resolve(name).await.is_err());
+        assert!(Public(vec![]).resolve(name).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_proxy_may_be_near_and_what_it_is_asked_for_may_not() {
+        let name = "localhost".parse().expect("a name");
+        assert!(Public(vec!["localhost".into()]).resolve(name).await.is_ok());
+        for near in ["localhost", "127.0.0.1", "[::1]"] {
+            assert!(matches!(judge(near).await, Err(Error::Barred(_))), "{near}");
+        }
+        assert!(judge("192.0.43.8").await.is_ok());
     }
 }

@@ -90,6 +90,20 @@ pub(crate) fn public(
     builder.dns_resolver(resolver).build()
 }
 
+/// The hosts of the proxies that a request to the open internet may take: the one that was named, else the system's.
+pub(crate) fn proxies(named: Option<&str>) -> Vec<String> {
+    const SYSTEM: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    let all: Vec<String> = match named {
+        Some(named) => vec![named.to_owned()],
+        None => SYSTEM.iter().filter_map(|name| std::env::var(name).ok()).collect(),
+    };
+    // The scheme may be left out.
+    let parsed = |at: &String| Url::parse(at).ok().filter(Url::has_host);
+    let host =
+        |at: &String| parsed(at).or_else(|| parsed(&format!("http://{at}")))?.host_str().map(str::to_owned);
+    all.iter().filter_map(host).collect()
+}
+
 fn common() -> ClientBuilder {
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -135,7 +149,7 @@ async fn exchange(request: RequestBuilder) -> Result<Answer, Failure> {
     Ok(Answer { status, body, retry_after })
 }
 
-fn retry_after(response: &Response) -> Option<Duration> {
+pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     Duration::try_from_secs_f64(value.trim().parse().ok()?).ok()
 }
@@ -178,6 +192,17 @@ mod tests {
             ("http://10.0.0.1/", false),
         ] {
             assert_eq!(is_loopback(&Url::parse(url).expect("url")), want, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_proxy_is_known_however_it_is_written() {
+        for (named, want) in [
+            ("http://proxy.local:3128", "proxy.local"),
+            ("http://me:secret@proxy.local", "proxy.local"),
+            ("proxy.local:3128", "proxy.local"),
+        ] {
+            assert_eq!(proxies(Some(named)), [want], "{named}");
         }
     }
 

@@ -227,6 +227,12 @@ pub(super) const KEYS: &[Key] = &[
         "largest file that is fetched when somebody sends it; 0 for no limit",
     ),
     key(
+        "gateway.max_media_cache_bytes",
+        Count(0, i64::MAX),
+        "2147483648",
+        "what the files that people sent may take together before the oldest go; 0 for no limit",
+    ),
+    key(
         "gateway.strict",
         Flag,
         "false",
@@ -237,7 +243,7 @@ pub(super) const KEYS: &[Key] = &[
         "gateway.media_allow_dirs",
         List,
         "",
-        "directories whose files may always be sent; the cache and the workspace are among them",
+        "directories whose files may always be sent; the workspace is among them",
     )
     .env(&["HERMES_MEDIA_ALLOW_DIRS"]),
     key("gateway.allowed_users", List, "", "people who may talk to the agent on every platform")

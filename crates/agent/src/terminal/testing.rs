@@ -23,6 +23,7 @@ pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
         later: Later::Supported,
         home: home.to_owned(),
         workspace: home.join("workspace"),
+        sent: vec![],
         now: Millis(1_700_000_000_000),
         timezone: None,
     }

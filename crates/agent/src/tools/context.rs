@@ -17,6 +17,8 @@ pub struct SessionCtx {
     pub home: PathBuf,
     /// The directory the file tools are confined to, and where commands start. Made if missing.
     pub workspace: PathBuf,
+    /// The directories of files that people sent in this session: the file tools read them and never write there.
+    pub sent: Vec<PathBuf>,
     pub now: Millis,
     /// IANA name; `None`: the system's.
     pub timezone: Option<String>,
@@ -96,6 +98,7 @@ mod tests {
             later: Later::Unsupported,
             home: "/home".into(),
             workspace: "/home/workspace".into(),
+            sent: vec![],
             now: Millis(0),
             timezone: None,
         };

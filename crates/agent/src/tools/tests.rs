@@ -22,6 +22,9 @@ fn desk() -> Desk {
         later: Later::Supported,
         home: directory.path().into(),
         workspace,
+        sent: ["documents", "images"]
+            .map(|sort| directory.path().join("cache").join(sort).join("mine"))
+            .into(),
         now: Millis(1_700_000_000_000),
         timezone: Some("UTC".into()),
     };
@@ -115,29 +118,43 @@ async fn what_people_sent_can_be_read_and_searched_and_not_written() {
     let desk = desk();
     let home = desk.directory.path();
     let at = |path: &str| home.join(path).display().to_string();
-    let missing = desk.error("read_file", json!({"path": at("cache/documents/1-0.txt")})).await;
+    let (file, folder) = ("cache/documents/mine/1-0.txt", "cache/documents/mine");
+    let missing = desk.error("read_file", json!({"path": at(file)})).await;
     assert!(missing.contains("does not exist") && !home.join("cache").exists(), "{missing}");
-    std::fs::create_dir_all(home.join("cache/documents")).unwrap();
-    std::fs::write(home.join("cache/documents/1-0.txt"), "milk\n").unwrap();
+    for whose in ["mine", "theirs"] {
+        std::fs::create_dir_all(home.join("cache/documents").join(whose)).unwrap();
+        std::fs::write(home.join("cache/documents").join(whose).join("1-0.txt"), "milk\n").unwrap();
+    }
     std::fs::write(home.join("secret"), "milk, too").unwrap();
-    symlink(home.join("secret"), home.join("cache/link")).unwrap();
-    symlink(home, home.join("cache/door")).unwrap();
-    let read = desk.run("read_file", json!({"path": at("cache/documents/1-0.txt")})).await;
+    symlink(home.join("secret"), home.join(folder).join("link")).unwrap();
+    symlink(home, home.join(folder).join("door")).unwrap();
+    let read = desk.run("read_file", json!({"path": at(file)})).await;
     assert_eq!(read["content"], "1|milk\n");
-    let found = desk.run("search_files", json!({"pattern": "milk", "path": at("cache")})).await;
-    let line = json!({"path": at("cache/documents/1-0.txt"), "line": 1, "content": "milk"});
+    let found = desk.run("search_files", json!({"pattern": "milk", "path": at(folder)})).await;
+    let line = json!({"path": at(file), "line": 1, "content": "milk"});
     assert_eq!(found, json!({"total_count": 1, "matches": [line]}));
-    let named = json!({"pattern": "^documents/", "target": "files", "path": at("cache")});
-    assert_eq!(desk.run("search_files", named).await["files"], json!([at("cache/documents/1-0.txt")]));
-    for path in ["cache/../secret", "cache/link", "cache/door/secret", "cache", "cache-2/x", "secret"] {
+    let named = json!({"pattern": "^1-", "target": "files", "path": at(folder)});
+    assert_eq!(desk.run("search_files", named).await["files"], json!([at(file)]));
+    for path in [
+        "cache/documents/theirs/1-0.txt",
+        "cache/documents/mine/../theirs/1-0.txt",
+        "cache/documents/mine/../../../secret",
+        "cache/documents/mine/link",
+        "cache/documents/mine/door/secret",
+        "cache/documents/mine",
+        "cache/documents/mine-2/x",
+        "secret",
+    ] {
         desk.error("read_file", json!({"path": at(path)})).await;
     }
-    desk.error("search_files", json!({"pattern": "milk", "path": at("cache/door")})).await;
-    for path in ["cache/documents/1-0.txt", "cache/new"] {
+    for path in ["cache", "cache/documents", "cache/documents/theirs", "cache/documents/mine/door"] {
+        desk.error("search_files", json!({"pattern": "milk", "path": at(path)})).await;
+    }
+    for path in [file, "cache/documents/mine/new"] {
         desk.error("write_file", json!({"path": at(path), "content": "x"})).await;
     }
-    assert_eq!(std::fs::read_to_string(home.join("cache/documents/1-0.txt")).unwrap(), "milk\n");
-    assert!(!home.join("cache/new").exists());
+    assert_eq!(std::fs::read_to_string(home.join(file)).unwrap(), "milk\n");
+    assert!(!home.join(folder).join("new").exists());
 }
 
 #[tokio::test]

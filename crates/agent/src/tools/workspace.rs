@@ -8,7 +8,6 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use petasos_core::media;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -32,16 +31,17 @@ impl Workspace {
         Ok(Self { path: path.to_owned(), root, shown_as: PathBuf::new() })
     }
 
-    /// Where `path` may be read: among the files that people sent if it says so, else in the workspace.
+    /// Where `path` may be read: among the files that people sent in this session if it says so, else in the workspace.
     pub(super) fn readable(ctx: &SessionCtx, path: &str) -> Result<Self, String> {
-        let (sent, asked) = (ctx.home.join(media::CACHE), Path::new(path));
-        if !asked.starts_with(&sent) || asked.starts_with(&ctx.workspace) {
+        let asked = Path::new(path);
+        let sent = ctx.sent.iter().find(|folder| asked.starts_with(folder));
+        let Some(sent) = sent.filter(|_| !asked.starts_with(&ctx.workspace)) else {
             return Self::open(&ctx.workspace);
-        }
+        };
         // Nobody has sent anything as long as it is missing.
-        let root = rustix::fs::openat(CWD, &sent, DIRECTORY, Mode::empty())
+        let root = rustix::fs::openat(CWD, sent, DIRECTORY, Mode::empty())
             .map_err(|_| format!("{path} does not exist."))?;
-        Ok(Self { path: sent.clone(), root, shown_as: sent })
+        Ok(Self { path: sent.clone(), root, shown_as: sent.clone() })
     }
 
     /// The components of `path` below the root.

@@ -98,6 +98,13 @@ enum Kept {
 }
 
 impl Policy {
+    /// The same, with further folders whose files may be sent.
+    pub(super) fn with(&self, folders: Vec<PathBuf>) -> Self {
+        let mut policy = self.clone();
+        policy.allowed.extend(folders);
+        policy
+    }
+
     /// One part for every file of the answer, in its order.
     pub(super) async fn parts(&self, media: &Media, to: &Capabilities) -> Vec<Part> {
         let mut parts = Vec::with_capacity(media.files.len());

@@ -15,7 +15,7 @@ use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendO
 
 use super::attach;
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
-use crate::{Error, clock};
+use crate::{Error, clock, fetch};
 
 /// Leads a part that may be a copy. Without characters that any markup reserves.
 const RECOVERED: &str = "♻️ Recovered reply, may be a duplicate\n\n";
@@ -81,7 +81,10 @@ impl Lane {
             (if text.is_empty() { vec![] } else { self.adapter.render(&text) }, media)
         };
         let (mut parts, media) = catch_unwind(AssertUnwindSafe(render)).ok()?;
-        parts.extend(self.outward.policy.parts(&media, self.adapter.capabilities()).await);
+        let policy = &self.outward.policy;
+        let sent = item.draft.session_key.as_ref().map(|key| fetch::folders(&policy.home, key));
+        let policy = policy.with(sent.unwrap_or_default());
+        parts.extend(policy.parts(&media, self.adapter.capabilities()).await);
         Some(parts)
     }
 

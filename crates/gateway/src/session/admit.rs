@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petasos_core::admission::{Activity, Admission, Arrival, BusyMode, admit};
+use petasos_core::admission::{Ack, Activity, Admission, Arrival, BusyMode, admit};
 use petasos_core::journal::Outcome;
 use petasos_core::message::ChatType;
 use petasos_core::turn::Phase;
@@ -10,7 +10,7 @@ use petasos_store::Pending;
 use tokio::time::Instant;
 
 use super::work::Work;
-use super::{Ended, Session, Waiting};
+use super::{Ended, Session, Waiting, begin};
 
 /// How long the second half of a split message may take.
 const SPLIT_WAIT: Duration = Duration::from_secs(1);
@@ -50,6 +50,11 @@ impl Session {
                 self.interrupt().await?;
                 ack
             }
+            // A tool's result is text: what wants to be seen comes next.
+            Admission::Steer(_) if begin::is_seen(&pending.inbound) => {
+                self.enqueue(pending.clone(), arrival, Promise::Given);
+                Ack::Queued
+            }
             Admission::Steer(ack) => {
                 self.steering.push(pending.clone());
                 ack
@@ -65,7 +70,7 @@ impl Session {
             Some(Phase::Acting { .. }) => Activity::Acting,
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
-        let waiting = self.queue.len() + self.steering.len() + self.arriving.len();
+        let waiting = self.queue.len() + self.steering.len();
         // What was written while we were away must not end the turn that is being taken up again, and room that is
         // being made is needed by whoever comes next.
         let waits = self.resumed || self.work.as_ref().is_some_and(Work::is_relieving);

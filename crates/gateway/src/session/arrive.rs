@@ -1,30 +1,37 @@
-//! Messages with files: let in when their files are here, and in the order in which they came.
+//! Messages with files: let in when their files are here, and in the order in which they came, what was queued among them.
 //!
 //! The first of them is being fetched, in a task of its own; the others wait behind it, whether they have files or
 //! not. Meanwhile the session hears everything else: commands, reports, a stop. A crash leaves them in the inbox.
 
 use std::collections::VecDeque;
 
-use petasos_core::admission::{Arrival, Refusal};
+use petasos_core::admission::{Arrival, QUEUE_CAP, Refusal};
+use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::Outcome;
 use petasos_core::message::Attachment;
-use petasos_core::{Inbound, InboxId};
+use petasos_core::{Inbound, InboxId, Source};
 use petasos_store::Pending;
 use tokio::task::JoinHandle;
 
 use super::admit::Promise;
+use super::say::Reply;
 use super::{Ended, Session};
 use crate::fetch::Fetcher;
-
-/// Messages that may wait for files.
-const MOST: usize = 64;
 
 /// Those on their way into the queue, oldest first; the first one's files are being fetched.
 #[derive(Debug, Default)]
 pub(super) struct Arriving {
-    waiting: VecDeque<(Pending, Promise)>,
+    waiting: VecDeque<Coming>,
     /// Always there while somebody waits. Dropping it ends the fetch.
     fetch: Option<Fetch>,
+}
+
+#[derive(Debug)]
+struct Coming {
+    /// As it is in the inbox.
+    pending: Pending,
+    arrival: Arrival,
+    promise: Promise,
 }
 
 #[derive(Debug)]
@@ -46,18 +53,23 @@ impl Arriving {
     }
 
     pub(super) fn holds(&self, id: InboxId) -> bool {
-        self.waiting.iter().any(|(pending, _)| pending.id == id)
+        self.waiting.iter().any(|coming| coming.pending.id == id)
+    }
+
+    /// Whether a message of the same author, which could be answered with it, is among them.
+    pub(super) fn holds_of(&self, author: &Source) -> bool {
+        let is_of = |coming: &Coming| coming.pending.inbound.source.user_id == author.user_id;
+        self.waiting.iter().any(|coming| coming.arrival == Arrival::Text && is_of(coming))
     }
 
     /// Forgets those that `gone` names; their ids are returned.
     pub(super) fn take_back(&mut self, gone: impl Fn(&Pending) -> bool) -> Vec<InboxId> {
-        let first = self.waiting.front().is_some_and(|(pending, _)| gone(pending));
-        if first {
+        if self.waiting.front().is_some_and(|first| gone(&first.pending)) {
             self.fetch = None;
         }
-        let ids = self.waiting.iter().filter(|(pending, _)| gone(pending)).map(|(pending, _)| pending.id);
+        let ids = self.waiting.iter().map(|coming| &coming.pending).filter(|it| gone(it)).map(|it| it.id);
         let ids = ids.collect();
-        self.waiting.retain(|(pending, _)| !gone(pending));
+        self.waiting.retain(|coming| !gone(&coming.pending));
         ids
     }
 }
@@ -76,25 +88,33 @@ impl Session {
         !self.arriving.is_empty() || Fetcher::wants(&pending.inbound)
     }
 
-    pub(super) async fn await_files(&mut self, pending: Pending, promise: Promise) -> Result<(), Ended> {
-        if self.arriving.len() >= MOST && promise == Promise::NotYet {
+    /// Whoever comes when too many wait is turned away here: once in, a message has its place.
+    pub(super) async fn await_files(
+        &mut self,
+        pending: Pending,
+        arrival: Arrival,
+        promise: Promise,
+    ) -> Result<(), Ended> {
+        let full = self.queue.len() + self.steering.len() + self.arriving.len() >= QUEUE_CAP;
+        if full && promise == Promise::NotYet && arrival != Arrival::Internal {
             let text = Refusal::QueueFull.text().into_owned();
             return self.answer(&pending, text, Outcome::Refused).await;
         }
-        self.arriving.waiting.push_back((pending, promise));
+        self.arriving.waiting.push_back(Coming { pending, arrival, promise });
         self.fetch_first();
         Ok(())
     }
 
     /// Starts to fetch for the first message, unless that is under way.
     pub(super) fn fetch_first(&mut self) {
-        let Some((first, _)) = self.arriving.waiting.front().filter(|_| self.arriving.fetch.is_none()) else {
+        let Some(first) = self.arriving.waiting.front().filter(|_| self.arriving.fetch.is_none()) else {
             return;
         };
-        let (shell, id, inbound) = (self.shell.clone(), first.id, first.inbound.clone());
+        let (shell, key) = (self.shell.clone(), self.key.clone());
+        let (id, inbound) = (first.pending.id, first.pending.inbound.clone());
         let task = tokio::spawn(async move {
             let adapter = shell.channels.adapter(inbound.source.platform).cloned();
-            shell.fetcher.fetch(adapter.as_deref(), id, inbound).await
+            shell.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
         });
         self.arriving.fetch = Some(Fetch(task));
     }
@@ -103,28 +123,39 @@ impl Session {
     /// of their own.
     pub(super) async fn files_are_here(&mut self, inbound: Option<Inbound>) -> Result<(), Ended> {
         self.arriving.fetch = None;
-        let Some((first, promise)) = self.arriving.waiting.pop_front() else { return Ok(()) };
-        let inbound = inbound.unwrap_or_else(|| given_up(first.inbound.clone()));
-        let first = Pending { inbound, ..first };
-        self.handling = Some(first.clone());
-        let (id, kept) = (first.id, first.inbound.clone());
-        self.change(move |tx| tx.rewrite(id, &kept)).await?;
-        if let Some(text) = troubles(&first.inbound) {
-            self.notice(&first, text, vec![]).await?;
+        let Some(mut first) = self.arriving.waiting.pop_front() else { return Ok(()) };
+        first.pending.inbound = inbound.unwrap_or_else(|| given_up(first.pending.inbound));
+        let pending = first.pending.clone();
+        self.handling = Some(pending.clone());
+        let (address, trouble) = (self.address(&pending), troubles(&pending.inbound).map(Reply::answered));
+        let (id, kept, reply) = (pending.id, pending.inbound.clone(), trouble.clone());
+        // One commit: whoever goes on after a crash neither says it again nor leaves it out.
+        self.change(move |tx| {
+            tx.rewrite(id, &kept)?;
+            reply.as_ref().map_or(Ok(()), |reply| address.tell(tx, reply, vec![]))
+        })
+        .await?;
+        if trouble.is_some() {
+            self.told(&pending, None).await?;
         }
-        self.let_in(first, promise).await?;
-        while let Some((next, promise)) =
-            self.arriving.waiting.pop_front_if(|(next, _)| !Fetcher::wants(&next.inbound))
+        self.let_in(first).await?;
+        while let Some(next) =
+            self.arriving.waiting.pop_front_if(|next| !Fetcher::wants(&next.pending.inbound))
         {
-            self.handling = Some(next.clone());
-            self.let_in(next, promise).await?;
+            self.handling = Some(next.pending.clone());
+            self.let_in(next).await?;
         }
         self.fetch_first();
         Ok(())
     }
 
-    async fn let_in(&mut self, pending: Pending, promise: Promise) -> Result<(), Ended> {
-        let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
+    async fn let_in(&mut self, coming: Coming) -> Result<(), Ended> {
+        let Coming { mut pending, arrival, promise } = coming;
+        if let (Arrival::Queued, Parsed::Known(Name::Queue, text)) =
+            (arrival, slash::parse(&pending.inbound.text))
+        {
+            pending.inbound.text = text;
+        }
         match promise {
             Promise::Given => {
                 self.enqueue(pending, arrival, Promise::Given);

@@ -1,6 +1,7 @@
 //! How a turn starts: which messages it takes, and what the model is told about them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use petasos_core::admission::Refusal;
 use petasos_core::ids::{RowId, SessionId};
@@ -19,6 +20,10 @@ use super::{Ended, Session, Waiting};
 use crate::config::Opened;
 use crate::{clock, hooks};
 
+/// How long a message waits for the next of its author's whose files are on their way: pictures that are sent
+/// together are messages of their own.
+const MORE_WAIT: Duration = Duration::from_secs(2);
+
 /// A turn that is on disk.
 struct Begun {
     turn: Turn,
@@ -35,7 +40,9 @@ impl Session {
         if self.turn.is_some() || self.compressing.is_some() {
             return None;
         }
-        self.queue.back().map(|last| last.ready)
+        let last = self.queue.back()?;
+        let more = !last.alone && self.arriving.holds_of(&last.pending.inbound.source);
+        Some(if more { last.ready + MORE_WAIT } else { last.ready })
     }
 
     /// Takes the next messages and starts their turn: one transaction. First comes the place among those who work;
@@ -189,13 +196,16 @@ fn user_row(inbound: &Inbound, now: Millis) -> Message {
     row
 }
 
+/// There is something to be seen in it.
+pub(super) fn is_seen(inbound: &Inbound) -> bool {
+    inbound.attachments.iter().any(|it| picture(it).is_some())
+}
+
 fn picture(attachment: &Attachment) -> Option<Picture> {
     let mime = attachment.mime.clone().filter(|mime| mime.starts_with("image/"))?;
-    // Pictures lie in a folder of their own; what only calls itself one lies elsewhere.
-    let path = attachment
-        .file
-        .clone()
-        .filter(|file| Path::new(file).parent().is_some_and(|it| it.ends_with("images")))?;
+    // Pictures lie in a folder of their own, session by session; what only calls itself one lies elsewhere.
+    let shown = |file: &String| Path::new(file).ancestors().nth(2).is_some_and(|it| it.ends_with("images"));
+    let path = attachment.file.clone().filter(shown)?;
     Some(Picture { path, mime })
 }
 
@@ -248,13 +258,13 @@ mod tests {
         let fetched = Attachment {
             mime: Some("image/jpeg".into()),
             size: Some(120_000),
-            file: Some("/h/cache/images/1-0.jpg".into()),
+            file: Some("/h/cache/images/7f/1-0.jpg".into()),
             ..base.clone()
         };
         let lost = Attachment { trouble: Some("it is empty".into()), ..base.clone() };
         let place = Attachment { kind: "location".into(), reference: "52.5,13.4".into(), ..base.clone() };
         for (attachment, want) in [
-            (fetched.clone(), "[photo: /h/cache/images/1-0.jpg, image/jpeg, 118 KB]"),
+            (fetched.clone(), "[photo: /h/cache/images/7f/1-0.jpg, image/jpeg, 118 KB]"),
             (lost, "[photo: could not be read: it is empty]"),
             (place, "[location: 52.5,13.4]"),
             (
@@ -264,8 +274,8 @@ mod tests {
         ] {
             assert_eq!(attached(&attachment), want);
         }
-        assert_eq!(picture(&fetched).map(|it| it.path).as_deref(), Some("/h/cache/images/1-0.jpg"));
-        let other = Attachment { file: Some("/h/cache/documents/1-0.svg".into()), ..fetched };
+        assert_eq!(picture(&fetched).map(|it| it.path).as_deref(), Some("/h/cache/images/7f/1-0.jpg"));
+        let other = Attachment { file: Some("/h/cache/documents/7f/1-0.svg".into()), ..fetched };
         assert_eq!(picture(&other), None);
     }
 

@@ -107,11 +107,19 @@ impl Session {
     }
 
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let text = match self.interrupt().await? {
+        let interrupted = self.interrupt().await?;
+        // Fetching their files is what they were waiting for.
+        let cancelled = self.arriving.take_back(|it| it.id < pending.id && !it.inbound.internal);
+        self.fetch_first();
+        let text = match interrupted || !cancelled.is_empty() {
             true => "⏹ Stopped. The session goes on.",
             false => "No active task to stop.",
         };
-        self.answer(pending, text.into(), Outcome::Answered).await
+        self.reply(pending, move |tx, _| {
+            cancel(tx, &cancelled)?;
+            Ok(Reply::answered(text))
+        })
+        .await
     }
 
     /// What waits and was said before this command is cancelled with the session it was meant for.
@@ -120,10 +128,7 @@ impl Session {
         let before = self.show.borrow().session.clone();
         let (cancelled, key) = (self.take_before(pending.id), self.key.clone());
         self.reply(pending, move |tx, address| {
-            if !cancelled.is_empty() {
-                let (inbox, at) = (cancelled.clone(), clock::now());
-                tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Cancelled, at }], at)?;
-            }
+            cancel(tx, &cancelled)?;
             let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
             // What happened to the old one says nothing about the new one.
             tx.forget_failures(&key)?;
@@ -154,6 +159,9 @@ impl Session {
         let text = match slash::parse(&args) {
             Parsed::Text if args.is_empty() => "Say what to queue: /queue <message>",
             Parsed::Known(..) | Parsed::Unknown(_) => "Only messages can be queued, not commands.",
+            Parsed::Text if self.waits_for_files(&pending) => {
+                return self.await_files(pending, Arrival::Queued, Promise::NotYet).await;
+            }
             Parsed::Text => {
                 pending.inbound.text = args;
                 return self.admit(pending, Arrival::Queued).await;
@@ -366,6 +374,14 @@ impl Session {
         );
         self.answer(pending, text, Outcome::Answered).await
     }
+}
+
+fn cancel(tx: &Tx<'_>, messages: &[InboxId]) -> Result<(), StoreError> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let (inbox, at) = (messages.to_vec(), clock::now());
+    tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Cancelled, at }], at)
 }
 
 /// The session that `/resume` means: by number, id or name; without a word, the one before the present.

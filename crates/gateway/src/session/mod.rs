@@ -296,10 +296,10 @@ impl Session {
         if is_command(&pending) {
             return Box::pin(self.command(pending)).await;
         }
-        if self.waits_for_files(&pending) {
-            return self.await_files(pending, Promise::NotYet).await;
-        }
         let arrival = if pending.inbound.internal { Arrival::Internal } else { Arrival::Text };
+        if self.waits_for_files(&pending) {
+            return self.await_files(pending, arrival, Promise::NotYet).await;
+        }
         Box::pin(self.take_up()).await?;
         self.admit(pending, arrival).await
     }

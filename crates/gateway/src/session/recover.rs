@@ -125,13 +125,17 @@ impl Session {
                     self.enqueue(pending, Arrival::Internal, Promise::Given);
                 }
                 Parsed::Text if self.waits_for_files(&pending) => {
-                    self.await_files(pending, Promise::Given).await?;
+                    self.await_files(pending, Arrival::Text, Promise::Given).await?;
                 }
                 Parsed::Text => self.enqueue(pending, Arrival::Text, Promise::Given),
                 // It was acknowledged when it came; it only waits.
                 Parsed::Known(Name::Queue, text)
                     if slash::parse(&text) == Parsed::Text && !text.is_empty() =>
                 {
+                    if self.waits_for_files(&pending) {
+                        self.await_files(pending, Arrival::Queued, Promise::Given).await?;
+                        continue;
+                    }
                     self.enqueue(
                         Pending { inbound: Inbound { text, ..pending.inbound }, ..pending },
                         Arrival::Queued,

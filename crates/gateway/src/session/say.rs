@@ -127,7 +127,7 @@ impl Session {
         }
     }
 
-    fn address(&self, pending: &Pending) -> Address {
+    pub(super) fn address(&self, pending: &Pending) -> Address {
         let source = &pending.inbound.source;
         Address {
             key: self.key.clone(),
@@ -139,7 +139,7 @@ impl Session {
     }
 
     /// After the commit: whoever watches or waits learns of it.
-    async fn told(&mut self, pending: &Pending, entered: Option<SessionId>) -> Result<(), Ended> {
+    pub(super) async fn told(&mut self, pending: &Pending, entered: Option<SessionId>) -> Result<(), Ended> {
         let route = self.shell.channels.way_back(&pending.inbound);
         match route.delivery {
             Delivery::Push => self.shell.deliver.due(route.lane()).await,
@@ -170,7 +170,7 @@ impl Address {
         self.settings.open(tx, &self.key, &self.pending.inbound.source, &self.hint, ask, clock::now())
     }
 
-    fn tell(&self, tx: &Tx<'_>, reply: &Reply, mut writes: Vec<Write>) -> Result<(), StoreError> {
+    pub(super) fn tell(&self, tx: &Tx<'_>, reply: &Reply, mut writes: Vec<Write>) -> Result<(), StoreError> {
         let now = clock::now();
         match self.route.delivery {
             Delivery::Push => writes.push(Write::Owe(Draft {

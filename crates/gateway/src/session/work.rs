@@ -21,7 +21,7 @@ use super::prepare::{Asked, prepare, prepare_quietly};
 use super::relieve::{self, Relieved, relieve};
 use super::{Session, Shell, words};
 use crate::view::{Live, View};
-use crate::{Error, clock};
+use crate::{Error, clock, fetch};
 
 #[derive(Debug)]
 pub(super) struct Work {
@@ -307,6 +307,7 @@ fn context(shell: &Shell, turn: &Turn, author: Option<&Source>) -> SessionCtx {
         source,
         home: shell.home.clone(),
         workspace: shell.settings.workspace.clone(),
+        sent: fetch::folders(&shell.home, &turn.key),
         now: clock::now(),
         timezone: None,
     }

@@ -33,7 +33,7 @@ impl Telegram {
             .await
             .map_err(crate::Error::from)?;
         // Telegram keeps the path for an hour; one that has none any more is asked for again.
-        let path = found.file_path.ok_or(Error::Status(404))?;
+        let path = found.file_path.ok_or(Error::Status { status: 404, after: None })?;
         self.files.fetch(&self.address(&path), None, |_| false, most, to).await
     }
 
