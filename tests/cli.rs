@@ -159,7 +159,7 @@ fn a_home_that_is_a_file_is_refused_by_every_command() {
 #[test]
 fn problems_come_in_the_order_of_the_file_each_with_its_own_word() {
     let home = Empty::with(
-        "agent:\n  max_turns: many\nmodle: x\nweb:\n  port: 1\n  port: 2\ncompression: {enabled: true}\n",
+        "agent:\n  max_turns: many\nmodle: x\nweb:\n  port: 1\n  port: 2\nhuman_delay: {mode: natural}\n",
     );
     let said = stdout(&home.run(&["config", "check"]));
     let starts: Vec<&str> = said.lines().filter_map(|line| line.split(": ").nth(1)).collect();
