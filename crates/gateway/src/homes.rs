@@ -11,11 +11,15 @@ use petasos_core::target::Place;
 use crate::lifetime::HomeChannel;
 
 #[derive(Debug)]
-pub(crate) struct Homes(Mutex<Vec<HomeChannel>>);
+pub(crate) struct Homes {
+    list: Mutex<Vec<HomeChannel>>,
+    /// Held by whoever writes a home to disk.
+    writing: Mutex<()>,
+}
 
 impl Homes {
     pub(crate) fn new(configured: Vec<HomeChannel>) -> Self {
-        Self(Mutex::new(configured))
+        Self { list: Mutex::new(configured), writing: Mutex::default() }
     }
 
     /// In the order in which the platforms are configured.
@@ -28,8 +32,20 @@ impl Homes {
         self.places().iter().map(Place::route).collect()
     }
 
+    /// Puts a home on disk, then in force: one after the other, so that two at once lose none. Blocks.
+    pub(crate) fn keep<E>(
+        &self,
+        home: HomeChannel,
+        write: impl FnOnce(&HomeChannel) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&home)?;
+        self.set(home);
+        Ok(())
+    }
+
     /// Takes the place of the platform's home before, and its number: `outages` remembers who was told by it.
-    pub(crate) fn set(&self, home: HomeChannel) {
+    fn set(&self, home: HomeChannel) {
         let mut homes = self.lock();
         match homes.iter_mut().find(|known| known.platform == home.platform) {
             Some(known) => *known = home,
@@ -39,6 +55,46 @@ impl Homes {
 
     /// Held for a moment and never across a wait; nothing under it can panic half-way.
     fn lock(&self) -> MutexGuard<'_, Vec<HomeChannel>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use petasos_core::Platform;
+
+    use super::*;
+    use crate::home::env;
+
+    #[test]
+    fn homes_that_are_set_at_once_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let homes = Homes::new(vec![]);
+        let all =
+            ["telegram", "discord", "slack", "matrix", "signal"].map(|name| Platform::parse(name).unwrap());
+        for round in ["1", "2", "3", "4", "5"] {
+            let start = Barrier::new(all.len());
+            std::thread::scope(|scope| {
+                for platform in all {
+                    let home =
+                        HomeChannel { platform, chat_id: round.into(), thread_id: None, name: "x".into() };
+                    let write = |home: &HomeChannel| {
+                        env::set(folder.path(), &[(home.platform.as_str(), Some(&home.chat_id))])
+                    };
+                    let (homes, start) = (&homes, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        homes.keep(home, write).unwrap();
+                    });
+                }
+            });
+            let text = std::fs::read_to_string(env::path(folder.path())).unwrap();
+            for platform in all {
+                assert!(text.contains(&format!("{platform}={round}\n")), "{platform} {round}: {text}");
+            }
+            assert!(homes.places().iter().all(|place| place.chat_id == round));
+        }
     }
 }

@@ -12,12 +12,13 @@ pub fn path(home: &Path) -> PathBuf {
 }
 
 /// Sets these variables, or takes them out (`None`). Every other line stays as it is, and nobody else may read the
-/// file afterwards: there are secrets in it.
+/// file afterwards: there are secrets in it. It is replaced or left alone, never written in place: nobody could write
+/// those secrets again. Two at a time would undo each other: only `Homes` calls it.
 pub fn set(home: &Path, changes: &[(&str, Option<&str>)]) -> io::Result<()> {
     let path = path(home);
     let old = read::bytes(&path)?.unwrap_or_default();
     let old = String::from_utf8(old).map_err(|_| io::Error::other(".env is not text"))?;
-    write::replace(&path, changed(&old, changes)?.as_bytes(), Durable::Synced)?;
+    write::replace_or_leave(&path, changed(&old, changes)?.as_bytes(), Durable::Synced)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The new contents go into a temporary file beside the old one, which then takes its name: whoever reads, at whatever
 //! instant, sees one or the other. A symbolic link stays one; the file it leads to is replaced. A file that
-//! cannot be renamed over (a mount point of its own, as containers do it) is overwritten in place.
+//! cannot be renamed over (a mount point of its own, as containers do it) is overwritten in place, unless it holds what
+//! we could not write again.
 //!
 //! A crash leaves the old file or the new one, and perhaps the temporary file. Only overwriting in place can be seen
 //! half done; every reader of ours survives that.
@@ -24,19 +25,27 @@ pub enum Durable {
 /// New files are for our eyes only; one that exists keeps its mode and, where we may, its owner.
 pub(super) fn replace(path: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
     let target = real(path);
-    let temporary = Temporary::beside(&target)?;
+    match rename(&target, bytes, durable) {
+        Err(error) if is_mount_point(&error) => overwrite(&target, bytes),
+        done => done,
+    }
+}
+
+/// The same, and the old file is never in danger: one that cannot be renamed over stays as it is, which is an error.
+pub(super) fn replace_or_leave(path: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
+    rename(&real(path), bytes, durable)
+}
+
+fn rename(target: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
+    let temporary = Temporary::beside(target)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary.0)?;
     file.write_all(bytes)?;
-    resemble(&file, &target)?;
+    resemble(&file, target)?;
     if durable == Durable::Synced {
         file.sync_all()?;
     }
-    match std::fs::rename(&temporary.0, &target) {
-        Ok(()) => {}
-        Err(error) if is_mount_point(&error) => return overwrite(&target, bytes),
-        Err(error) => return Err(error),
-    }
-    settle(&target, durable)
+    std::fs::rename(&temporary.0, target)?;
+    settle(target, durable)
 }
 
 /// The same, in a directory of ours that may not exist yet.

@@ -23,14 +23,15 @@ impl Session {
         let name = source.chat_name.clone().unwrap_or_else(|| "Home".into());
         let (platform, chat_id, thread_id) = (route.platform, route.chat_id, route.thread_id);
         let home = HomeChannel { platform, chat_id, thread_id, name };
-        let (folder, written) = (self.shell.home.clone(), home.clone());
-        let kept = tokio::task::spawn_blocking(move || write(&folder, &written)).await;
+        let shell = self.shell.clone();
+        let kept =
+            tokio::task::spawn_blocking(move || shell.homes.keep(home, |home| write(&shell.home, home)));
+        let kept = kept.await;
         if !matches!(kept, Ok(Ok(()))) {
             tracing::warn!(?kept, "the home channel could not be written");
             let text = "⚠️ The home could not be kept: .env in my home folder cannot be written.".into();
             return self.answer(pending, text, Outcome::Refused).await;
         }
-        self.shell.homes.set(home);
         let mut text = format!("🏠 This is now my home on {platform}: what nobody asked for is said here.");
         let outranked = [CHAT, THREAD].map(|name| variable(platform.as_str(), name));
         if let Some(name) =
