@@ -79,7 +79,7 @@ async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper
             biased;
             () = stopper.stopped() => break,
             next = wanted.recv() => match next {
-                Some((route, mark)) => place(&adapter, &route, mark).await,
+                Some((route, mark)) => place(&adapter, &route, mark, &stopper).await,
                 None => return,
             },
         }
@@ -87,7 +87,7 @@ async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper
     let rest = async {
         while let Ok((route, mark)) = wanted.try_recv() {
             if mark != Mark::Seen {
-                place(&adapter, &route, mark).await;
+                place(&adapter, &route, mark, &stopper).await;
             }
         }
     };
@@ -95,7 +95,8 @@ async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper
     let _late = timeout(FAREWELL, rest).await;
 }
 
-async fn place(adapter: &Adapter, route: &Route, mark: Mark) {
+/// Once we stop, a mark that would have to wait is left out.
+async fn place(adapter: &Adapter, route: &Route, mark: Mark, stopper: &Stopper) {
     for again in [mark != Mark::Seen, false] {
         let wait = match timeout(PATIENCE, adapter.react(route, mark)).await {
             Ok(Ok(())) => return sleep(PACE).await,
@@ -108,9 +109,45 @@ async fn place(adapter: &Adapter, route: &Route, mark: Mark) {
             }
             Err(_elapsed) => PACE,
         };
-        sleep(wait).await;
+        tokio::select! {
+            () = stopper.stopped() => return,
+            () = sleep(wait) => {}
+        }
         if !again {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petasos_core::message::{ChatType, Delivery};
+    use petasos_core::{Secret, Source};
+    use petasos_fakes::telegram::{Fault, Telegram};
+    use petasos_platforms::telegram;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_platform_that_wants_a_long_wait_does_not_hold_up_a_stop() {
+        let fake = Telegram::start().unwrap();
+        fake.on("setMessageReaction").always().does(Fault::too_many(50));
+        let mut config = telegram::Config::new(Secret::new("123:abc"));
+        config.base_url = format!("{}/bot", fake.url());
+        config.reactions = true;
+        let adapter = Adapter::Telegram(telegram::Telegram::new(config).unwrap());
+        let source = Source::new(adapter.platform(), ChatType::Dm, "7");
+        let mut route = Route::back_to(&source, Delivery::Push);
+        route.reply_to = Some("1".into());
+        let stopper = Stopper::new();
+        let placing = timeout(Duration::from_secs(20), place(&adapter, &route, Mark::Done, &stopper));
+        let (placed, ()) = tokio::join!(placing, async {
+            while fake.calls_of("setMessageReaction").is_empty() {
+                sleep(Duration::from_millis(5)).await;
+            }
+            stopper.stop();
+        });
+        assert!(placed.is_ok(), "it waits on");
+        assert_eq!(fake.calls_of("setMessageReaction").len(), 1);
     }
 }
