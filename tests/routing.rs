@@ -109,6 +109,31 @@ fn the_directory_follows_a_link_that_comes_back() {
 }
 
 #[test]
+fn a_name_leads_somewhere_while_its_platform_is_out() {
+    let mut bench = Bench::setup().discord().build();
+    bench.start();
+    lists(&bench, "discord", "general");
+    bench.kill();
+    let aliases = r#"{"discord":{"71":"attic"}}"#;
+    std::fs::write(bench.home.path().join("channel_aliases.json"), aliases).expect("written");
+    let file = bench.home.path().join("channel_directory.json");
+    let written = || std::fs::metadata(&file).and_then(|it| it.modified()).expect("a file");
+    let before = written();
+    bench.discord().down();
+    bench.launch();
+    eventually("written again", || (written() != before).then_some(()));
+    assert_eq!(channels(&bench, "discord"), ["general", "attic"]);
+    eventually("owed", || {
+        let sent = bench.run(&["send", "discord:#general", "the news", "--wait", "0"]);
+        stdout(&sent).contains("on its way").then_some(())
+    });
+    bench.discord().up().expect("up");
+    fine(&bench.run(&["links", "retry", "discord"]));
+    let arrived = bench.discord().wait_until(SOON, |world| (world.texts(70) == ["the news"]).then_some(()));
+    assert!(arrived.is_some(), "{:?}", bench.discord().texts(70));
+}
+
+#[test]
 fn slack_lists_its_channels_page_by_page_and_telegram_those_who_wrote() {
     let mut bench = Bench::setup().telegram().slack().build();
     for number in 0..450 {

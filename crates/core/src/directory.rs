@@ -39,6 +39,11 @@ pub type Aliases = BTreeMap<String, BTreeMap<String, String>>;
 const ALIAS: &str = "alias";
 
 impl Channel {
+    /// Whether only the owner knows of it.
+    pub fn is_alias(&self) -> bool {
+        self.kind == ALIAS
+    }
+
     /// How a person would say it.
     pub fn label(&self) -> String {
         match &self.guild {

@@ -1,7 +1,8 @@
-//! Keeps `channel_directory.json`: which chats there are, by name, on every platform that is connected.
+//! Keeps `channel_directory.json`: which chats there are, by name, on every platform that is configured.
 //!
-//! Owns that file. It is written when a platform comes up and every five minutes; what a platform refuses to tell stays
-//! as it was told before.
+//! Owns that file. It is written when a platform comes up and every five minutes; what a platform does not tell, because
+//! it is out or refuses, stays as it was told before, also by an earlier process: what is said to a name while its
+//! platform is out is owed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +27,11 @@ const LONGEST_NAME: usize = 100;
 
 /// Platforms that are connected, and since when.
 type Up = BTreeMap<&'static str, Millis>;
+/// What each platform said last.
+type Told = BTreeMap<String, Vec<Channel>>;
 
 pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
-    let mut told = BTreeMap::new();
+    let mut told = told_before(&shell).await;
     let (mut known, mut due) = (Up::new(), clock::now());
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
@@ -58,18 +61,27 @@ fn up(links: &[LinkHandle]) -> Up {
     links.iter().filter_map(since).collect()
 }
 
-/// `told`: what each platform said last.
-async fn build(shell: &Arc<Shell>, up: &Up, told: &mut BTreeMap<&'static str, Vec<Channel>>) {
+/// What the last process wrote. Chats that only the owner knows are not told: they are added anew each time.
+async fn told_before(shell: &Shell) -> Told {
+    let home = shell.home.clone();
+    // A panic there would be one of ours; without the file the platforms tell it again.
+    let written = tokio::task::spawn_blocking(move || directory::written(&home)).await.unwrap_or_default();
+    let mut told = written.platforms;
+    told.values_mut().for_each(|channels| channels.retain(|it| !it.is_alias()));
+    told
+}
+
+async fn build(shell: &Arc<Shell>, up: &Up, told: &mut Told) {
     let spoken = shell.db.read(|reader| reader.entries()).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the directory goes without the chats that wrote to us");
         vec![]
     });
     let origins: Vec<Source> = spoken.into_iter().filter_map(|entry| entry.origin).collect();
     let mut directory = Directory { updated_at: Some(stamp::format(clock::now())), ..Directory::default() };
-    for adapter in shell.channels.adapters().filter(|it| up.contains_key(it.platform().as_str())) {
+    for adapter in shell.channels.adapters() {
         let name = adapter.platform().as_str();
-        if let Some(listed) = listed(adapter).await {
-            told.insert(name, listed);
+        if up.contains_key(name) {
+            ask(adapter, told).await;
         }
         let mut channels = told.get(name).cloned().unwrap_or_default();
         for source in origins.iter().filter(|source| source.platform == adapter.platform()) {
@@ -89,11 +101,14 @@ async fn build(shell: &Arc<Shell>, up: &Up, told: &mut BTreeMap<&'static str, Ve
     }
 }
 
-async fn listed(adapter: &Adapter) -> Option<Vec<Channel>> {
-    adapter.channels().await.unwrap_or_else(|error| {
-        tracing::warn!(platform = %adapter.platform(), %error, "channels could not be listed");
-        None
-    })
+async fn ask(adapter: &Adapter, told: &mut Told) {
+    let name = adapter.platform().as_str();
+    match adapter.channels().await {
+        Ok(Some(listed)) => drop(told.insert(name.to_owned(), listed)),
+        // It lists nothing: the chats that wrote to us are all there is.
+        Ok(None) => drop(told.remove(name)),
+        Err(error) => tracing::warn!(platform = name, %error, "channels could not be listed"),
+    }
 }
 
 /// A chat that somebody wrote from, unless it is listed already.

@@ -17,8 +17,12 @@ pub fn path(home: &Path) -> PathBuf {
 
 /// As written last, under the owner's names of today. What cannot be read counts as empty.
 pub fn read(home: &Path) -> Directory {
-    let written = text::<Directory>(&path(home)).unwrap_or_default();
-    written.with_aliases(&aliases(home))
+    written(home).with_aliases(&aliases(home))
+}
+
+/// The same, under the names of then.
+pub(crate) fn written(home: &Path) -> Directory {
+    text(&path(home)).unwrap_or_default()
 }
 
 pub(crate) fn aliases(home: &Path) -> Aliases {

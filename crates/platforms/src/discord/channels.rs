@@ -1,5 +1,6 @@
 //! The channels of the servers that the bot is on, for the directory.
 
+use petasos_core::Fault;
 use petasos_core::directory::Channel;
 use serde::Deserialize;
 use twilight_model::id::Id;
@@ -31,9 +32,14 @@ impl Discord {
         }
         let mut found = Vec::new();
         for guild in guilds.iter().take(GUILDS) {
-            let channels: Vec<wire::Channel> =
-                self.api.get(&format!("/guilds/{}/channels", guild.id)).await?;
-            found.extend(channels.iter().filter_map(|it| channel(it, &guild.name)));
+            match self.api.get::<Vec<wire::Channel>>(&format!("/guilds/{}/channels", guild.id)).await {
+                Ok(channels) => found.extend(channels.iter().filter_map(|it| channel(it, &guild.name))),
+                // One server that shows us nothing does not hide the others.
+                Err(error) if error.fault() == Fault::Refused => {
+                    tracing::warn!(platform = "discord", guild = %guild.id, %error, "a server does not list its channels");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(found)
     }
