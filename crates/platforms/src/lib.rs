@@ -172,11 +172,11 @@ impl Adapter {
         }
     }
 
-    /// How long the platform remembers the keys of `send_once`; `None`: it knows none.
-    pub fn key_memory(&self) -> Option<Duration> {
+    /// How long the platform remembers the keys of `send_once` there; `None`: it knows none. May ask the platform.
+    pub async fn key_memory(&self, to: &Route) -> Result<Option<Duration>, Error> {
         match self {
-            Self::Discord(_) => Some(discord::KEY_MEMORY),
-            Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => None,
+            Self::Discord(it) => Ok(it.key_memory(to).await?),
+            Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
         }
     }
 

@@ -5,6 +5,7 @@
 //! its fate as unknown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
@@ -90,7 +91,11 @@ impl Lane {
 
     async fn send_parts(&mut self, mut item: Item, parts: &[Part]) -> Next {
         loop {
-            let act = lane::act(&item, parts.len(), self.adapter.key_memory(), clock::now());
+            let memory = match self.key_memory(&item).await {
+                Ok(memory) => memory,
+                Err(error) => return self.failed(&item, &Act::Hold, &error).await,
+            };
+            let act = lane::act(&item, parts.len(), memory, clock::now());
             if act == Act::Hold {
                 tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
@@ -126,6 +131,12 @@ impl Lane {
                 Err(error) => return Next::Wait(self.store_refused(&error)),
             }
         }
+    }
+
+    /// Only what may be a copy needs to be recognised. Without an answer it waits: an unmarked copy after a marked one
+    /// would be a duplicate that nobody marked.
+    async fn key_memory(&self, item: &Item) -> Result<Option<Duration>, SendError> {
+        if item.doubtful { self.adapter.key_memory(&item.draft.route).await } else { Ok(None) }
     }
 
     /// Refused when a person has dropped the item meanwhile.

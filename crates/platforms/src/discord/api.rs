@@ -103,6 +103,7 @@ impl Api {
             | Error::Unreachable(_)
             | Error::Overrun
             | Error::NoFiles(_)
+            | Error::ThreadBarred(_)
             | Error::Closed => error,
         }
     }

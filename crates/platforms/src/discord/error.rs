@@ -31,6 +31,9 @@ pub enum Error {
     /// We lack a right that a file needs. Whether a text needs it too, a text will tell.
     #[error("Discord takes no files from us here: {0}")]
     NoFiles(String),
+    /// We may not write in this thread. Of the channel it belongs to that says nothing.
+    #[error("Discord refuses us in this thread: {0}")]
+    ThreadBarred(String),
     /// Something between us and Discord, or in front of it, said no. It may have passed the request on.
     #[error("something on the way to Discord answered {status}")]
     OnTheWay { status: u16 },
@@ -73,7 +76,7 @@ impl Error {
             Self::Answered { status: 401, .. } => Fault::Fatal,
             Self::Answered { status: 429, retry_after, .. } => Fault::Later { after: *retry_after },
             Self::Answered { status: 500.., .. } => Fault::Later { after: None },
-            Self::Answered { .. } | Self::NoFiles(_) => Fault::Refused,
+            Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadBarred(_) => Fault::Refused,
             Self::Link(failure) => failure.fault(),
             Self::Barred(_) => Fault::Fatal,
             Self::Exhausted { after } => Fault::Later { after: Some(*after) },
@@ -93,6 +96,7 @@ impl Error {
             Self::OnTheWay { .. } => Reached::Maybe,
             Self::Answered { .. }
             | Self::NoFiles(_)
+            | Self::ThreadBarred(_)
             | Self::Barred(_)
             | Self::Exhausted { .. }
             | Self::NotReady(_)
@@ -117,6 +121,7 @@ impl Error {
             Self::Answered { status: 404, code: 0, .. } => Kind::NotFound,
             Self::Answered { .. } => Kind::Unknown,
             Self::NoFiles(_) => Kind::NoFiles,
+            Self::ThreadBarred(_) => Kind::NotFound,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } | Self::Barred(_) => Kind::Unknown,
             Self::Exhausted { .. } => Kind::RateLimited,
@@ -145,6 +150,7 @@ impl Error {
                 Kind::Transient | Kind::Unknown => "discord_bad_request",
             },
             Self::NoFiles(_) => "discord_no_files",
+            Self::ThreadBarred(_) => "discord_thread_forbidden",
             Self::Link(Failure::Unreached(_)) => "discord_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "discord_network_error",
             Self::Barred(CloseCode::AuthenticationFailed) => "discord_invalid_token",
@@ -164,6 +170,14 @@ impl Error {
         match self {
             Self::Answered { code: NO_RIGHT, message, .. } => Self::NoFiles(message),
             other => other,
+        }
+    }
+
+    /// The same, said of a request to a thread.
+    pub(super) fn of_a_thread(self) -> Self {
+        match (self.kind(), self) {
+            (Kind::Forbidden, Self::Answered { message, .. }) => Self::ThreadBarred(message),
+            (_kind, other) => other,
         }
     }
 

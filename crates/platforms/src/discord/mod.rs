@@ -56,7 +56,7 @@ const MAX_MESSAGE: usize = 2000;
 /// Largest file where nobody has paid for more.
 const MAX_FILE: u64 = 10 << 20;
 /// Discord remembers the key of a message for "a few minutes"; we count on less.
-pub(crate) const KEY_MEMORY: Duration = Duration::from_secs(120);
+const KEY_MEMORY: Duration = Duration::from_secs(120);
 /// Four heartbeats and some.
 const LONGEST_SILENCE: Duration = Duration::from_secs(180);
 

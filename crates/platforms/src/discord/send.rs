@@ -2,10 +2,13 @@
 //! cause, so it cannot appear twice: the replied message gone, the thread gone, a channel that holds posts.
 //!
 //! A message with a key is sent under a nonce that Discord enforces: while it remembers the key
-//! (`KEY_MEMORY`), the same key again gives the first message back and makes no second one.
+//! (`KEY_MEMORY`), the same key again gives the first message back and makes no second one. A post of a forum has no
+//! nonce.
 
-use petasos_core::Route;
+use std::time::Duration;
+
 use petasos_core::outbox::Button;
+use petasos_core::{Fault, Route};
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::parse::interaction_id;
 use super::tokens::Wants;
-use super::{Discord, Error};
+use super::{Discord, Error, KEY_MEMORY, wire};
 use crate::upload::Upload;
 use crate::{File, Part, Receipt, SendOptions};
 
@@ -23,6 +26,8 @@ const ROWS: usize = 5;
 const LABEL: usize = 80;
 const LONGEST_NONCE: usize = 25;
 const POST_NAME: usize = 90;
+/// Kinds of channels that hold posts: forums, and those for media.
+const POSTS: [u8; 2] = [15, 16];
 /// Shown to nobody but whoever asked.
 const EPHEMERAL: u64 = 64;
 const EXCUSE: &str = "I could not open a thread for this message, so I did not work on it. \
@@ -86,6 +91,17 @@ impl Discord {
                 self.api.upload(path, body, upload).await.map_err(Error::of_a_file)
             }
             None => self.api.post(path, body).await,
+        }
+    }
+
+    /// Asked of Discord, because what one process learns the next does not know, and only of the channel, which
+    /// stands in for a thread that is gone.
+    pub async fn key_memory(&self, to: &Route) -> Result<Option<Duration>, Error> {
+        match self.api.get::<wire::Channel>(&format!("/channels/{}", to.chat_id)).await {
+            Ok(channel) => Ok((!POSTS.contains(&channel.kind)).then_some(KEY_MEMORY)),
+            // It will not take the message, either.
+            Err(error) if error.fault() == Fault::Refused => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -158,7 +174,8 @@ impl<'a> Attempt<'a> {
         if !self.post && error.is_forum() {
             return Ok(Self { post: true, ..self });
         }
-        Err(error)
+        // A private thread is no reason to speak in its channel, and none to think that we may not.
+        Err(if self.channel == to.chat_id { error } else { error.of_a_thread() })
     }
 }
 

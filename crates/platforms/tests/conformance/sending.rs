@@ -226,9 +226,10 @@ pub(crate) async fn buttons(peer: &dyn Peer) -> Verdict {
 }
 
 pub(crate) async fn once(peer: &dyn Peer) -> Verdict {
-    let Some(memory) = peer.adapter().key_memory() else { return Verdict::NotApplicable };
-    assert!(!memory.is_zero());
     let (to, part) = (route(peer, Place::Private), Part::plain("once"));
+    let memory = peer.adapter().key_memory(&to).await.expect("asked");
+    let Some(memory) = memory else { return Verdict::NotApplicable };
+    assert!(!memory.is_zero());
     let send = |key: &'static str| async {
         peer.adapter().send_once(&to, &part, &SendOptions::default(), key).await
     };

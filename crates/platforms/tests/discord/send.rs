@@ -71,7 +71,7 @@ async fn a_key_makes_two_tries_one_message() {
     assert_eq!(seen[0].nonce.as_deref(), Some("out:17:0"));
     once("a much longer key than Discord lets us use as a nonce").await.expect("sent");
     assert_eq!(rig.fake.texts(DIRECT), ["once", "once"]);
-    assert!(rig.adapter.key_memory().is_some());
+    assert!(rig.adapter.key_memory(&to).await.expect("asked").is_some());
 }
 
 #[tokio::test]
@@ -160,6 +160,52 @@ async fn a_forum_gets_a_post() {
     assert_eq!(receipt.message_id, None, "what is in a post cannot be edited from here");
     let opened = &rig.fake.calls_of("createThread")[0].body;
     assert_eq!(opened["name"], "A title");
+}
+
+#[tokio::test]
+async fn a_post_is_not_recognised_by_its_key_and_nobody_counts_on_it() {
+    let rig = rig();
+    rig.fake.add_forum(GUILD, 90, "ideas");
+    rig.fake.on("createThread").does(Fault::ResetAfter);
+    let (to, part) = (route(90), Part::plain("once"));
+    let lost = rig.adapter.send_once(&to, &part, &REPLY, "out:17:0").await.expect_err("the answer was lost");
+    assert_eq!(lost.reached(), Reached::Maybe);
+    assert_eq!(rig.adapter.key_memory(&to).await.expect("asked"), None);
+    let thread = Route { thread_id: Some("91".into()), ..route(90) };
+    assert_eq!(rig.adapter.key_memory(&thread).await.expect("asked"), None, "a post when the thread is gone");
+    assert_eq!(rig.adapter.key_memory(&route(4242)).await.expect("no such channel"), None);
+    rig.fake.on("getChannel").does(Fault::status(500, 0, "500: Internal Server Error"));
+    assert_eq!(rig.adapter.key_memory(&to).await.expect_err("no answer").fault(), LATER);
+    assert_eq!(rig.fake.calls_of("getChannel").len(), 4);
+}
+
+#[tokio::test]
+async fn a_thread_that_refuses_us_does_not_make_its_channel_dead() {
+    let rig = rig();
+    rig.fake.add_thread(GUILD, ROOM, 80, "a private talk");
+    for (to, dead) in [(Route { thread_id: Some("80".into()), ..route(ROOM) }, false), (route(ROOM), true)] {
+        rig.fake.on("createMessage").does(Fault::missing_access());
+        let error = send(&rig, &to).await.expect_err("refused");
+        assert_eq!((error.fault(), error.reached()), (Meaning::Refused, Reached::No));
+        assert_eq!(error.kind().is_dead_chat(), dead, "{error}");
+    }
+    assert_eq!(
+        (tries(&rig), rig.fake.texts(ROOM).len()),
+        (2, 0),
+        "what was meant for the thread stays there"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_shows_nothing_does_not_hide_the_others() {
+    let rig = rig();
+    rig.fake.add_guild(2);
+    rig.fake.add_channel(2, 75, "beta");
+    rig.fake.on("getGuildChannels").does(Fault::missing_access());
+    let listed = rig.adapter.channels().await.expect("listed").expect("a list");
+    assert_eq!((listed.len(), rig.fake.calls_of("getGuildChannels").len()), (1, 2));
+    rig.fake.on("getGuildChannels").does(Fault::status(500, 0, "500: Internal Server Error"));
+    assert_eq!(rig.adapter.channels().await.expect_err("what was known counts").fault(), LATER);
 }
 
 #[tokio::test]
