@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::net::TcpListener;
 use std::time::Instant;
 
 use petasos_fakes::model::{Answer, Point};
@@ -456,4 +457,55 @@ fn a_part_that_discord_refuses_for_now_is_sent_later_and_no_other_part_twice() {
         let parts = bench.discord().texts(DIRECT).len();
         assert_eq!(bench.discord().calls_of("createMessage").len(), parts + 1, "one part was sent again");
     }
+}
+
+/// Starts a gateway that Telegram calls, and waits until it is set.
+fn start_called(bench: &mut Bench, port: u16) {
+    let set = bench.telegram.calls_of("setWebhook").len();
+    let (url, port) = (format!("http://127.0.0.1:{port}/tg"), port.to_string());
+    bench.launch_with(&[
+        ("TELEGRAM_WEBHOOK_URL", &url),
+        ("TELEGRAM_WEBHOOK_PORT", &port),
+        ("TELEGRAM_WEBHOOK_SECRET", "s3cret"),
+    ]);
+    let is_set = |world: &telegram::World| (world.calls_of("setWebhook").count() > set).then_some(());
+    assert!(bench.telegram.wait_until(SOON, is_set).is_some(), "no webhook");
+}
+
+#[test]
+fn telegram_may_call_instead_and_a_kill_after_its_call_leaves_one_answer_and_polling_goes_on_where_it_ended()
+{
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let mut bench = Bench::new();
+    start_called(&mut bench, port);
+    bench.telegram.push_text(7, 7, "hello");
+    assert_eq!(bench.wait_messages(7, 1), ["echo: hello"]);
+    let gate = bench.model.gate(Point::Before);
+    bench.telegram.push_text(7, 7, "again");
+    assert!(gate.wait(SOON), "the model was never asked");
+    bench.kill();
+    gate.open();
+    bench.telegram.push_text(7, 7, "while nobody listens");
+    start_called(&mut bench, port);
+    bench.wait_messages(7, 3);
+    bench.settle();
+    assert_eq!(bench.telegram.texts(7), ["echo: hello", "echo: again", "echo: while nobody listens"]);
+    assert!(bench.telegram.calls_of("getUpdates").is_empty(), "nobody polls while Telegram calls");
+    bench.kill();
+    bench.telegram.push_text(7, 7, "by poll");
+    bench.start();
+    assert_eq!(bench.wait_messages(7, 4)[3], "echo: by poll");
+    bench.settle();
+    assert_eq!(bench.telegram.texts(7).len(), 4);
+    assert_eq!(bench.telegram.look(|world| world.webhook_url().map(str::to_owned)), None);
+}
+
+#[test]
+fn an_address_for_telegram_without_a_secret_ends_the_start_with_advice() {
+    let mut bench = Bench::new();
+    bench.launch_with(&[("TELEGRAM_WEBHOOK_URL", "http://127.0.0.1:1/tg")]);
+    let (code, said) = bench.gateway.take().expect("launched").wait();
+    assert_eq!(code, Some(78), "{said}");
+    assert!(said.contains("TELEGRAM_WEBHOOK_SECRET"), "{said}");
+    assert!(bench.telegram.calls().is_empty(), "Telegram was not bothered");
 }

@@ -1,7 +1,8 @@
 //! The Telegram adapter, if there is to be one.
 
 use petasos_core::command;
-use petasos_platforms::telegram::{Config, MenuCommand, Notifications, Telegram};
+use petasos_platforms::listener::is_loopback;
+use petasos_platforms::telegram::{Config, Invalid, MenuCommand, Notifications, Telegram, WebhookConfig};
 use petasos_platforms::{Adapter, Secret};
 
 use super::credential::{self, Credential, Wanted};
@@ -16,6 +17,9 @@ const TOKEN: Credential = Credential {
     replace: "put the token from @BotFather there",
 };
 
+const WEBHOOK_URL: &str = "platforms.telegram.webhook_url";
+const WEBHOOK_HOST: &str = "platforms.telegram.webhook_host";
+
 pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
     if credential::wanted(settings, "telegram") == Wanted::No {
         return None;
@@ -29,7 +33,9 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         );
         problems.push(Problem::warning(place.clone(), what).next("compare it with what @BotFather wrote"));
     }
-    match Telegram::new(config(settings, &token)) {
+    let config = config(settings, &token);
+    problems.extend(config.webhook.as_ref().and_then(|webhook| plain_http(settings, webhook)));
+    match Telegram::new(config) {
         Ok(telegram) => Some(Spoken {
             adapter: Adapter::Telegram(telegram),
             // Two gateways with one bot would take each other's messages away.
@@ -40,10 +46,49 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
             }),
         }),
         Err(invalid) => {
-            problems.push(Problem::error(place, invalid.to_string()));
+            problems.push(problem(settings, place, &invalid));
             None
         }
     }
+}
+
+fn problem(settings: &Settings, place: String, invalid: &Invalid) -> Problem {
+    let at = |path: &str| Problem::error(settings.origin(path).to_string(), invalid.to_string());
+    match invalid {
+        Invalid::NoWebhookSecret => at(WEBHOOK_URL).next(
+            "set TELEGRAM_WEBHOOK_SECRET in .env (openssl rand -hex 32), or remove the address to poll",
+        ),
+        Invalid::WebhookSecret => {
+            at("platforms.telegram.webhook_secret").next("make a new one: openssl rand -hex 32")
+        }
+        Invalid::WebhookUrl(_) => at(WEBHOOK_URL)
+            .next("write the whole address that Telegram can call, like https://example.org/telegram"),
+        Invalid::BaseUrl(_) | Invalid::Pattern { .. } | Invalid::Client(_) => {
+            Problem::error(place, invalid.to_string())
+        }
+    }
+}
+
+/// The secret travels with every update, and so do the messages.
+fn plain_http(settings: &Settings, webhook: &WebhookConfig) -> Option<Problem> {
+    let what = format!(
+        "the webhook of Telegram on {} can be reached from other machines, and is plain HTTP",
+        webhook.host
+    );
+    let problem = Problem::warning(settings.origin(WEBHOOK_HOST).to_string(), what);
+    let advice = "put a proxy with HTTPS in front, and listen on 127.0.0.1";
+    (!is_loopback(&webhook.host)).then(|| problem.next(advice))
+}
+
+fn webhook(settings: &Settings) -> Option<WebhookConfig> {
+    let fresh = WebhookConfig::new(settings.text(WEBHOOK_URL)?);
+    let port = settings.count("platforms.telegram.webhook_port").and_then(|port| u16::try_from(port).ok());
+    Some(WebhookConfig {
+        secret: settings.text("platforms.telegram.webhook_secret").map(Secret::new),
+        host: settings.text(WEBHOOK_HOST).unwrap_or(fresh.host),
+        port: port.unwrap_or(fresh.port),
+        ..fresh
+    })
 }
 
 /// A number, a colon, and a secret of at least 30 characters.
@@ -62,6 +107,7 @@ fn config(settings: &Settings, token: &str) -> Config {
     Config {
         base_url: settings.text("platforms.telegram.extra.base_url").unwrap_or(fresh.base_url),
         proxy: settings.text("platforms.telegram.proxy").map(Secret::new),
+        webhook: webhook(settings),
         poll_timeout: seconds(settings, "platforms.telegram.extra.poll_timeout"),
         poll_backoff_base: seconds(settings, "platforms.telegram.extra.poll_backoff_base"),
         request_timeout: seconds(settings, "platforms.telegram.extra.request_timeout"),

@@ -55,6 +55,18 @@ fn a_token_turns_telegram_on_and_an_explicit_no_keeps_it_off() {
 }
 
 #[test]
+fn telegram_is_called_instead_of_polled_with_a_secret_and_never_without() {
+    let silence = |env: &[(&str, &str)]| wired("", env).unwrap().gateway.adapters[0].longest_silence();
+    let (token, url) =
+        (("TELEGRAM_BOT_TOKEN", "123:abc"), ("TELEGRAM_WEBHOOK_URL", "https://example.org/tg"));
+    let secret = ("TELEGRAM_WEBHOOK_SECRET", "s3cret");
+    assert_ne!(silence(&[token]), silence(&[token, url, secret]));
+    refuses("", &[token, url], "TELEGRAM_WEBHOOK_SECRET");
+    refuses("", &[token, url, ("TELEGRAM_WEBHOOK_SECRET", "two words")], "A-Z a-z 0-9");
+    refuses("", &[token, secret, ("TELEGRAM_WEBHOOK_URL", "http://example.org")], "https");
+}
+
+#[test]
 fn tokens_turn_discord_and_slack_on() {
     let platforms = |yaml: &str, env: &[(&str, &str)]| -> Vec<&'static str> {
         let wired = wired(yaml, env).unwrap();

@@ -46,6 +46,10 @@ impl Server {
         Ok(server)
     }
 
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
     }

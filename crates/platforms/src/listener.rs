@@ -239,6 +239,18 @@ pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
     response
 }
 
+pub(crate) fn refused(status: StatusCode, error: &str) -> Response {
+    json(status, &serde_json::json!({ "error": error }))
+}
+
+pub(crate) fn unread(unread: Unread) -> Response {
+    match unread {
+        Unread::TooLarge => refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+        Unread::TooSlow => refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+        Unread::Broken => refused(StatusCode::BAD_REQUEST, "the body ends too early"),
+    }
+}
+
 /// The same answer, with the wait after which to ask again.
 pub(crate) fn later(mut response: Response, seconds: u64) -> Response {
     response.headers_mut().insert(header::RETRY_AFTER, seconds.into());

@@ -65,12 +65,6 @@ pub(super) const KEYS: &[Key] = &[
     key("platforms.telegram.extra.rich_messages", Flag, "false", "longer, richer messages"),
     key("platforms.telegram.fallback_ips", List, "", "addresses to try when the name does not resolve")
         .env(&["TELEGRAM_FALLBACK_IPS"]),
-    key("platforms.telegram.webhook_url", Text, "", "receive by webhook instead of polling")
-        .env(&["TELEGRAM_WEBHOOK_URL"]),
-    key("platforms.telegram.webhook_port", Count(1, 65_535), "8443", "port of that webhook")
-        .env(&["TELEGRAM_WEBHOOK_PORT"]),
-    key("platforms.telegram.webhook_secret", Secret, "", "secret of that webhook")
-        .env(&["TELEGRAM_WEBHOOK_SECRET"]),
     key("platforms.telegram.cron_thread_id", Text, "", "topic for scheduled messages")
         .env(&["TELEGRAM_CRON_THREAD_ID"]),
     // Discord and Slack.

@@ -69,6 +69,24 @@ pub(super) const KEYS: &[Key] = &[
     )
     .env(&["HERMES_TELEGRAM_NOTIFICATIONS"]),
     key("platforms.telegram.proxy", Secret, "", "proxy for this platform").env(&["TELEGRAM_PROXY"]),
+    key("platforms.telegram.webhook_url", Text, "", "address that Telegram calls; empty: it is polled")
+        .env(&["TELEGRAM_WEBHOOK_URL"]),
+    key(
+        "platforms.telegram.webhook_secret",
+        Secret,
+        "",
+        "what Telegram shows there; needed with webhook_url",
+    )
+    .env(&["TELEGRAM_WEBHOOK_SECRET"]),
+    key("platforms.telegram.webhook_host", Text, "127.0.0.1", "address to listen on for Telegram's calls")
+        .env(&["TELEGRAM_WEBHOOK_HOST"]),
+    key(
+        "platforms.telegram.webhook_port",
+        Count(1, 65_535),
+        "8443",
+        "port to listen on for Telegram's calls",
+    )
+    .env(&["TELEGRAM_WEBHOOK_PORT"]),
     key("platforms.telegram.require_mention", Flag, "false", "in groups, answer only when addressed")
         .env(&["TELEGRAM_REQUIRE_MENTION"]),
     key(

@@ -68,6 +68,10 @@ async fn call(shared: &Arc<Shared>, line: &Line, method: &str, params: Arc<Param
         poll(shared, &params, repeat, withhold).await
     } else {
         let (answer, change) = shared.world.change(|world| methods::apply(world, method, &params));
+        if matches!(method, "setWebhook" | "deleteWebhook") {
+            // The polls and the deliveries that wait must look again.
+            shared.bell.notify_waiters();
+        }
         if let Some(change) = &change {
             shared.announce(change);
         }
@@ -121,6 +125,9 @@ async fn poll(shared: &Shared, params: &Params, repeat: bool, withhold: bool) ->
     });
     loop {
         let rung = shared.bell.notified();
+        if shared.world.read(|world| world.webhook.is_some()) {
+            return Err(Refusal::webhook_active());
+        }
         match shared.world.change(|world| world.updates.answer(number, &ask)) {
             Polled::Body(body) => return Ok(body),
             Polled::Conflict => return Err(Refusal::conflict()),

@@ -9,6 +9,7 @@ use super::incoming::bot;
 use super::markdown::{self, Formatted};
 use super::params::{Params, as_int};
 use super::refusal::{Answer, Refusal};
+use super::webhook;
 use super::world::{Change, World};
 use crate::files::Upload;
 use crate::keep::Keep;
@@ -17,6 +18,7 @@ const LONGEST_TEXT: usize = 4096;
 const LONGEST_CAPTION: usize = 1024;
 const METHODS: &[&str] = &[
     "getMe",
+    "setWebhook",
     "deleteWebhook",
     "getUpdates",
     "getWebhookInfo",
@@ -47,8 +49,9 @@ pub(crate) fn canonical(method: &str) -> &str {
 pub(crate) fn apply(world: &mut World, method: &str, params: &Params) -> (Answer, Option<Change>) {
     let done = match method {
         "getMe" => Ok((me(), None)),
-        "deleteWebhook" => Ok((delete_webhook(world, params), None)),
-        "getWebhookInfo" => Ok((webhook_info(world), None)),
+        "setWebhook" => webhook::set(world, params).map(|set| (set, None)),
+        "deleteWebhook" => Ok((webhook::delete(world, params), None)),
+        "getWebhookInfo" => Ok((webhook::info(world), None)),
         "setMyCommands" => Ok((set_commands(world, params), None)),
         "sendMessage" => send(world, params, said(params), None),
         "sendPhoto" => send_file(world, params, "photo"),
@@ -81,17 +84,6 @@ fn me() -> Value {
     me["can_read_all_group_messages"] = false.into();
     me["supports_inline_queries"] = false.into();
     me
-}
-
-fn delete_webhook(world: &mut World, params: &Params) -> Value {
-    if params.flag("drop_pending_updates") {
-        world.updates.drop_pending();
-    }
-    true.into()
-}
-
-fn webhook_info(world: &World) -> Value {
-    json!({"url": "", "has_custom_certificate": false, "pending_update_count": world.updates.pending()})
 }
 
 fn set_commands(world: &mut World, params: &Params) -> Value {

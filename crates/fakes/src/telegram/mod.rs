@@ -12,6 +12,7 @@ mod methods;
 mod params;
 mod refusal;
 mod updates;
+mod webhook;
 mod world;
 
 use std::io;
@@ -22,12 +23,14 @@ use axum::Router;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 pub use chat::{Draft, Message};
 pub use fault::{Fault, When};
 pub use incoming::{BOT_ID, BOT_USERNAME, Incoming};
 pub use markdown::{Entity, Formatted, Kind};
 pub use params::Params;
+pub use webhook::Post;
 pub use world::{Call, Change, Outcome, Pushed, World};
 
 pub use crate::rules::Side;
@@ -42,6 +45,8 @@ use crate::server::Server;
 pub struct Telegram {
     shared: Arc<Shared>,
     server: Server,
+    /// Delivers to the webhook; dropped with us.
+    _postman: JoinSet<()>,
 }
 
 type Shared = crate::shared::Shared<World, Change, Fault, i64>;
@@ -64,7 +69,10 @@ impl Telegram {
     fn serve(start: impl FnOnce(Router) -> io::Result<Server>) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(World::default()));
         let router = Router::new().fallback(http::serve).with_state(shared.clone());
-        Ok(Self { shared, server: start(router)? })
+        let server = start(router)?;
+        let mut postman = JoinSet::new();
+        postman.spawn_on(webhook::deliver(shared.clone()), server.runtime());
+        Ok(Self { shared, server, _postman: postman })
     }
 
     /// `http://127.0.0.1:PORT`, to be followed by `/bot<token>/<method>`.
@@ -132,6 +140,12 @@ impl Telegram {
     pub fn push_raw_answer(&self, body: impl Into<Bytes>) {
         let body = body.into();
         self.shared.ring(|world| world.updates.push_raw(body));
+    }
+
+    /// Somebody else with the token points the webhook elsewhere, without a secret.
+    pub fn steal_webhook(&self, url: impl Into<String>) {
+        let elsewhere = webhook::Webhook::at(url.into());
+        self.shared.ring(|world| world.webhook = Some(elsewhere));
     }
 
     pub fn add_topic(&self, chat: i64, thread: i64) {

@@ -23,6 +23,12 @@ impl Refusal {
         Self { code: 409, description: description.into(), retry_after: None }
     }
 
+    pub(crate) fn webhook_active() -> Self {
+        let description = "Conflict: can't use getUpdates method while webhook is active; \
+                           use deleteWebhook to delete the webhook first";
+        Self { code: 409, description: description.into(), retry_after: None }
+    }
+
     pub(crate) fn not_found() -> Self {
         Self { code: 404, description: "Not Found".into(), retry_after: None }
     }

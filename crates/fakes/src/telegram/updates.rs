@@ -1,7 +1,7 @@
 //! The queue of updates a bot has not confirmed yet.
 //!
-//! An update leaves only when a later poll names an offset above it: a bot that dies after receiving
-//! gets it again. The kinds the bot asked for apply to updates that come after the asking.
+//! An update leaves only when a later poll names an offset above it, or the webhook takes it: a bot that dies
+//! after receiving gets it again. The kinds the bot asked for apply to updates that come after the asking.
 
 use std::collections::VecDeque;
 
@@ -141,6 +141,15 @@ impl Updates {
 
     pub(crate) fn delivered_any(&self) -> bool {
         !self.last_batch.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<(i64, String)> {
+        self.pending.front().cloned()
+    }
+
+    /// The webhook has it.
+    pub(crate) fn delivered(&mut self, id: i64) {
+        self.pending.retain(|(pending, _)| *pending != id);
     }
 
     pub(crate) fn drop_pending(&mut self) {

@@ -12,6 +12,7 @@ use super::chat::{Chat, Draft, Message};
 use super::incoming::{self, Incoming};
 use super::params::Params;
 use super::updates::Updates;
+use super::webhook::{Post, Webhook};
 use crate::files::Stored;
 use crate::keep::{Keep, Log};
 use crate::road::Record;
@@ -82,6 +83,8 @@ pub struct World {
     /// `None`: any token will do.
     pub(crate) token: Option<String>,
     pub(crate) sent: u64,
+    pub(crate) webhook: Option<Webhook>,
+    pub(crate) posts: Vec<Post>,
 }
 
 impl World {
@@ -148,6 +151,18 @@ impl World {
         self.updates.confirmed()
     }
 
+    /// Where the webhook points; `None`: there is none.
+    #[must_use]
+    pub fn webhook_url(&self) -> Option<&str> {
+        self.webhook.as_ref().map(|webhook| webhook.url.as_str())
+    }
+
+    /// Every try to deliver an update to a webhook that is over, oldest first.
+    #[must_use]
+    pub fn posts(&self) -> &[Post] {
+        &self.posts
+    }
+
     /// What `setMyCommands` last set; null before.
     #[must_use]
     pub fn commands(&self) -> &Value {
@@ -209,6 +224,7 @@ impl World {
 
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
+        self.posts.clear();
         self.chats.values_mut().for_each(Chat::clear);
     }
 }

@@ -35,6 +35,9 @@ fn every_method_answers_or_refuses_like_the_real_one() {
     for (method, params, want) in [
         ("getMe", json!({}), ok),
         ("GETME", json!({}), ok),
+        ("setWebhook", json!({"url": "http://127.0.0.1:1/x", "secret_token": "s"}), ok),
+        ("setWebhook", json!({"url": "ftp://x"}), bad("bad webhook")),
+        ("getUpdates", json!({}), Err((409, "can't use getUpdates method while webhook is active"))),
         ("deleteWebhook", json!({}), ok),
         ("getWebhookInfo", json!({}), ok),
         ("setMyCommands", json!({"commands": [{"command": "a", "description": "b"}]}), ok),

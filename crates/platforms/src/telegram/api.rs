@@ -92,6 +92,8 @@ impl Api {
             | Error::Link(_)
             | Error::Unreachable(_)
             | Error::Conflict
+            | Error::NotBound(_)
+            | Error::Webhook(_)
             | Error::Closed => error,
         }
     }

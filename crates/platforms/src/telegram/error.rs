@@ -7,6 +7,7 @@ use petasos_core::{Fault, Reached};
 
 use crate::Kind;
 use crate::http::Failure;
+use crate::listener::NotBound;
 
 /// Another poller has the token: waiting a little has not helped, so wait long.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(300);
@@ -26,6 +27,11 @@ pub enum Error {
     Unreachable(Box<Error>),
     #[error("another process polls with this bot token; stop it, or give this one its own bot")]
     Conflict,
+    #[error(transparent)]
+    NotBound(#[from] NotBound),
+    /// Telegram does not take the address that it is to call. Time may help: it may be a name that is new.
+    #[error("Telegram does not take the webhook ({0}); see to TELEGRAM_WEBHOOK_URL, or remove it to poll")]
+    Webhook(String),
     #[error("the gateway no longer listens")]
     Closed,
 }
@@ -38,7 +44,10 @@ impl Error {
             Self::Answered { code: 409 | 500.., .. } => Fault::Later { after: None },
             Self::Answered { .. } => Fault::Refused,
             Self::Link(failure) => failure.fault(),
-            Self::OnTheWay { .. } | Self::Unreachable(_) | Self::Closed => Fault::Later { after: None },
+            Self::NotBound(error) => error.fault(),
+            Self::OnTheWay { .. } | Self::Unreachable(_) | Self::Webhook(_) | Self::Closed => {
+                Fault::Later { after: None }
+            }
             Self::Conflict => Fault::Later { after: Some(CONFLICT_PAUSE) },
         }
     }
@@ -47,7 +56,12 @@ impl Error {
         match self {
             Self::Link(failure) => failure.reached(),
             Self::OnTheWay { .. } => Reached::Maybe,
-            Self::Answered { .. } | Self::Unreachable(_) | Self::Conflict | Self::Closed => Reached::No,
+            Self::Answered { .. }
+            | Self::Unreachable(_)
+            | Self::Conflict
+            | Self::NotBound(_)
+            | Self::Webhook(_)
+            | Self::Closed => Reached::No,
         }
     }
 
@@ -63,8 +77,8 @@ impl Error {
             Self::Answered { .. } => Kind::Unknown,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } => Kind::Unknown,
-            Self::Unreachable(_) | Self::Closed => Kind::Transient,
-            Self::Conflict => Kind::Unknown,
+            Self::Unreachable(_) | Self::NotBound(_) | Self::Closed => Kind::Transient,
+            Self::Conflict | Self::Webhook(_) => Kind::Unknown,
         }
     }
 
@@ -86,6 +100,9 @@ impl Error {
             },
             Self::Link(Failure::Unreached(_)) => "telegram_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "telegram_network_error",
+            Self::NotBound(NotBound::InUse(_)) => "telegram_webhook_port_in_use",
+            Self::NotBound(NotBound::Impossible { .. }) => "telegram_webhook_config_invalid",
+            Self::Webhook(_) => "telegram_webhook_refused",
             Self::Closed => "telegram_closed",
         }
     }

@@ -14,9 +14,11 @@ mod receive;
 mod render;
 mod send;
 mod topic;
+mod webhook;
 mod wire;
 mod withheld;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::capability::{Dialect, ReplyTo};
@@ -32,6 +34,8 @@ use api::Api;
 pub use error::Error;
 use gate::Gate;
 use topic::Topics;
+use webhook::Door;
+pub use webhook::WebhookConfig;
 
 /// Longest message, in UTF-16 units.
 const MAX_MESSAGE: usize = 4096;
@@ -65,6 +69,8 @@ pub struct Config {
     pub base_url: String,
     /// The system's own setting if there is none.
     pub proxy: Option<Secret>,
+    /// Telegram calls us, instead of being polled.
+    pub webhook: Option<WebhookConfig>,
     /// How long the server may hold a poll that has nothing to say; whole seconds, at least one.
     pub poll_timeout: Duration,
     /// How much longer a poll may take before it is abandoned.
@@ -105,6 +111,7 @@ impl Config {
             token,
             base_url: DEFAULT_BASE_URL.to_owned(),
             proxy: None,
+            webhook: None,
             poll_timeout: Duration::from_secs(50),
             poll_grace: Duration::from_secs(15),
             poll_backoff_base: Duration::from_secs(5),
@@ -135,6 +142,12 @@ pub enum Invalid {
     BaseUrl(String),
     #[error("telegram mention pattern {pattern:?}: {error}")]
     Pattern { pattern: String, error: Box<regex::Error> },
+    #[error("telegram webhook_url is set without webhook_secret, so anybody could speak as Telegram")]
+    NoWebhookSecret,
+    #[error("telegram webhook_secret is not one that Telegram takes: up to 256 of A-Z a-z 0-9 _ -")]
+    WebhookSecret,
+    #[error("telegram webhook_url {0:?} is not an https address")]
+    WebhookUrl(String),
     #[error("telegram proxy or TLS set-up: {0}")]
     Client(String),
 }
@@ -144,7 +157,9 @@ pub struct Telegram {
     platform: Platform,
     capabilities: Capabilities,
     config: Config,
-    gate: Gate,
+    gate: Arc<Gate>,
+    /// Where Telegram calls us, unless it is polled.
+    door: Option<Door>,
     /// For the long poll alone.
     poll: Api,
     /// For everything else.
@@ -166,7 +181,8 @@ impl Telegram {
             platform: Platform::parse("telegram")
                 .ok_or_else(|| Invalid::Client("unknown platform".into()))?,
             capabilities: capabilities(&config),
-            gate: Gate::new(&config)?,
+            gate: Arc::new(Gate::new(&config)?),
+            door: config.webhook.as_ref().map(|webhook| Door::new(webhook, &config)).transpose()?,
             poll: Api::new(poll, &config),
             files: Fetcher::new(base, talk.clone(), config.proxy.clone()),
             talk: Api::new(talk, &config),
@@ -189,9 +205,10 @@ impl Telegram {
         &self.capabilities
     }
 
-    /// Two whole polls.
+    /// Two whole polls, or some questions about the webhook.
     pub fn longest_silence(&self) -> Option<Duration> {
-        Some(2 * (self.config.poll_timeout + self.config.poll_grace))
+        let polls = 2 * (self.config.poll_timeout + self.config.poll_grace);
+        Some(self.door.as_ref().map_or(polls, Door::longest_silence))
     }
 }
 

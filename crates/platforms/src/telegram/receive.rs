@@ -1,4 +1,4 @@
-//! The link: a long poll whose offset moves only after the gateway has committed.
+//! The usual link: a long poll whose offset moves only after the gateway has committed.
 //!
 //! There is one poll at a time, by construction: the next request is made by the loop that read the last
 //! answer. A backlog is never discarded. A crash at any point leaves the offset where the last commit
@@ -10,11 +10,13 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use petasos_core::{Inbound, Platform};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
+use super::gate::Gate;
 use super::ladder::{Ladder, Step};
 use super::wire::Me;
 use super::{Error, Telegram, parse};
@@ -25,7 +27,7 @@ use crate::intake::{Health, Intake, NotTaken, Unreadable};
 const HASTE: Duration = Duration::from_millis(50);
 const BREATH: Duration = Duration::from_millis(100);
 /// Updates we read; Telegram does not send the others.
-const WANTED: [&str; 3] = ["message", "channel_post", "callback_query"];
+pub(super) const WANTED: [&str; 3] = ["message", "channel_post", "callback_query"];
 
 impl Telegram {
     pub async fn receive(
@@ -34,10 +36,16 @@ impl Telegram {
         intake: &Intake,
         health: &mut (dyn FnMut(Health) + Send),
     ) -> Error {
+        if let Some(door) = &self.door {
+            return tokio::select! {
+                error = self.be_called(door, intake, health) => error,
+                never = lasting(self.publish_menu()) => match never {},
+            };
+        }
         let offset = cursor.and_then(|cursor| cursor.parse().ok());
         tokio::select! {
             error = self.listen(offset, intake, health) => error,
-            never = self.beside_the_poll() => match never {},
+            never = lasting(self.beside_the_poll()) => match never {},
         }
     }
 
@@ -149,14 +157,7 @@ impl Telegram {
         let Some(last) = updates.iter().filter_map(|raw| parse::number(raw)).max() else {
             return Ok(offset);
         };
-        let (mut events, mut unreadable) = (Vec::new(), Vec::new());
-        for raw in &updates {
-            match parse::inbound(raw, self.platform, me, &self.gate) {
-                Ok(event) => events.extend(event),
-                // It must not stand in the way of the others.
-                Err(error) => unreadable.push(set_aside(raw, &error)),
-            }
-        }
+        let (events, unreadable) = sorted(&updates, self.platform, me, &self.gate);
         let next = last.saturating_add(1);
         intake.commit(events, unreadable, Some(next.to_string())).await?;
         Ok(Some(next))
@@ -166,7 +167,7 @@ impl Telegram {
         Ok(format!("@{}", self.get_me().await?.username))
     }
 
-    async fn get_me(&self) -> Result<Me, Error> {
+    pub(super) async fn get_me(&self) -> Result<Me, Error> {
         self.talk.call("getMe", &json!({}), self.config.request_timeout).await
     }
 
@@ -188,10 +189,9 @@ impl Telegram {
         self.poll.call("getUpdates", &parameters, linger + self.config.poll_grace).await
     }
 
-    /// What a new link does once and no message waits for. Never returns, so that it ends with the poll.
-    async fn beside_the_poll(&self) -> Infallible {
+    /// What a new link does once and no message waits for.
+    async fn beside_the_poll(&self) {
         tokio::join!(self.delete_webhook(), self.publish_menu());
-        future::pending().await
     }
 
     /// Best effort: the commands work without a menu.
@@ -206,6 +206,30 @@ impl Telegram {
             debug!(platform = "telegram", %error, "command menu not published");
         }
     }
+}
+
+/// Never returns, so that it ends with the link it stands beside.
+async fn lasting(work: impl Future<Output = ()>) -> Infallible {
+    work.await;
+    future::pending().await
+}
+
+/// What is for us, and what cannot be read.
+pub(super) fn sorted(
+    updates: &[Box<RawValue>],
+    platform: Platform,
+    me: &Me,
+    gate: &Gate,
+) -> (Vec<Inbound>, Vec<Unreadable>) {
+    let (mut events, mut unreadable) = (Vec::new(), Vec::new());
+    for raw in updates {
+        match parse::inbound(raw, platform, me, gate) {
+            Ok(event) => events.extend(event),
+            // It must not stand in the way of the others.
+            Err(error) => unreadable.push(set_aside(raw, &error)),
+        }
+    }
+    (events, unreadable)
 }
 
 fn set_aside(raw: &RawValue, error: &serde_json::Error) -> Unreadable {

@@ -19,7 +19,7 @@ use super::hook::{Hook, Key};
 use super::signature::{self, Scheme};
 use super::{Desk, News, parse};
 use crate::intake::{NotTaken, Posted, Taken};
-use crate::listener::{self, Request, Unread, later};
+use crate::listener::{self, Request, later, refused, unread};
 
 pub(super) const HEALTH: &str = "/health";
 const ROUTES: &str = "/webhooks/";
@@ -210,10 +210,6 @@ impl Delivery<'_> {
     }
 }
 
-fn refused(status: StatusCode, error: &str) -> Response {
-    listener::json(status, &json!({ "error": error }))
-}
-
 fn ignored(reason: &str) -> Response {
     listener::json(StatusCode::OK, &json!({ "status": "ignored", "reason": reason }))
 }
@@ -225,14 +221,6 @@ fn shut(closed: Closed) -> Response {
         Closed::Full { .. } => "gateway_busy",
     };
     later(refused(StatusCode::SERVICE_UNAVAILABLE, word), AFTER_DRAIN)
-}
-
-fn unread(unread: Unread) -> Response {
-    match unread {
-        Unread::TooLarge => refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
-        Unread::TooSlow => refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
-        Unread::Broken => refused(StatusCode::BAD_REQUEST, "the body ends too early"),
-    }
 }
 
 /// For a delivery that has no name: it is taken for a new one every time.

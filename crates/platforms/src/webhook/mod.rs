@@ -41,6 +41,7 @@ pub use hook::{Home, Targets, idle};
 use hook::{Key, Terms};
 use rate::Rates;
 use routes::Routes;
+pub(crate) use signature::same;
 pub use signature::sign;
 
 /// Longest comment on GitHub, in characters.
