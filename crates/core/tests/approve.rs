@@ -1,6 +1,6 @@
 //! Commands and what is made of them: the corpus, and inputs that nobody would write.
 
-#![allow(clippy::expect_used)]
+#![allow(clippy::expect_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 

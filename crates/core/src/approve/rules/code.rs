@@ -46,8 +46,10 @@ impl Walk<'_> {
         }
         match name {
             "source" | "." => {
-                if let Some(path) = args.first() {
-                    self.file(path)?;
+                match args.first() {
+                    Some(path) if is_input(path) => self.script_from(input)?,
+                    Some(path) => self.file(path)?,
+                    None => {}
                 }
                 return Ok(Some(Stream::Unknown));
             }
@@ -118,7 +120,7 @@ impl Walk<'_> {
         }
         let files = operands(super::wrap::after_options(args, &["-o", "-O", "--rcfile", "--init-file"]));
         match files.first() {
-            Some(file) if !matches!(*file, "-" | "/dev/stdin") && !has(args, 's', "") => self.file(file)?,
+            Some(file) if !is_input(file) && !has(args, 's', "") => self.file(file)?,
             _ => self.script_from(input)?,
         }
         Ok(input.filtered())
@@ -191,6 +193,10 @@ impl Walk<'_> {
             && ["while", "loop", "for(", "for (", "until"].iter().any(|word| code.contains(word));
         if forks {
             return Err(Hardline::ForkBomb);
+        }
+        let mut numbers = code.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+        if code.contains("kill") && numbers.any(|pid: u32| self.context.gateway_pids.contains(&pid)) {
+            return self.stops_gateway();
         }
         let literals = literals(code);
         if STARTS.iter().any(|word| code.contains(word)) {
@@ -280,6 +286,10 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+fn is_input(path: &str) -> bool {
+    matches!(path, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }
 
 /// What stands between quotes in a program.

@@ -78,6 +78,9 @@ impl Walk<'_> {
         };
         self.writes(target)?;
         self.renames(&targets);
+        if name == "ln" && targets.iter().any(|target| self.over_device(target).is_err()) {
+            self.ask(Category::Disk);
+        }
         if let [source, target] = targets.as_slice()
             && let Some(content) = self.state.written(&self.place(source)).cloned()
         {

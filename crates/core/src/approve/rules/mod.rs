@@ -137,7 +137,12 @@ impl Walk<'_> {
 
     pub(super) fn is_gateway(&self, text: &str) -> bool {
         let at_home = !self.context.gateway_home.is_empty() && text.starts_with(self.context.gateway_home);
-        at_home || text.to_ascii_lowercase().contains("petasos")
+        // `grep [p]etasos` finds the same and not itself
+        let plain: String = text.chars().filter(|c| !matches!(c, '[' | ']')).collect();
+        let pattern = text.contains('*') && text.contains(char::is_alphanumeric);
+        at_home
+            || plain.to_ascii_lowercase().contains("petasos")
+            || (pattern && (matches(text, "petasos") || matches(text, "petasos.service")))
     }
 
     pub(super) fn stops_gateway(&self) -> Walked<()> {

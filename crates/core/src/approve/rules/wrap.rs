@@ -203,7 +203,9 @@ impl Walk<'_> {
         let rest = after_options(args, &valued);
         let own = &args[..args.len() - rest.len()];
         let items = match input {
-            Stream::Known(text) if name == "parallel" => text.lines().map(String::from).collect(),
+            Stream::Known(text) if name == "parallel" || value(own, "-I", "--replace").is_some() => {
+                text.lines().map(String::from).collect()
+            }
             Stream::Known(text) => text
                 .split(['\0', ' ', '\t', '\n'])
                 .filter(|item| !item.is_empty())
