@@ -1,4 +1,5 @@
 //! Being called by a fake Bot API instead of polling it.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod rig;
 

@@ -101,6 +101,7 @@ impl Error {
             Self::Link(Failure::Unreached(_)) => "telegram_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "telegram_network_error",
             Self::NotBound(NotBound::InUse(_)) => "telegram_webhook_port_in_use",
+            Self::NotBound(NotBound::NotNow { .. }) => "telegram_webhook_not_bound",
             Self::NotBound(NotBound::Impossible { .. }) => "telegram_webhook_config_invalid",
             Self::Webhook(_) => "telegram_webhook_refused",
             Self::Closed => "telegram_closed",
