@@ -23,6 +23,8 @@ pub(crate) async fn run(shell: Arc<Shell>, notifier: Notifier) {
     feed.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            // a service manager that hears us finds the file
+            biased;
             () = shell.stopper.stopped() => return,
             _ = beat.tick() => write(&shell).await,
             _ = feed.tick(), if watchdog.is_some() => feed_watchdog(&shell, &notifier, watchdog.unwrap_or(HEARTBEAT)).await,
