@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::link::{Effect, Event, Link, Terms};
-use petasos_core::{Inbound, Platform};
+use petasos_core::{Fault, Inbound, Platform};
 use petasos_platforms::{Adapter, Batch, Health, Taken};
 use tokio::sync::{mpsc, watch};
 
@@ -106,8 +106,8 @@ impl Supervisor {
     async fn run(mut self) {
         let mut event = Some(Event::Start);
         loop {
-            if let Some(event) = event.take() {
-                self.feed(event).await;
+            while let Some(fed) = event.take() {
+                event = self.feed(fed).await;
             }
             let due = self.report.borrow().due(&self.terms);
             event = tokio::select! {
@@ -124,7 +124,8 @@ impl Supervisor {
         self.disconnect().await;
     }
 
-    async fn feed(&mut self, event: Event) {
+    /// What follows at once, if anything does.
+    async fn feed(&mut self, event: Event) -> Option<Event> {
         let before = self.report.borrow().clone();
         let (link, effect) = before.clone().step(clock::now(), clock::roll(), event, &self.terms);
         if let Some(failure) = link.failure().filter(|failure| before.failure() != Some(failure)) {
@@ -140,7 +141,7 @@ impl Supervisor {
             *known != before
         });
         match effect {
-            Some(Effect::Connect { generation }) => self.connect(generation).await,
+            Some(Effect::Connect { generation }) => return self.connect(generation).await,
             Some(Effect::Disconnect) => self.disconnect().await,
             Some(Effect::CameUp) => {
                 tracing::info!(link = self.name(), "connected");
@@ -149,18 +150,25 @@ impl Supervisor {
             }
             None => {}
         }
+        None
     }
 
-    async fn connect(&mut self, generation: u64) {
+    /// Without its cursor a link would not ask for what it missed, and its next commit would say that it had heard it.
+    async fn connect(&mut self, generation: u64) -> Option<Event> {
         self.disconnect().await;
-        let (name, cursor_name) = (self.name(), self.cursor_name());
-        let cursor =
-            self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await.unwrap_or_else(|error| {
-                // Starting without it is safe: the platform repeats what it still has, and the inbox knows it.
-                tracing::warn!(link = name, %error, "the cursor cannot be read");
+        let cursor_name = self.cursor_name();
+        match self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await {
+            Ok(cursor) => {
+                self.connection = Some(Connection::open(self.adapter.clone(), generation, cursor));
                 None
-            });
-        self.connection = Some(Connection::open(self.adapter.clone(), generation, cursor));
+            }
+            Err(error) => Some(Event::Broke {
+                generation,
+                fault: Fault::Later { after: None },
+                code: format!("{}_cursor_unreadable", self.name()),
+                reason: format!("how far it has heard cannot be read: {error}"),
+            }),
+        }
     }
 
     /// Returns when the old connection is dead, or past waiting for.

@@ -14,7 +14,7 @@ use petasos_core::link::{Class, Link, Standing, State};
 use petasos_fakes::telegram::{Fault, Side};
 use petasos_gateway::home::clean;
 use petasos_gateway::network::Outward;
-use petasos_gateway::{HomeChannel, Page, Unbuilt};
+use petasos_gateway::{DATABASE, HomeChannel, Page, Unbuilt};
 use serde_json::json;
 use support::{World, telegram};
 
@@ -93,6 +93,29 @@ fn a_connection_that_hangs_is_given_up_in_time_and_named() {
     assert_eq!((told["attempts"].as_u64(), told["error_class"].as_str()), (Some(1), Some("passing")));
     assert!(told["next_retry_at"].is_string(), "{told}");
     assert_eq!(world.telegram.calls_of("getMe").len(), 1);
+}
+
+#[test]
+fn a_link_whose_cursor_cannot_be_read_waits_for_it() {
+    let mut world = World::with(|_| {});
+    world.telegram.push_text(7, 7, "hello");
+    world.ends_with(7, "echo: hello");
+    world.owes_nothing();
+    world.stop();
+    let asked = world.telegram.calls_of("getMe").len();
+    let path = world.home().join(DATABASE);
+    let rename = |from: &str, to: &str| {
+        let database = rusqlite::Connection::open(&path).expect("a database");
+        database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}")).expect("renamed");
+    };
+    rename("cursors", "hidden");
+    world.start();
+    let failed = support::eventually("given up", || link(&world, "telegram").failure().cloned());
+    assert_eq!((failed.class, failed.code.as_str()), (Class::Passing, "telegram_cursor_unreadable"));
+    assert_eq!(world.telegram.calls_of("getMe").len(), asked, "nobody is asked without it");
+    rename("hidden", "cursors");
+    world.runtime.block_on(world.handle().link_retry("telegram")).expect("tried again");
+    support::eventually("up", || (link(&world, "telegram").standing() == Standing::Up).then_some(()));
 }
 
 /// On Telegram alone: nothing else is served.
