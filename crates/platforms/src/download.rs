@@ -47,6 +47,8 @@ pub enum Error {
     TooLarge { most: u64 },
     #[error("it is at an address that is not fetched from ({0})")]
     Barred(String),
+    #[error("the platform only names it and does not keep it")]
+    Elsewhere,
     #[error("the server answered {status}")]
     Status { status: u16, after: Option<Duration> },
     #[error("the server sent a page to sign in instead of the file")]
@@ -66,7 +68,7 @@ impl Error {
             Self::Status { status, .. } => *status == 429 || *status >= 500,
             Self::Link(_) => true,
             Self::Asked(error) => matches!(error.fault(), Fault::Later { .. }),
-            Self::TooLarge { .. } | Self::Barred(_) | Self::SignIn | Self::Disk(_) => false,
+            Self::TooLarge { .. } | Self::Barred(_) | Self::Elsewhere | Self::SignIn | Self::Disk(_) => false,
         }
     }
 
@@ -78,7 +80,12 @@ impl Error {
                 Fault::Later { after } => after,
                 Fault::Refused | Fault::Fatal => None,
             },
-            Self::TooLarge { .. } | Self::Barred(_) | Self::SignIn | Self::Link(_) | Self::Disk(_) => None,
+            Self::TooLarge { .. }
+            | Self::Barred(_)
+            | Self::Elsewhere
+            | Self::SignIn
+            | Self::Link(_)
+            | Self::Disk(_) => None,
         }
     }
 }
@@ -102,12 +109,16 @@ impl Fetcher {
         Self { base, own, open: OnceLock::new(), proxy, proxies }
     }
 
-    /// One try. `token` goes only to addresses that `knows` names.
+    /// The configured server.
+    pub(crate) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// One try. `token` says for every address on the way what it is shown.
     pub(crate) async fn fetch(
         &self,
         url: &str,
-        token: Option<&Secret>,
-        knows: fn(&Url) -> bool,
+        token: &(dyn Fn(&Url) -> Option<Secret> + Sync),
         most: u64,
         to: &mut tokio::fs::File,
     ) -> Result<Fetched, Error> {
@@ -117,7 +128,7 @@ impl Fetcher {
             if !self.is_own(&url) && !self.proxies.is_empty() {
                 judge(url.host_str().unwrap_or_default()).await?;
             }
-            if let Some(token) = token.filter(|_| self.is_own(&url) || knows(&url)) {
+            if let Some(token) = token(&url) {
                 request = request.bearer_auth(token.expose());
             }
             let begun = tokio::time::timeout(PATIENCE, request.send()).await;

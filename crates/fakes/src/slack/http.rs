@@ -48,7 +48,7 @@ pub(crate) async fn serve(
         let params = Params::parse("", kind, &body, true);
         return call(&shared, &line, "response_url", &path, Arc::new(params)).await;
     }
-    if path.starts_with("/files/") {
+    if path.starts_with("/files-pri/") {
         return download(&shared, &line, &path, &bearer(&head.headers)).await;
     }
     if let Some(id) = path.strip_prefix("/upload/v1/") {

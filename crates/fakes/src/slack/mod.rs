@@ -255,7 +255,7 @@ impl Slack {
     }
 
     fn store(&self, name: &str, stored: Stored) -> String {
-        let path = format!("/files/{name}");
+        let path = format!("/files-pri/T1-F1/{name}");
         self.shared.world.change(|world| world.files.insert(path.clone(), stored));
         format!("http://{}{path}", self.server.addr())
     }

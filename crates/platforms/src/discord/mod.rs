@@ -249,7 +249,7 @@ impl Discord {
         if attachment.size.is_some_and(|size| size > most) {
             return Err(download::Error::TooLarge { most });
         }
-        self.files.fetch(&attachment.reference, None, |_| false, most, to).await
+        self.files.fetch(&attachment.reference, &|_| None, most, to).await
     }
 }
 

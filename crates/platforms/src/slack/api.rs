@@ -88,6 +88,8 @@ impl Api {
         match answer.status {
             200..300 => Ok(()),
             429 => Err(Error::Limited { after: answer.retry_after }),
+            // Said of this file: the same again would be refused again, and hold up what follows it.
+            status @ 400..500 if status != 408 => Err(unnamed(status, Sort::Bot)),
             status => Err(Error::OnTheWay { status }),
         }
     }
@@ -111,10 +113,7 @@ fn read<T: DeserializeOwned>(answer: &Answer, token: Sort) -> Result<T, Error> {
         Ok(verdict) => verdict,
         Err(error) if good => return Err(Failure::Garbage(place(&error)).into()),
         Err(_) if answer.status >= 500 => return Err(Error::OnTheWay { status: answer.status }),
-        Err(_) => {
-            let error = format!("status_{}", answer.status);
-            return Err(Error::Answered { error, needed: None, token });
-        }
+        Err(_) => return Err(unnamed(answer.status, token)),
     };
     if !verdict.ok {
         let error = verdict.error.as_deref().map_or_else(|| "no_reason".to_owned(), name);
@@ -124,6 +123,11 @@ fn read<T: DeserializeOwned>(answer: &Answer, token: Sort) -> Result<T, Error> {
         return Err(Error::OnTheWay { status: answer.status });
     }
     serde_json::from_slice(&answer.body).map_err(|error| Failure::Garbage(place(&error)).into())
+}
+
+/// A refusal that says no more than its number.
+fn unnamed(status: u16, token: Sort) -> Error {
+    Error::Answered { error: format!("status_{status}"), needed: None, token }
 }
 
 /// Slack's names are short words; whatever else is in such a field is not repeated.

@@ -277,7 +277,7 @@ fn place(platform: Platform, me: &Me, private: bool, channel: &str) -> Source {
 }
 
 /// A conversation of two begins with D.
-fn is_private(channel: &str) -> bool {
+pub(super) fn is_private(channel: &str) -> bool {
     channel.starts_with('D')
 }
 
@@ -298,10 +298,12 @@ fn attached(file: &File) -> Attachment {
         Some("video") => "video",
         Some(_) | None => "document",
     };
+    let external = file.is_external || file.mode.as_deref() == Some("external");
+    let address = file.url_private.as_ref().filter(|_| !external);
     Attachment {
         kind: kind.to_owned(),
-        // A file that is shared from elsewhere has no address of ours, only its id.
-        reference: file.url_private.clone().unwrap_or_else(|| file.id.clone()),
+        // One that Slack does not keep has only its id.
+        reference: address.unwrap_or(&file.id).clone(),
         name: file.name.clone(),
         mime: Some(file.mimetype.clone()).filter(|mime| !mime.is_empty()),
         size: file.size,

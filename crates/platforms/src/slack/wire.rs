@@ -71,6 +71,10 @@ pub(super) struct File {
     pub(super) subtype: Option<String>,
     pub(super) size: Option<u64>,
     pub(super) url_private: Option<String>,
+    /// Kept elsewhere, at an address of somebody else's choice.
+    #[serde(default)]
+    pub(super) is_external: bool,
+    pub(super) mode: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

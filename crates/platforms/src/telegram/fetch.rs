@@ -34,7 +34,7 @@ impl Telegram {
             .map_err(crate::Error::from)?;
         // Telegram keeps the path for an hour; one that has none any more is asked for again.
         let path = found.file_path.ok_or(Error::Status { status: 404, after: None })?;
-        self.files.fetch(&self.address(&path), None, |_| false, most, to).await
+        self.files.fetch(&self.address(&path), &|_| None, most, to).await
     }
 
     /// `<base>/bot<token>/…` has its files at `<base>/file/bot<token>/…`.

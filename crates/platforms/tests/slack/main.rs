@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cursor;
+mod files;
 mod gaps;
 mod link;
 mod rig;

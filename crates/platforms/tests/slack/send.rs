@@ -168,11 +168,14 @@ async fn until_it_is_shown_nobody_has_seen_a_file() {
         ("files.getUploadURLExternal", Fault::missing_scope("files:write"), Meaning::Refused),
         ("upload", Fault::ResetAfter, Meaning::Later { after: None }),
         ("upload", Fault::Status(502), Meaning::Later { after: None }),
+        ("upload", Fault::Status(408), Meaning::Later { after: None }),
+        ("upload", Fault::Status(403), Meaning::Refused),
     ] {
         rig.fake.on(step).does(fault.clone());
         let error = send().await.expect_err("trouble");
         assert_eq!((error.fault(), error.reached()), (meaning, Reached::No), "{step} {fault:?}: {error}");
         assert!(rig.fake.visible("C1").is_empty());
+        assert!(!error.kind().is_dead_chat(), "{step} {fault:?}: {error}");
     }
     rig.fake.on("files.completeUploadExternal").does(Fault::ResetAfter);
     assert_eq!(send().await.expect_err("lost").reached(), Reached::Maybe);
