@@ -296,7 +296,7 @@ pub(super) const KEYS: &[Key] = &[
         "platforms.slack.extra.missed_message_backfill.limit",
         Count(0, 10_000),
         "100",
-        "messages that are fetched at most, all channels together",
+        "messages that one round brings at most, all channels together; rounds follow until nothing is missing, 0: none",
     ),
     key("platforms.slack.proxy", Secret, "", "proxy for this platform").env(&["SLACK_PROXY"]),
     key(

@@ -1,9 +1,11 @@
 //! After a time in which no socket stood: what was written meanwhile, fetched over REST. Slack says an event again
 //! only a few times, within minutes.
 //!
-//! Asked are the channels that we have heard from, then the threads that we joined last; bounded by a window, by a
-//! number of messages for all together, and by a number of threads. A channel from which we never heard anything is
-//! not asked.
+//! Asked are the channels that we have heard from, private ones first, then the threads that we joined last; bounded by
+//! a window and by a number of threads. A channel from which we never heard anything is not asked.
+//!
+//! One round brings a bounded number of messages, the oldest (`haul.rs`); what is left is the next round's. A channel that
+//! could not be read to its end gives nothing, and its gap stays open.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,12 +17,15 @@ use tracing::{info, warn};
 
 use super::Slack;
 use super::commit::{Caught, Told};
+use super::haul::{self, Haul};
+use super::parse::is_private;
 use super::progress::{Gap, Moment};
-
 use crate::intake::Unreadable;
 
 /// Most messages that one request brings.
-const PAGE: usize = 100;
+const PAGE: &str = "200";
+/// Requests for one channel or thread in one round.
+const PAGES: usize = 50;
 /// Threads that are asked for replies: each is a request.
 const THREADS: usize = 20;
 const TRIES: u32 = 4;
@@ -44,43 +49,73 @@ struct Dated {
     ts: String,
 }
 
+/// Said at a moment.
+type Dating = (String, Box<RawValue>);
+
+/// What concerns us in a part of a channel, oldest first.
+#[derive(Default)]
+struct Stretch {
+    messages: Vec<Dating>,
+    /// There is more, all of it later.
+    cut: bool,
+}
+
+impl Stretch {
+    fn add(&mut self, messages: impl Iterator<Item = Dating>, most: usize) {
+        self.messages.extend(messages);
+        self.messages.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.cut |= self.messages.len() > most;
+        self.messages.truncate(most);
+    }
+
+    fn until(&self) -> Option<String> {
+        self.messages.last().filter(|_| self.cut).map(|(ts, _)| ts.clone())
+    }
+}
+
+/// It may be said later, and was not said now.
+struct Deferred;
+
 impl Slack {
-    /// Everything for us since these gaps began, oldest first, as far as the bounds allow.
-    pub(super) async fn catch_up(&self, gaps: Vec<Gap>) -> Caught {
+    /// The oldest for us since these gaps began, and which of them are closed by it.
+    pub(super) async fn catch_up(&self, mut gaps: Vec<Gap>) -> Caught {
         let limits = self.config.catch_up;
-        let mut left = limits.messages;
-        let floor = floor(limits.window);
+        let (most, floor) = (limits.messages, floor(limits.window));
         let since = |heard: &Moment| if heard.ts < floor { floor.clone() } else { heard.ts.clone() };
-        let mut found = Vec::new();
-        for Gap { from: heard, .. } in &gaps {
-            let messages = self.since(heard, None, &since(heard), left).await;
-            left -= messages.len().min(left);
-            found.extend(self.understood(messages, heard));
+        let asked = gaps.len();
+        gaps.sort_by_key(|gap| !is_private(&gap.from.channel));
+        let mut hauls = Vec::new();
+        for gap in gaps {
+            let Ok(read) = self.since(&gap.from, None, &since(&gap.from), most).await else { continue };
+            let (mut haul, until) = (Haul::new(gap), read.until());
+            let found = self.understood(read, &haul.gap.from);
+            haul.add(found, until);
+            hauls.push(haul);
         }
         // Also those that began in what was just read.
-        let threads = self.memory().newest_threads();
+        let mut threads = self.memory().newest_threads();
+        threads.retain(|(channel, _)| hauls.iter().any(|haul| haul.gap.from.channel == *channel));
         for (channel, thread) in threads.into_iter().take(THREADS) {
-            let heard = gaps.iter().map(|gap| &gap.from).find(|from| from.channel == channel);
-            let Some(heard) = heard else { continue };
-            let since = since(heard);
-            let mut messages = self.since(heard, Some(&thread), &since, left).await;
-            // The first message of a thread comes along, however old it is, and stands in the channel itself.
-            messages.retain(|(ts, _)| *ts > since && *ts != thread);
-            left -= messages.len().min(left);
-            found.extend(self.understood(messages, heard));
+            let Some(at) = hauls.iter().position(|haul| haul.gap.from.channel == channel) else { continue };
+            let heard = &hauls[at].gap.from;
+            let Ok(read) = self.since(heard, Some(&thread), &since(heard), most).await else {
+                hauls.remove(at);
+                continue;
+            };
+            let until = read.until();
+            let found = self.understood(read, heard);
+            hauls[at].add(found, until);
         }
-        if left == 0 {
-            warn!(platform = "slack", "more was written than is caught up");
-        }
-        info!(platform = "slack", channels = gaps.len(), found = found.len(), "caught up after a gap");
-        found.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Caught { found: found.into_iter().map(|(_, told)| told).collect(), gaps }
+        let deferred = hauls.len() < asked;
+        let (found, filled) = haul::share_out(hauls, most);
+        let whole = filled.iter().filter(|filled| filled.to.is_none()).count();
+        info!(platform = "slack", channels = asked, whole, found = found.len(), "caught up after a gap");
+        Caught { found, filled, deferred }
     }
 
     /// In the order in which it was said, for a thread begins with its first message.
-    fn understood(&self, mut messages: Vec<(String, Box<RawValue>)>, place: &Moment) -> Vec<(String, Told)> {
-        messages.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let read = |(ts, raw): (String, Box<RawValue>)| match self.read_fetched(&raw, place) {
+    fn understood(&self, stretch: Stretch, place: &Moment) -> Vec<(String, Told)> {
+        let read = |(ts, raw): Dating| match self.read_fetched(&raw, place) {
             Ok(read) => Some((ts, Told::Event(Box::new(read?.event)))),
             Err(why) => {
                 let id = format!("{}:{ts}", place.channel);
@@ -88,52 +123,62 @@ impl Slack {
                 Some((ts, Told::Unreadable(Unreadable::new(Some(id), why, raw.get()))))
             }
         };
-        messages.into_iter().filter_map(read).collect()
+        stretch.messages.into_iter().filter_map(read).collect()
     }
 
+    /// The oldest `most`: a channel tells its newest first, so it is read to its end; a thread tells its oldest first.
     async fn since(
         &self,
         place: &Moment,
         thread: Option<&str>,
         since: &str,
         most: usize,
-    ) -> Vec<(String, Box<RawValue>)> {
-        let (mut found, mut next) = (Vec::new(), String::new());
-        while found.len() < most {
-            let limit = (most - found.len()).min(PAGE).to_string();
-            let mut query = vec![("channel", place.channel.as_str()), ("oldest", since), ("limit", &limit)];
+    ) -> Result<Stretch, Deferred> {
+        let (mut read, mut next) = (Stretch::default(), String::new());
+        for _ in 0..PAGES {
+            let mut query = vec![("channel", place.channel.as_str()), ("oldest", since), ("limit", PAGE)];
             query.extend(thread.map(|thread| ("ts", thread)));
             query.extend(Some(("cursor", next.as_str())).filter(|(_, cursor)| !cursor.is_empty()));
-            let Some(page) = self.page(place, thread, &query).await else { break };
-            let dated = |raw: Box<RawValue>| {
-                let ts = serde_json::from_str::<Dated>(raw.get()).map(|it| it.ts).unwrap_or_default();
-                (ts, raw)
-            };
-            found.extend(page.messages.into_iter().map(dated));
+            let Some(page) = self.page(place, thread, &query).await? else { return Ok(read) };
+            // The first message of a thread comes along, however old it is, and stands in the channel itself.
+            let new = |ts: &str| ts > since && thread != Some(ts);
+            let dated = page.messages.into_iter().filter_map(dated);
+            read.add(dated.filter(|(ts, raw)| new(ts) && self.concerns_us(raw, place)), most);
             next = page.response_metadata.map(|it| it.next_cursor).unwrap_or_default();
-            if next.is_empty() {
-                break;
+            if next.is_empty() || (thread.is_some() && read.cut) {
+                return Ok(read);
             }
         }
-        found
+        warn!(
+            platform = "slack",
+            channel = place.channel,
+            "more was written than is read; some of it is left out"
+        );
+        Ok(read)
     }
 
     /// `None`: this channel does not say, and will not.
-    async fn page(&self, place: &Moment, thread: Option<&str>, query: &[(&str, &str)]) -> Option<Page> {
+    async fn page(
+        &self,
+        place: &Moment,
+        thread: Option<&str>,
+        query: &[(&str, &str)],
+    ) -> Result<Option<Page>, Deferred> {
         let method = if thread.is_some() { "conversations.replies" } else { "conversations.history" };
         let channel = &place.channel;
         let mut wait = self.config.reconnect_base;
         for _ in 0..TRIES {
-            let token = self.memory().teams.get(&place.team)?.token.clone();
+            let token = self.memory().teams.get(&place.team).map(|me| me.token.clone());
+            let Some(token) = token else { return Ok(None) };
             let error = match self.api.get::<Page>(&token, method, query).await {
-                Ok(page) => return Some(page),
+                Ok(page) => return Ok(Some(page)),
                 Err(error) => error,
             };
             match error.fault() {
                 // A scope that is missing is no reason to end the link: it hears what is said from now on.
                 Fault::Refused | Fault::Fatal => {
                     info!(platform = "slack", channel, %error, "a channel cannot be caught up");
-                    return None;
+                    return Ok(None);
                 }
                 Fault::Later { after } => {
                     warn!(platform = "slack", channel, %error, "catching up is deferred");
@@ -142,8 +187,18 @@ impl Slack {
                 }
             }
         }
-        warn!(platform = "slack", channel, "catching up was given up");
-        None
+        Err(Deferred)
+    }
+}
+
+/// One that says no moment has no place among the others.
+fn dated(raw: Box<RawValue>) -> Option<Dating> {
+    match serde_json::from_str::<Dated>(raw.get()) {
+        Ok(Dated { ts }) => Some((ts, raw)),
+        Err(_) => {
+            warn!(platform = "slack", "a message without a moment is passed over");
+            None
+        }
     }
 }
 

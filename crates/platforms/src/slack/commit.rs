@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::Error;
-use super::progress::{Gap, Moment};
+use super::progress::{Filled, Moment};
 use super::receive::Link;
 use crate::intake::{self, NotTaken};
 
@@ -49,11 +49,13 @@ pub(super) struct Due {
     reply: Option<Value>,
 }
 
-/// What a catch-up found, and the gaps in which nothing else is missing.
+/// What a catch-up found, and what is closed by it.
 #[derive(Debug)]
 pub(super) struct Caught {
     pub(super) found: Vec<Told>,
-    pub(super) gaps: Vec<Gap>,
+    pub(super) filled: Vec<Filled>,
+    /// Somebody would not say now.
+    pub(super) deferred: bool,
 }
 
 /// Whether a batch was kept, and what to do then.
@@ -62,8 +64,7 @@ pub(super) struct Committed {
     dues: Vec<Due>,
     told: Vec<Moment>,
     cursor: Option<String>,
-    /// It held everything that was missing there.
-    closed: Vec<Gap>,
+    filled: Vec<Filled>,
 }
 
 impl Link<'_> {
@@ -98,7 +99,8 @@ impl Link<'_> {
         let mut memory = self.slack.memory();
         let gaps = memory.progress.gaps();
         if gaps.is_empty() || self.slack.config.catch_up.messages == 0 {
-            memory.progress.keep(&[], &gaps);
+            let all: Vec<Filled> = gaps.into_iter().map(|gap| Filled { gap, to: None }).collect();
+            memory.progress.keep(&[], &all);
             self.patience = Duration::ZERO;
         } else {
             let (slack, wait) = (self.slack, self.patience);
@@ -109,23 +111,65 @@ impl Link<'_> {
         }
     }
 
-    pub(super) fn caught_up(&mut self, Caught { found, gaps }: Caught) -> Result<(), Error> {
+    pub(super) fn caught_up(&mut self, Caught { found, filled, deferred }: Caught) -> Result<(), Error> {
+        if deferred {
+            self.put_off();
+        }
         if found.is_empty() {
-            self.slack.memory().progress.keep(&[], &gaps);
+            self.slack.memory().progress.keep(&[], &filled);
             return Ok(());
         }
+        // Before what was told meanwhile.
         let due = |told| (told, Due { socket: 0, envelope: None, arrived: Instant::now(), reply: None });
-        self.waiting.extend(found.into_iter().map(due));
-        self.closing = Some(gaps);
+        self.waiting.splice(0..0, found.into_iter().map(due));
+        self.closing = Some(filled);
         Ok(())
+    }
+
+    /// When something that waits for a catch-up waits no longer.
+    pub(super) fn release(&self) -> Option<Instant> {
+        // A commit under way is followed by the next one anyway.
+        let arrived = self.waiting.iter().map(|(_, due)| due.arrived).min();
+        arrived.filter(|_| self.committing.is_none()).map(|arrived| arrived + self.hold())
+    }
+
+    /// How long a message may wait for what was said before it; it is to be acknowledged in time all the same.
+    fn hold(&self) -> Duration {
+        self.slack.config.ack_within / 2
+    }
+
+    /// What may go to disk now. A message does not overtake those of its channel that a catch-up is about to bring.
+    fn take_ready(&mut self) -> Vec<(Told, Due)> {
+        let hold = self.hold();
+        if self.patience > hold {
+            return std::mem::take(&mut self.waiting);
+        }
+        let memory = self.slack.memory();
+        let closing = self.closing.as_deref().unwrap_or_default();
+        let behind = |channel: &str| {
+            let closes = |filled: &Filled| filled.to.is_none() && filled.gap.from.channel == channel;
+            memory.progress.is_open(channel) && !closing.iter().any(closes)
+        };
+        let held = |(told, due): &(Told, Due)| {
+            let live = due.socket > 0 && due.arrived.elapsed() < hold;
+            live && told.moment().is_some_and(|moment| behind(&moment.channel))
+        };
+        let (waits, ready) = self.waiting.drain(..).partition(held);
+        drop(memory);
+        self.waiting = waits;
+        ready
     }
 
     pub(super) fn commit_waiting(&mut self) {
         if self.committing.is_some() || self.waiting.is_empty() {
             return;
         }
+        let ready = self.take_ready();
+        if ready.is_empty() {
+            return;
+        }
         let (mut events, mut unreadable, mut dues) = (Vec::new(), Vec::new(), Vec::new());
-        for (told, due) in self.waiting.drain(..) {
+        for (told, due) in ready {
             dues.push(due);
             match told {
                 Told::Event(event) => events.push(*event),
@@ -133,22 +177,22 @@ impl Link<'_> {
             }
         }
         let (slack, intake) = (self.slack, self.intake);
-        let closed = self.closing.take().unwrap_or_default();
+        let filled = self.closing.take().unwrap_or_default();
         self.committing = Some(Box::pin(async move {
             slack.complete(&mut events).await;
             let told: Vec<Moment> = events.iter().filter_map(Moment::of).collect();
-            let cursor = slack.memory().cursor(&told, &closed);
+            let cursor = slack.memory().cursor(&told, &filled);
             let taken = intake.commit(events, unreadable, cursor.clone()).await;
-            Committed { taken, dues, told, cursor, closed }
+            Committed { taken, dues, told, cursor, filled }
         }));
     }
 
     pub(super) async fn committed(&mut self, done: Committed) -> Result<(), Error> {
-        let Committed { taken, dues, told, cursor, closed } = done;
+        let Committed { taken, dues, told, cursor, filled } = done;
         match taken {
             Ok(()) => {
                 self.ladder.proved();
-                self.slack.memory().keep(cursor, &told, &closed);
+                self.slack.memory().keep(cursor, &told, &filled);
             }
             Err(NotTaken::Refused) => {
                 let reason = "slack_not_taken";

@@ -20,23 +20,35 @@ impl Slack {
         self.understand(|known| parse::fetched(raw, (&place.team, &place.channel), known))
     }
 
+    /// Whether such a message says anything to us; nothing is learnt from it.
+    pub(super) fn concerns_us(&self, raw: &RawValue, place: &Moment) -> bool {
+        let read = self.known(&self.memory(), |known| {
+            parse::fetched(raw, (&place.team, &place.channel), known).map(|read| read.is_some())
+        });
+        // What cannot be read is set aside, not passed over.
+        read.unwrap_or(true)
+    }
+
     fn understand(
         &self,
         parse: impl FnOnce(&Knowledge<'_>) -> Result<Option<Read>, Unreadable>,
     ) -> Result<Option<Read>, Unreadable> {
         let mut memory = self.memory();
-        let known = Knowledge {
+        let read = self.known(&memory, parse)?;
+        if let Some(read) = &read {
+            memory.learn(read);
+        }
+        Ok(read)
+    }
+
+    fn known<T>(&self, memory: &Memory, parse: impl FnOnce(&Knowledge<'_>) -> T) -> T {
+        parse(&Knowledge {
             platform: self.platform,
             config: &self.config,
             gate: &self.gate,
             teams: &memory.teams,
             takes_part: &|channel, thread| memory.takes_part(channel, thread),
-        };
-        let read = parse(&known)?;
-        if let Some(read) = &read {
-            memory.learn(read);
-        }
-        Ok(read)
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::progress::{Gap, Moment, Progress};
+use super::progress::{Filled, Moment, Progress};
 use super::team::Teams;
 
 /// Threads in which we are heard without being called.
@@ -112,18 +112,18 @@ impl Memory {
     }
 
     /// What is true once these are on disk, if that is anything new.
-    pub(super) fn cursor(&self, told: &[Moment], caught: &[Gap]) -> Option<String> {
+    pub(super) fn cursor(&self, told: &[Moment], filled: &[Filled]) -> Option<String> {
         let threads = self.threads.order.iter().cloned().collect();
         let mut then = self.progress.clone();
-        then.keep(told, caught);
+        then.keep(told, filled);
         let cursor = serde_json::to_string(&Cursor { threads, heard: then.places() }).ok();
         cursor.filter(|cursor| self.kept.as_ref() != Some(cursor))
     }
 
     /// They are.
-    pub(super) fn keep(&mut self, cursor: Option<String>, told: &[Moment], caught: &[Gap]) {
+    pub(super) fn keep(&mut self, cursor: Option<String>, told: &[Moment], filled: &[Filled]) {
         self.kept = cursor.or(self.kept.take());
-        self.progress.keep(told, caught);
+        self.progress.keep(told, filled);
     }
 }
 

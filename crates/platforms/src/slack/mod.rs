@@ -10,6 +10,7 @@ mod commit;
 mod error;
 mod fetch;
 mod gate;
+mod haul;
 mod ladder;
 mod learn;
 mod memory;

@@ -47,6 +47,13 @@ pub(super) struct Gap {
     number: u64,
 }
 
+/// A gap in which nothing is missing any more up to a moment; `None`: nothing at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Filled {
+    pub(super) gap: Gap,
+    pub(super) to: Option<String>,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Progress {
     kept: Recent<Moment>,
@@ -95,17 +102,27 @@ impl Progress {
         self.gaps.values().cloned().collect()
     }
 
-    /// These are on disk, and so is everything that was missing in `caught`.
-    pub(super) fn keep(&mut self, told: &[Moment], caught: &[Gap]) {
+    pub(super) fn is_open(&self, channel: &str) -> bool {
+        self.gaps.get(channel).is_some()
+    }
+
+    /// These are on disk, and so is everything that was missing where it is filled.
+    pub(super) fn keep(&mut self, told: &[Moment], filled: &[Filled]) {
         for moment in told {
             if self.kept.get(&moment.channel).is_none_or(|kept| kept.ts < moment.ts) {
                 self.kept.put(moment.channel.clone(), moment.clone());
             }
         }
-        for gap in caught {
-            let channel = &gap.from.channel;
-            if self.gaps.get(channel).is_some_and(|open| open.number == gap.number) {
-                self.gaps.take(channel);
+        for Filled { gap: Gap { from, number }, to } in filled {
+            if self.gaps.get(&from.channel).is_none_or(|open| open.number != *number) {
+                continue;
+            }
+            match to {
+                None => drop(self.gaps.take(&from.channel)),
+                Some(ts) => {
+                    let from = Moment { ts: ts.clone(), ..from.clone() };
+                    self.gaps.put(from.channel.clone(), Gap { from, number: *number });
+                }
             }
         }
     }
@@ -128,6 +145,11 @@ mod tests {
     fn places(progress: &Progress) -> Vec<(String, String)> {
         let short = |place: Moment| (place.channel, place.ts.trim_start_matches('0').to_owned());
         progress.places().into_iter().map(short).collect()
+    }
+
+    /// All that is open, filled.
+    fn whole(progress: &Progress) -> Vec<Filled> {
+        progress.gaps().into_iter().map(|gap| Filled { gap, to: None }).collect()
     }
 
     #[track_caller]
@@ -156,9 +178,24 @@ mod tests {
         // One that comes after a later one.
         progress.missed(&[at("C1", "4")]);
         check(&progress, &[("C1", "3.999999"), ("D1", "7.999999")]);
-        let gaps = progress.gaps();
+        let gaps = whole(&progress);
         progress.keep(&[], &gaps);
         check(&progress, &[("C1", "9.000000"), ("D1", "9.000000")]);
+    }
+
+    #[test]
+    fn what_is_filled_in_part_stays_open_from_there() {
+        let mut progress = Progress::default();
+        progress.keep(&[at("C1", "5")], &[]);
+        progress.away();
+        let gap = progress.gaps().remove(0);
+        let part = Filled { gap, to: Some(at("C1", "7").ts) };
+        progress.keep(&[at("C1", "6"), at("C1", "7"), at("C1", "9")], std::slice::from_ref(&part));
+        check(&progress, &[("C1", "7.000000")]);
+        assert!(progress.is_open("C1"));
+        progress.missed(&[at("C1", "6")]);
+        progress.keep(&[], &[part]);
+        check(&progress, &[("C1", "5.999999")]);
     }
 
     #[test]
@@ -166,11 +203,11 @@ mod tests {
         let mut progress = Progress::default();
         progress.keep(&[at("C1", "5"), at("D1", "5")], &[]);
         progress.away();
-        let first = progress.gaps();
+        let first = whole(&progress);
         progress.missed(&[at("C1", "8")]);
         progress.keep(&[at("C1", "9"), at("D1", "9")], &first);
         check(&progress, &[("D1", "9.000000"), ("C1", "5.000000")]);
-        let second = progress.gaps();
+        let second = whole(&progress);
         progress.keep(&[], &second);
         check(&progress, &[("C1", "9.000000"), ("D1", "9.000000")]);
     }

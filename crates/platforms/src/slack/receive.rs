@@ -10,13 +10,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::commit::{Caught, Committed, Due, Told};
 use super::ladder::Ladder;
 use super::parse::{self, Read, Unreadable};
-use super::progress::Gap;
+use super::progress::Filled;
 use super::socket::{Heard, Socket, ended};
 use super::team::Teams;
 use super::wire::Frame;
@@ -82,8 +82,8 @@ pub(super) struct Link<'a> {
     pub(super) waiting: Vec<(Told, Due)>,
     pub(super) committing: Option<Task<'a, Committed>>,
     pub(super) catching: Option<Task<'a, Caught>>,
-    /// The gaps that the next commit closes: what was missing in them is in it.
-    pub(super) closing: Option<Vec<Gap>>,
+    /// What the next commit closes: what was missing there is in it.
+    pub(super) closing: Option<Vec<Filled>>,
     /// How long the next catch-up is put off.
     pub(super) patience: Duration,
     pub(super) ladder: Ladder,
@@ -100,11 +100,13 @@ impl Link<'_> {
         loop {
             self.catch_up();
             self.commit_waiting();
+            let release = self.release();
             let done = tokio::select! {
                 (at, heard) = hear(&mut self.sockets) => self.heard(at, heard).await,
                 opened = done(&mut self.opening) => self.came(opened),
                 outcome = done(&mut self.committing) => self.committed(outcome).await,
                 found = done(&mut self.catching) => self.caught_up(found),
+                () = sleep_until(release.unwrap_or_else(Instant::now)), if release.is_some() => Ok(()),
                 _ = beat.tick() => self.beat().await,
             };
             if let Err(error) = done {

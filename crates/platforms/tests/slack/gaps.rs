@@ -1,13 +1,25 @@
 //! What was said while no socket stood.
 
-use petasos_fakes::slack::{BOT, Fault, Incoming};
+use std::time::Duration;
+
+use petasos_fakes::slack::{BOT, Fault, Incoming, Side};
 use petasos_platforms::Taken;
 
-use crate::rig::{Rig, adapter, any_age, next, rig_with, take, take_until, texts};
+use crate::rig::{Rig, adapter, all_read, any_age, next, rig_with, take, take_until, texts};
+use petasos_platforms::slack::Config;
 
 fn away(rig: &Rig, say: impl FnOnce(&Rig)) {
     say(rig);
     rig.fake.give_up_deliveries();
+}
+
+/// The same Slack and another process.
+fn another(rig: &Rig, change: impl FnOnce(&mut Config)) -> Rig {
+    let change = |config: &mut Config| {
+        any_age(config);
+        change(config);
+    };
+    Rig { adapter: adapter(&rig.fake, change), fake: rig.fake.clone() }
 }
 
 /// A link that hears "hello" in a channel, where we have a thread then, and in private; its cursor.
@@ -42,7 +54,7 @@ async fn what_was_written_while_we_were_away_is_heard_in_order_and_once() {
         let begun = rig.fake.push_mention(Incoming::new("C1", "U5", format!("<@{BOT}> three"))).ts;
         rig.fake.push(Incoming::new("C1", "U5", "four").thread(&begun));
     });
-    let again = Rig { adapter: adapter(&rig.fake, any_age), fake: rig.fake.clone() };
+    let again = another(&rig, |_| {});
     let mut kept = None;
     let (events, _) = again
         .listen(Some(&cursor), async |batches| {
@@ -57,7 +69,7 @@ async fn what_was_written_while_we_were_away_is_heard_in_order_and_once() {
     identities.dedup();
     assert_eq!(identities.len(), 4);
 
-    let third = Rig { adapter: adapter(&rig.fake, any_age), fake: rig.fake.clone() };
+    let third = another(&rig, |_| {});
     let (events, _) = third
         .listen(kept.as_deref(), async |batches| {
             third.opened(3).await;
@@ -65,7 +77,8 @@ async fn what_was_written_while_we_were_away_is_heard_in_order_and_once() {
             take(batches, 1).await
         })
         .await;
-    assert_eq!(texts(&events), ["live"], "caught up is caught up");
+    // Perhaps fetched as well as told.
+    assert!(texts(&events).iter().all(|text| *text == "live"), "caught up is caught up: {events:?}");
 }
 
 #[tokio::test]
@@ -73,7 +86,7 @@ async fn what_is_fetched_has_the_identity_of_what_is_told() {
     let rig = rig_with(any_age);
     let (_, cursor) = acquainted(&rig).await;
     rig.fake.push_text("D1", "U5", "one");
-    let again = Rig { adapter: adapter(&rig.fake, any_age), fake: rig.fake.clone() };
+    let again = another(&rig, |_| {});
     let (events, _) = again.listen(Some(&cursor), async |batches| take(batches, 2).await).await;
     assert_eq!(texts(&events), ["one", "one"]);
     assert_eq!(events[0].dedup, events[1].dedup);
@@ -99,7 +112,7 @@ async fn what_is_not_taken_is_fetched_again_and_the_cursor_stays_before_the_gap(
     let rig = rig_with(any_age);
     let (_, cursor) = acquainted(&rig).await;
     away(&rig, |rig| drop(rig.fake.push_text("D1", "U5", "missed")));
-    let again = Rig { adapter: adapter(&rig.fake, any_age), fake: rig.fake.clone() };
+    let again = another(&rig, |_| {});
     again
         .listen(Some(&cursor), async |batches| {
             let first = next(batches).await;
@@ -124,7 +137,7 @@ async fn limits_waits_and_closed_channels_hold_nobody_else_up() {
     });
     rig.fake.archive("C1");
     rig.fake.on("conversations.history").nth(1).does(Fault::TooMany(1));
-    let again = Rig { adapter: adapter(&rig.fake, any_age), fake: rig.fake.clone() };
+    let again = another(&rig, |_| {});
     let (events, _) = again.listen(Some(&cursor), async |batches| take(batches, 1).await).await;
     assert_eq!(texts(&events), ["heard"]);
 
@@ -157,4 +170,114 @@ async fn limits_waits_and_closed_channels_hold_nobody_else_up() {
         })
         .await;
     assert_eq!(texts(&events), ["live too"]);
+}
+
+#[tokio::test]
+async fn a_channel_that_cannot_be_read_now_keeps_its_gap_and_holds_up_no_other() {
+    const OUT: u64 = 9;
+    let rig = rig_with(any_age);
+    let (_, cursor) = acquainted(&rig).await;
+    away(&rig, |rig| {
+        rig.fake.push_text("D1", "U5", "in private");
+        rig.fake.push(Incoming::new("C1", "U5", format!("<@{BOT}> in the channel")));
+    });
+    let out = || rig.fake.on("conversations.history").channel("D1").times(OUT).does(Fault::Status(503));
+    out();
+    let mut kept = None;
+    let (first, _) = another(&rig, |_| {})
+        .listen(Some(&cursor), async |batches| {
+            let first = next(batches).await;
+            kept = first.cursor.clone();
+            first.done.send(Taken::Committed).expect("it waits");
+            let second = take(batches, 1).await;
+            assert_eq!(texts(&second), ["in private"]);
+            first.events
+        })
+        .await;
+    assert_eq!(texts(&first), ["in the channel"]);
+    let refused = |call: &petasos_fakes::slack::Call| !call.applied;
+    assert_eq!(rig.fake.calls_of("conversations.history").iter().filter(|it| refused(it)).count(), 9);
+
+    // A crash between the two.
+    out();
+    let again = another(&rig, |_| {});
+    let (events, _) = again.listen(kept.as_deref(), async |batches| take(batches, 1).await).await;
+    assert_eq!(texts(&events), ["in private"]);
+}
+
+#[tokio::test]
+async fn rounds_follow_until_nothing_is_missing_and_each_takes_the_oldest() {
+    let few = |config: &mut Config| config.catch_up.messages = 3;
+    let rig = rig_with(any_age);
+    let (root, cursor) = acquainted(&rig).await;
+    away(&rig, |rig| {
+        for number in 0..300 {
+            rig.fake.push(Incoming::new("C1", "U5", format!("not for the bot {number}")));
+        }
+        rig.fake.push(Incoming::new("C1", "U5", "c1").thread(&root));
+        for number in 1..=5 {
+            rig.fake.push_text("D1", "U5", &format!("d{number}"));
+        }
+        rig.fake.push_mention(Incoming::new("C1", "U5", format!("<@{BOT}> c2")));
+        rig.fake.push(Incoming::new("C1", "U5", "c3").thread(&root));
+    });
+    let rounds: [&[&str]; 3] = [&["d1", "d2", "d3"], &["c1", "d4", "d5"], &["c2", "c3"]];
+    let mut cursors = vec![cursor];
+    another(&rig, few)
+        .listen(Some(&cursors[0].clone()), async |batches| {
+            for round in rounds {
+                let batch = next(batches).await;
+                assert_eq!(texts(&batch.events), round);
+                cursors.push(batch.cursor.clone().expect("a cursor"));
+                batch.done.send(Taken::Committed).expect("it waits");
+            }
+        })
+        .await;
+    for (done, cursor) in cursors.iter().enumerate().take(rounds.len()) {
+        let again = another(&rig, few);
+        let (batch, _) = again.listen(Some(cursor), async |batches| next(batches).await.events).await;
+        assert_eq!(texts(&batch), rounds[done], "after a crash behind round {done}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_live_does_not_overtake_what_was_said_before_it() {
+    let rig = rig_with(any_age);
+    let (_, cursor) = acquainted(&rig).await;
+    away(&rig, |rig| drop(rig.fake.push_text("D1", "U5", "missed")));
+    let again = another(&rig, |config| config.ack_within = Duration::from_secs(40));
+    let (events, _) = again
+        .listen(Some(&cursor), async |batches| {
+            let slow = rig.fake.gate("conversations.history", Side::Before);
+            rig.opened(2).await;
+            rig.fake.push_text("D1", "U5", "live");
+            rig.fake.push_text("D2", "U5", "elsewhere");
+            all_read(&again).await;
+            let elsewhere = take(batches, 1).await;
+            assert_eq!(texts(&elsewhere), ["elsewhere"], "only its own channel waits");
+            slow.open();
+            take(batches, 2).await
+        })
+        .await;
+    assert_eq!(texts(&events)[..2], ["missed", "live"]);
+}
+
+#[tokio::test]
+async fn a_live_message_waits_no_longer_than_it_may() {
+    let rig = rig_with(any_age);
+    let (_, cursor) = acquainted(&rig).await;
+    rig.fake.on("conversations.history").always().does(Fault::Hang);
+    let again = another(&rig, |_| {});
+    let (events, _) = again
+        .listen(Some(&cursor), async |batches| {
+            rig.opened(2).await;
+            rig.fake.push_text("D1", "U5", "live");
+            let events = take(batches, 1).await;
+            again.acked(4).await;
+            events
+        })
+        .await;
+    assert_eq!(texts(&events), ["live"]);
+    let took = rig.fake.acks()[3].took.expect("it was waited for");
+    assert!(took >= Duration::from_millis(1250), "it waited: {took:?}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use petasos_core::message::Delivery;
 use petasos_core::{Inbound, Platform, Route};
 use petasos_fakes::Slack;
-use petasos_fakes::slack::{TOKEN, World};
+use petasos_fakes::slack::{State, TOKEN, World};
 use petasos_platforms::slack::{self, Config};
 use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Taken};
 use tokio::sync::mpsc;
@@ -93,6 +93,18 @@ impl Rig {
         let what = format!("{count} sockets opened");
         self.wait_until(&what, move |world| (world.opened() >= count).then_some(())).await;
     }
+}
+
+/// Waits until every envelope has been read: what was sent before a ping is read before its pong.
+pub(crate) async fn all_read(rig: &Rig) {
+    let sent = |world: &World| {
+        let out = world.deliveries().iter().all(|it| it.state != State::Waiting);
+        out.then_some(())
+    };
+    rig.wait_until("everything is with us", sent).await;
+    let pongs = rig.fake.look(|world| world.heartbeats().0);
+    rig.fake.ping();
+    rig.wait_until("a pong", move |world| (world.heartbeats().0 > pongs).then_some(())).await;
 }
 
 pub(crate) async fn next(batches: &mut mpsc::Receiver<Batch>) -> Batch {
