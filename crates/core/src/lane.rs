@@ -4,6 +4,8 @@
 //! of an answer that is still growing goes out only when nothing is due and the budget allows it.
 //! What a crash leaves: the outbox rows. A lane itself is rebuilt from them.
 
+use alloc::format;
+use alloc::string::String;
 use core::time::Duration;
 
 use crate::backoff::{SEND, backoff};
@@ -111,9 +113,9 @@ pub enum Act {
     /// Send part `part` as a new message; `marked`: it may be a copy, say so.
     Send { part: usize, marked: bool },
     /// Replace the preview with the first part. Repeating it is harmless.
-    Replace { message: alloc::string::String },
+    Replace { message: String },
     /// Take the preview back: there is nothing to say.
-    Withdraw { message: alloc::string::String },
+    Withdraw { message: String },
     /// Everything is out.
     Finish,
     /// Not yet: the turn is still speaking.
@@ -142,6 +144,13 @@ pub fn act(item: &Item, parts: usize, memory: Option<Duration>, now: Millis) -> 
 /// A clock that was set back tells nothing about how long ago it was.
 fn recognised(item: &Item, memory: Option<Duration>, now: Millis) -> bool {
     memory.zip(item.tried_at).is_some_and(|(memory, tried)| now >= tried && now.since(tried) < memory)
+}
+
+/// The same for every try of a part, and another one for its marked copy: under a known key a platform would answer
+/// with the old text.
+pub fn key(item: &Item, part: usize, marked: bool) -> String {
+    let copy = if marked { "m" } else { "" };
+    format!("{}:{}:{part}{copy}", item.created_at.0, item.id)
 }
 
 /// What becomes of an item whose operation failed.

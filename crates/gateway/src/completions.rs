@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use petasos_agent::Event;
+use petasos_core::Platform;
 use petasos_core::link::State;
 use petasos_core::message::Delivery;
-use petasos_core::{Inbound, Platform};
 use petasos_store::{Completion, Error as StoreError, Pending, Tx};
 use tokio::sync::Notify;
 use tokio::time::Duration;
@@ -93,20 +93,5 @@ fn accept(tx: &Tx<'_>, completion: Completion) -> Result<Option<Pending>, StoreE
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
-    let inbound = Inbound {
-        source: completion.origin,
-        dedup: format!("completion:{}", completion.dispatch),
-        text: event.text(),
-        attachments: vec![],
-        quoted: None,
-        sent_at: None,
-        answer_to: None,
-        internal: true,
-    };
-    if !tx.is_queued(completion.id)? {
-        return Ok(None);
-    }
-    let id = tx.accept(&inbound, &completion.key, now)?.id();
-    tx.completion_delivered(completion.id, id)?;
-    Ok(Some(Pending { id, key: completion.key, inbound, received_at: now }))
+    tx.hand_over(completion, event.text(), now)
 }

@@ -3,47 +3,13 @@
 //! Owns nothing: every candidate is in the store as an open turn, a mark or a waiting message. If we die before it
 //! is taken up, the next start finds it again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use petasos_core::session::{Entry, Window, resumes_by_itself};
-use petasos_core::{Inbound, Platform, SessionKey, Source};
-use petasos_store::{Pending, local_time};
+use petasos_core::session::resumes_by_itself;
+use petasos_core::{Inbound, Source};
+use petasos_store::{Candidate, Marked, local_time};
 
 use crate::ingest::Ingest;
-
-/// A session with something left from before.
-#[derive(Debug, Clone)]
-pub(crate) enum Candidate {
-    /// Its turn was cut off. `written`: messages wait behind it.
-    Turn { key: SessionKey, written: bool },
-    /// It is marked as interrupted, and has no open turn.
-    Marked(Box<Marked>),
-    /// Messages wait that no turn has taken.
-    Waiting(SessionKey),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Marked {
-    pub(crate) entry: Entry,
-    pub(crate) source: Source,
-    /// How long the mark counts.
-    pub(crate) window: Window,
-}
-
-impl Candidate {
-    /// Whether taking it up is a decision of ours, and not the answer to a message.
-    pub(crate) fn is_resumption(&self) -> bool {
-        match self {
-            Self::Turn { written, .. } => !written,
-            Self::Marked(_) => true,
-            Self::Waiting(_) => false,
-        }
-    }
-}
-
-/// Candidates by the platform they wait for.
-pub(crate) type Candidates = BTreeMap<Platform, Vec<Candidate>>;
 
 /// Takes these up.
 pub(crate) async fn take_up(ingest: &Arc<Ingest>, candidates: Vec<Candidate>) {
@@ -91,9 +57,4 @@ async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }:
     if let Err(error) = ingest.submit(inbound).await {
         tracing::warn!(%key, %error, "a marked session is not taken up");
     }
-}
-
-/// The platform of a waiting message.
-pub(crate) fn platform_of(pending: &[Pending]) -> Option<Platform> {
-    pending.first().map(|pending| pending.inbound.source.platform)
 }

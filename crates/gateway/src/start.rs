@@ -13,12 +13,12 @@ use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
-use petasos_store::{OpenError, Store};
+use petasos_store::{Booted, Candidate, Candidates, Found, OpenError, Store, Terms};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::boot::{self, Booted, Found, Terms};
+use crate::boot;
 use crate::channels::Channels;
 use crate::completions::Bell;
 use crate::config::{Config, Settings};
@@ -38,7 +38,7 @@ use crate::lookout::Lookout;
 use crate::marks::Marks;
 use crate::processes::Rows;
 use crate::publish::Publisher;
-use crate::resume::{self, Candidate, Candidates};
+use crate::resume;
 use crate::router::{self, Router};
 use crate::running::Running;
 use crate::session::Shell;
@@ -191,10 +191,9 @@ async fn take_over(
     let found = found(home, lifetime);
     let (rules, crash_recovery) = (rules.clone(), lifetime.crash_recovery);
     let (window, limits) = (settings.resume_window, settings.limits);
-    let settled = db.write(move |tx| {
-        boot::take_over(tx, &found, &Terms { rules: &rules, crash_recovery, window, limits }, now)
-    });
-    let booted = settled.await?;
+    let terms = Terms { crash_recovery, window, limits };
+    let booted = db.write(move |tx| boot::take_over(tx, &found, &terms, &rules, now)).await?;
+    boot::tell(&booted.report);
     forget_notes(home);
     Ok(booted)
 }

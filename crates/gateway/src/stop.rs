@@ -13,10 +13,9 @@ use petasos_core::lifecycle::{From, Holder, Leave, hung_after, stop_budget};
 use petasos_core::link;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
-use petasos_core::{Millis, Route, SessionKey, TurnId};
+use petasos_core::{Route, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, Tx};
 
-use crate::boot::leave_open;
 use crate::gate::Situation;
 use crate::lifetime::Lifetime;
 use crate::running::instant;
@@ -58,7 +57,7 @@ pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Wa
     let mut worked = real(&shell.gate.situation());
     let marked = settle(shell, "the turns could not be marked", {
         let worked = worked.clone();
-        move |tx| pre_mark(tx, &worked, why, clock::now())
+        move |tx| tx.mark_at_work(worked.into_values(), &why.resume_reason(), clock::now())
     });
     let marked = marked.await.unwrap_or_default();
     announce(shell, lifetime, &worked, why).await;
@@ -94,14 +93,7 @@ pub(crate) async fn close_books(shell: &Arc<Shell>, books: Books) -> Option<usiz
     // Another wish may have come meanwhile, and it is the last one that the marks have to name.
     let why = why(shell);
     let closed = settle(shell, "the marks could not be put right", move |tx| {
-        let mut cut_off = Vec::new();
-        for (turn, key) in &worked {
-            if tx.open_turn_of(key)?.is_some_and(|open| open.id == *turn) {
-                cut_off.push((key.clone(), *turn));
-            }
-        }
-        close(tx, &marked, &cut_off, why, clock::now())?;
-        Ok(cut_off.len())
+        tx.close_books(&marked, &worked, &why.resume_reason(), clock::now())
     });
     closed.await
 }
@@ -136,42 +128,6 @@ pub(crate) async fn say_goodbye(shell: &Arc<Shell>, links: &[LinkHandle]) {
 fn real(situation: &Situation) -> BTreeMap<TurnId, SessionKey> {
     let real = |holder: &Holder| holder.turn.map(|turn| (turn, holder.key.clone()));
     situation.holders.iter().filter_map(real).collect()
-}
-
-/// Before anything slow. Gives the sessions that were not marked before.
-fn pre_mark(
-    tx: &Tx<'_>,
-    at_work: &BTreeMap<TurnId, SessionKey>,
-    why: Leave,
-    now: Millis,
-) -> Result<Vec<SessionKey>, StoreError> {
-    let mut marked = Vec::new();
-    for key in at_work.values() {
-        let before = tx.entry(key)?.is_some_and(|entry| entry.resume_pending);
-        if tx.mark_resume_pending(key, why.resume_reason(), now)? && !before {
-            marked.push(key.clone());
-        }
-    }
-    Ok(marked)
-}
-
-fn close(
-    tx: &Tx<'_>,
-    marked: &[SessionKey],
-    cut_off: &[(SessionKey, TurnId)],
-    why: Leave,
-    now: Millis,
-) -> Result<(), StoreError> {
-    let ran = |key: &SessionKey| cut_off.iter().any(|(running, _)| running == key);
-    for key in marked.iter().filter(|key| !ran(key)) {
-        tx.clear_resume_pending(key)?;
-    }
-    for (key, _) in cut_off {
-        tx.mark_resume_pending(key, why.resume_reason(), now)?;
-    }
-    let keys: Vec<_> = cut_off.iter().map(|(key, _)| key.clone()).collect();
-    tx.count_stop(&keys)?;
-    leave_open(tx, tx.open_turns()?.into_iter().map(|turn| turn.id))
 }
 
 /// Chats with a running turn hear of it, and then each home channel that has not heard yet.

@@ -10,13 +10,14 @@ use std::time::Duration;
 use petasos_core::link::{Effect, Event, Link, Terms};
 use petasos_core::{Fault, Inbound, Platform};
 use petasos_platforms::{Adapter, Batch, Health, Taken};
+use petasos_store::Candidate;
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::{Connection, Heard, Parting};
 use crate::ingest::{Ingest, Kept};
 use crate::lifetime::Lifetime;
 use crate::pass_on;
-use crate::resume::{self, Candidate};
+use crate::resume;
 use crate::stopper::Stopper;
 use crate::{Error, clock};
 

@@ -1,11 +1,12 @@
 //! Background work that ended: durable events addressed to a session, one for each dispatch. One is queued, then a
 //! message of the inbox, then consumed: with that message, or before, if the session learned of it otherwise.
 
-use petasos_core::{InboxId, Millis, SessionKey, Source};
+use petasos_core::{Inbound, InboxId, Millis, SessionKey, Source};
 use rusqlite::{Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
+use crate::inbox::Pending;
 use crate::value::{at, json, legible, parse, time_at};
 
 const COLUMNS: &str = "id, dispatch, session_key, origin, kind, payload, state, created_at";
@@ -97,6 +98,26 @@ impl Tx<'_> {
         .execute(params![dispatch, key.as_str(), json(origin)?, kind, payload, at(now)])?;
         let mut read = self.sql("SELECT id FROM completions WHERE dispatch = ?1")?;
         Ok(read.query_row([dispatch], |row| row.get(0).map(CompletionId))?)
+    }
+
+    /// From a row to a message that says `text`: both, or neither. `None`: its session has learned of it meanwhile.
+    pub fn hand_over(&self, completion: Completion, text: String, now: Millis) -> Result<Option<Pending>> {
+        if !self.is_queued(completion.id)? {
+            return Ok(None);
+        }
+        let inbound = Inbound {
+            source: completion.origin,
+            dedup: format!("completion:{}", completion.dispatch),
+            text,
+            attachments: vec![],
+            quoted: None,
+            sent_at: None,
+            answer_to: None,
+            internal: true,
+        };
+        let id = self.accept(&inbound, &completion.key, now)?.id();
+        self.completion_delivered(completion.id, id)?;
+        Ok(Some(Pending { id, key: completion.key, inbound, received_at: now }))
     }
 
     /// It is this message of the inbox now. `false`: it was consumed or delivered before.

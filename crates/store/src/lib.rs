@@ -13,9 +13,12 @@
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
 //! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
+//! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
 
 mod apply;
+mod begin;
 mod binding;
+mod boot;
 mod clock;
 mod completions;
 mod dead_chats;
@@ -41,7 +44,9 @@ mod unreadable;
 mod value;
 mod whereabouts;
 
+pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
+pub use boot::{Booted, Candidate, Candidates, Found, Marked, Report, Terms};
 pub use clock::local_time;
 pub use completions::{Completion, CompletionId, CompletionState};
 pub use error::{Error, OpenError, Result};
@@ -49,7 +54,7 @@ pub use group::{Group, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};
 pub use legacy::Imported;
 pub use logins::{Login, Token};
-pub use outbox::{Head, OutboxCounts, Owed, Recovered, Stagehand};
+pub use outbox::{Claimed, Head, OutboxCounts, Owed, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
 pub use processes::{ProcessEnd, ProcessRow};
 pub use retention::Pruned;

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::dead::Passage;
 use petasos_core::journal::Write;
-use petasos_core::lane::{self, Budget};
-use petasos_core::outbox::{Item, State};
+use petasos_core::lane::Budget;
 use petasos_core::{Fault, Millis, Platform};
 use petasos_platforms::Adapter;
+use petasos_store::Claimed;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,13 +52,6 @@ pub(super) struct Lane {
     due_at: Option<Millis>,
     /// What is being sent goes to a chat that refused us, to see whether it still does.
     pub(super) probing: bool,
-}
-
-/// The first item of a lane, as it was before it was marked.
-#[derive(Debug, Default)]
-struct Claimed {
-    head: Option<Item>,
-    probing: bool,
 }
 
 impl Lane {
@@ -157,31 +149,19 @@ impl Lane {
         }
     }
 
-    /// Keeps the outcome of one item and takes the next: one commit. What may leave now is marked as being sent; what
-    /// is owed to a dead chat is given up here and nowhere else.
+    /// Keeps the outcome of one item and takes the next: one commit.
     async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Claimed, Error> {
-        let (lane, platform, chat) = (self.name.clone(), self.adapter.platform(), self.chat().to_owned());
-        let claim = self.outward.db.write(move |tx| {
+        let (lane, platform) = (self.name.clone(), self.adapter.platform());
+        let claimed = self.outward.db.write(move |tx| {
             tx.apply(&outcome, now)?;
-            let mut claimed = Claimed { head: tx.due_of_lane(&lane, 1)?.pop(), probing: false };
-            let ready = |item: &&Item| item.state == State::Due && lane::due_at(item, now) <= now;
-            let Some(item) = claimed.head.as_ref().filter(ready) else { return Ok(claimed) };
-            if let Some(dead) = tx.dead_chat(platform, &chat)? {
-                match dead.passage(item, now) {
-                    Passage::Barred => {
-                        let buried = tx.bury_lane(&lane, &dead.words(), now)?;
-                        tracing::warn!(lane, buried, "not sent: the chat refused us; see `petasos outbox`");
-                        return Ok(Claimed::default());
-                    }
-                    Passage::Probe => tx.probe_chat(platform, &chat, now)?,
-                    Passage::UnderWay => {}
-                }
-                claimed.probing = true;
-            }
-            tx.apply(&[Write::Sending { item: item.id }], now)?;
-            Ok(claimed)
+            tx.claim_head(&lane, platform, now)
         });
-        claim.await
+        let claimed = claimed.await?;
+        if claimed.buried > 0 {
+            let (lane, buried) = (&self.name, claimed.buried);
+            tracing::warn!(lane, buried, "not sent: the chat refused us; see `petasos outbox`");
+        }
+        Ok(claimed)
     }
 
     /// The chat this lane leads to.

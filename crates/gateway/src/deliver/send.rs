@@ -29,13 +29,6 @@ pub(super) enum Next {
     Wait(Millis),
 }
 
-/// The same for every try of a part, and another one for its marked copy: under a known key a platform would answer
-/// with the old text.
-fn key(item: &Item, part: usize, marked: bool) -> String {
-    let copy = if marked { "m" } else { "" };
-    format!("{}:{}:{part}{copy}", item.created_at.0, item.id)
-}
-
 /// A refusal that another message to the same chat need not meet.
 fn is_about_the_file(error: &SendError) -> bool {
     error.fault() == Fault::Refused && error.reached() == Reached::No && !error.kind().is_dead_chat()
@@ -161,7 +154,7 @@ impl Lane {
                 let buttons = if last { &item.draft.buttons[..] } else { &[] };
                 let reply = self.adapter.capabilities().reply_to.quotes(*part);
                 let options = SendOptions { reply, silent: !last, buttons };
-                let key = key(item, *part, *marked);
+                let key = lane::key(item, *part, *marked);
                 let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
                 let sent = self.adapter.send_once(route, &part, &options, &key).await;
                 match (sent, &part.file) {

@@ -4,16 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use petasos_core::admission::Refusal;
-use petasos_core::ids::{RowId, SessionId};
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::ids::SessionId;
+use petasos_core::journal::Outcome;
 use petasos_core::lifecycle::{Claim, Closed};
-use petasos_core::message::{Attachment, Delivery};
-use petasos_core::outbox::{Draft, Kind};
-use petasos_core::session::{Ask, ResetReason};
+use petasos_core::message::Attachment;
+use petasos_core::session::Ask;
 use petasos_core::transcript::{Message, Picture};
-use petasos_core::turn::{self, Effect, Event, Turn};
 use petasos_core::{Inbound, Millis};
-use petasos_store::Pending;
+use petasos_store::{Batch, Begun, Pending};
 use tokio::time::Instant;
 
 use super::{Ended, Session, Waiting};
@@ -24,15 +22,8 @@ use crate::{clock, hooks};
 /// together are messages of their own.
 const MORE_WAIT: Duration = Duration::from_secs(2);
 
-/// A turn that is on disk.
-struct Begun {
-    turn: Turn,
-    /// The newest row: its question.
-    row: Option<RowId>,
-    effects: Vec<Effect>,
-    /// Its transcript has just begun, in the place of this one if there was one.
-    fresh: Option<Option<SessionId>>,
-}
+/// Its transcript has just begun, in the place of this one if there was one.
+type Fresh = Option<Option<SessionId>>;
 
 impl Session {
     /// When the next turn may start; `None`: nothing waits, or a turn runs.
@@ -66,7 +57,7 @@ impl Session {
                 Err(error) => self.refused(&error).await?,
             }
         };
-        let Some(Begun { turn, row, effects, fresh }) = begun else { return Ok(()) };
+        let Some((Begun { turn, row, effects }, fresh)) = begun else { return Ok(()) };
         self.publish_queue();
         slot.began(turn.id);
         self.shell.marks.begun(&turn.route);
@@ -121,67 +112,28 @@ impl Session {
         batch
     }
 
-    async fn try_begin(&self, batch: &[Pending]) -> Result<Option<Begun>, crate::Error> {
+    async fn try_begin(&self, batch: &[Pending]) -> Result<Option<(Begun, Fresh)>, crate::Error> {
         let Some(first) = batch.first() else { return Ok(None) };
         let now = clock::now();
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
-        let route = self.shell.channels.way_back(&first.inbound);
-        let inbox: Vec<_> = batch.iter().map(|pending| pending.id).collect();
-        let (first_id, internal) = (first.id, first.inbound.internal);
-        let silent = batch.iter().all(|pending| is_silent(&pending.inbound));
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
-        let rows: Vec<_> = spoken.map(|pending| user_row(&pending.inbound, now)).collect();
+        let batch = Batch {
+            route: self.shell.channels.way_back(&first.inbound),
+            inbox: batch.iter().map(|pending| pending.id).collect(),
+            internal: first.inbound.internal,
+            rows: spoken.map(|pending| user_row(&pending.inbound, now)).collect(),
+        };
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(move |tx| {
             let before = tx.entry(&key)?.map(|entry| entry.session_id);
             let Opened { entry, told, fresh } =
                 settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
-            if silent && !entry.resume_pending {
-                // Somebody else has taken the session up meanwhile, or its time is over: there is nothing to say.
-                tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
-                return Ok(None);
-            }
-            if internal && tx.is_old_news(first_id)? {
-                // The session has learned of it otherwise.
-                tx.apply(&[Write::SettleInbox { inbox, outcome: Outcome::Merged, at: now }], now)?;
-                return Ok(None);
-            }
-            let Some(turn) = Turn::new(key, entry.session_id, route, inbox, now) else { return Ok(None) };
-            if let Some(reason) = told {
-                tx.apply(&reset_notice(&turn, reason, now), now)?;
-            }
-            let (turn, decision) = turn::step(turn, settings.limits, now, Event::Started { rows });
-            tx.apply(&decision.writes, now)?;
-            let mut effects = decision.effects;
-            if told.is_some() && turn.route.delivery == Delivery::Push {
-                effects.push(Effect::Deliver { lane: turn.route.lane() });
-            }
-            let row = tx.last_row(&turn.session)?;
-            Ok(Some(Begun { turn, row, effects, fresh: fresh.then_some(before) }))
+            let begun = tx.begin_turn(&entry, told, batch, settings.limits, now)?;
+            Ok(begun.map(|begun| (begun, fresh.then_some(before))))
         });
         begin.await
     }
-}
-
-fn reset_notice(turn: &Turn, reason: ResetReason, now: Millis) -> Vec<Write> {
-    let text = format!(
-        "◐ Session automatically reset ({}). Your earlier conversation is kept: /resume brings it back.",
-        reason.as_str()
-    );
-    let mut writes =
-        vec![Write::Append { session: turn.session.clone(), message: Message::notice(text.clone(), now) }];
-    if turn.route.delivery == Delivery::Push {
-        writes.push(Write::Owe(Draft {
-            route: turn.route.clone(),
-            session_key: Some(turn.key.clone()),
-            turn: None,
-            kind: Kind::Notice,
-            text,
-            buttons: vec![],
-        }));
-    }
-    writes
 }
 
 /// The gateway wants a session taken up again; nobody has written.

@@ -11,7 +11,7 @@ use petasos_core::{Inbound, InboxId, Source};
 use petasos_store::Pending;
 
 use super::{Ended, Past, Promise, Session, parsed, words};
-use crate::boot::{self, readable};
+use crate::boot::readable;
 use crate::{clock, hooks};
 
 /// What the store knows of a conversation.
@@ -66,7 +66,7 @@ impl Session {
             Phase::Thinking | Phase::Over => vec![],
         };
         let id = turn.id;
-        self.change(move |tx| boot::taken_up(tx, id)).await?;
+        self.change(move |tx| tx.turn_taken_up(id)).await?;
         self.slot = Some(slot);
         self.parked = None;
         self.resumed = true;

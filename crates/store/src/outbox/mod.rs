@@ -12,11 +12,13 @@
 //! | due, done, dead | none | as it was |
 
 mod change;
+mod claim;
 mod list;
 mod once;
 mod people;
 mod preview;
 
+pub use claim::Claimed;
 pub use list::{Head, OutboxCounts};
 pub use once::Owed;
 pub use people::Recovered;
