@@ -12,6 +12,8 @@ pub enum Spread {
     Around(u32),
     /// Up to this share (per mille) longer.
     Above(u32),
+    /// Up to this share (per mille) shorter.
+    Below(u32),
     /// Up to this much longer, however long the wait is.
     Extra(Duration),
 }
@@ -47,6 +49,7 @@ pub fn backoff(schedule: &Schedule, attempt: u32, roll: u64) -> Duration {
     match schedule.spread {
         Spread::Around(share) => wait - share_of(wait, share) + share_of(share_of(wait, share) * 2, roll),
         Spread::Above(share) => wait + share_of(share_of(wait, share), roll),
+        Spread::Below(share) => wait - share_of(share_of(wait, share), roll),
         Spread::Extra(most) => wait + share_of(most, roll),
     }
 }

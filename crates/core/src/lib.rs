@@ -28,6 +28,7 @@ pub mod net;
 pub mod outage;
 pub mod outbox;
 pub mod pairing;
+pub mod relay;
 pub mod secret;
 pub mod session;
 pub mod target;

@@ -59,6 +59,11 @@ impl Platform {
         KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(wanted)).map(Self)
     }
 
+    /// Whatever is behind a connector and has no name here.
+    pub const fn relay() -> Self {
+        Self("relay")
+    }
+
     pub const fn as_str(self) -> &'static str {
         self.0
     }
@@ -232,6 +237,9 @@ pub struct Inbound {
     /// The text this message answers, if the platform quotes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quoted: Option<String>,
+    /// What others said around it, for the model alone: no part of what this author says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     /// When the sender sent it, if the platform says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Millis>,

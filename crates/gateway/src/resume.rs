@@ -50,6 +50,7 @@ async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }:
         text: String::new(),
         attachments: vec![],
         quoted: None,
+        context: None,
         sent_at: None,
         internal: true,
         answer_to: None,

@@ -93,6 +93,7 @@ fn offer(writer: usize, jobs: &SyncSender<Job>, until: Instant) -> Vec<Duration>
             text: "x".repeat(250), // about 500 bytes with its source
             attachments: Vec::new(),
             quoted: None,
+            context: None,
             sent_at: None,
             internal: false,
             answer_to: None,

@@ -111,6 +111,7 @@ impl Tx<'_> {
             text,
             attachments: vec![],
             quoted: None,
+            context: None,
             sent_at: None,
             answer_to: None,
             internal: true,

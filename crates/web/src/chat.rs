@@ -62,6 +62,7 @@ fn inbound(chat: &Chat, said: Said) -> Result<Inbound, Refusal> {
         text: said.text,
         attachments: Vec::new(),
         quoted: None,
+        context: None,
         sent_at: None,
         internal: false,
         answer_to: None,

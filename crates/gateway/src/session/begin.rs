@@ -164,6 +164,9 @@ fn picture(attachment: &Attachment) -> Option<Picture> {
 /// The message as the model reads it.
 pub(super) fn said(inbound: &Inbound) -> String {
     let mut text = String::new();
+    if let Some(context) = &inbound.context {
+        text.push_str(&format!("{context}\n\n[New message]\n"));
+    }
     if let Some(quoted) = &inbound.quoted {
         text.push_str(&format!("[In reply to: \"{quoted}\"]\n\n"));
     }

@@ -29,6 +29,7 @@ fn accepted_before(world: &World, chat: i64, text: &str) {
         text: text.into(),
         attachments: vec![],
         quoted: None,
+        context: None,
         sent_at: None,
         internal: false,
         answer_to: None,

@@ -333,6 +333,7 @@ pub fn web(chat: &str, text: &str) -> Inbound {
         text: text.into(),
         attachments: vec![],
         quoted: None,
+        context: None,
         sent_at: None,
         internal: false,
         answer_to: None,

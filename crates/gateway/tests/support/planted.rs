@@ -85,6 +85,7 @@ fn plant(tx: &Tx<'_>, planted: &Planted) -> Result<SessionId> {
                 text: question.content.clone(),
                 attachments: vec![],
                 quoted: None,
+                context: None,
                 sent_at: None,
                 internal: false,
                 answer_to: None,

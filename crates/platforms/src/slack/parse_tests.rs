@@ -98,6 +98,7 @@ fn a_direct_message_becomes_an_inbound() {
         text: "hello".into(),
         attachments: vec![],
         quoted: None,
+        context: None,
         sent_at: Some(Millis(1_700_000_000_000)),
         internal: false,
         answer_to: None,

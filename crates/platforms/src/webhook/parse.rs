@@ -92,6 +92,7 @@ pub(super) fn inbound(
         text,
         attachments: vec![],
         quoted: None,
+        context: None,
         sent_at: Some(now),
         internal: false,
         answer_to: Some(answer_to),

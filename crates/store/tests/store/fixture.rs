@@ -109,6 +109,7 @@ pub(crate) fn inbound(chat: &str, dedup: &str) -> Inbound {
         text: format!("message {dedup}"),
         attachments: Vec::new(),
         quoted: None,
+        context: None,
         sent_at: None,
         internal: false,
         answer_to: None,

@@ -1,0 +1,139 @@
+use alloc::vec;
+
+use super::*;
+
+fn read(value: Value) -> Event {
+    Event::read(&value).unwrap()
+}
+
+fn told(change: impl FnOnce(&mut Value)) -> Event {
+    let mut event = json!({
+        "text": "hi", "message_type": "text", "message_id": "m1",
+        "source": {"platform": "discord", "chat_id": "c1", "chat_type": "group", "user_id": "u1"},
+    });
+    change(&mut event);
+    read(event)
+}
+
+#[test]
+fn the_least_that_is_said_is_enough() {
+    let event = read(json!({
+        "text": "buffered", "message_type": "text",
+        "source": {"platform": "discord", "chat_id": "c1", "chat_type": "dm"},
+    }));
+    assert_eq!((event.text.as_str(), event.message_id.as_deref()), ("buffered", None));
+    assert_eq!(event.source, Source::new(Platform::parse("discord").unwrap(), ChatType::Dm, "c1"));
+    let event = read(json!({"source": {}}));
+    assert_eq!((event.source.platform.as_str(), event.source.chat_type), ("relay", ChatType::Dm));
+}
+
+#[test]
+fn what_has_no_source_is_no_event() {
+    for (value, want) in [
+        (json!(null), Malformed::NotAnObject),
+        (json!("x"), Malformed::NotAnObject),
+        (json!([]), Malformed::NotAnObject),
+        (json!({"text": "x"}), Malformed::Field("source")),
+        (json!({"source": "x"}), Malformed::Field("source")),
+    ] {
+        assert_eq!(Event::read(&value), Err(want), "{value}");
+    }
+}
+
+#[test]
+fn scalars_become_text_and_everything_else_is_absent() {
+    let event = read(json!({
+        "text": 5, "message_id": 77, "media_urls": "x", "media": [1], "context": 7, "reply_to": "y",
+        "source": {"platform": 3, "chat_id": -100, "user_id": 42, "thread_id": [], "user_name": {}},
+    }));
+    assert_eq!(event.text, "5");
+    assert_eq!(event.message_id.as_deref(), Some("77"));
+    assert_eq!(event.source.chat_id.as_deref(), Some("-100"));
+    assert_eq!(event.source.user_id.as_deref(), Some("42"));
+    assert_eq!((event.source.thread_id, event.source.user_name), (None, None));
+    assert_eq!(event.source.platform.as_str(), "relay");
+    assert!(event.files.is_empty() && event.context.is_empty() && event.quoted.is_none());
+}
+
+#[test]
+fn words_of_newer_and_older_connectors_are_understood() {
+    assert_eq!(told(|event| event["message_type"] = "image".into()).kind, "photo");
+    assert_eq!(told(|event| event["message_type"] = "hologram".into()).kind, "text");
+    let named = told(|event| {
+        event["source"]["user_handle"] = "ann_1".into();
+        event["source"]["user_display_name"] = "Ann".into();
+    });
+    assert_eq!(named.source.user_name.as_deref(), Some("Ann"));
+    let group = told(|event| event["source"]["chat_type"] = "supergroup".into());
+    assert_eq!(group.source.chat_type, ChatType::Group);
+    assert_eq!(told(|event| event["source"]["guild_id"] = "g".into()).source.scope_id, None);
+}
+
+#[test]
+fn files_are_known_by_their_address() {
+    let event = told(|event| {
+        event["message_type"] = "photo".into();
+        event["media_urls"] = json!(["https://c/1", "https://c/2", 5, ""]);
+        event["media"] = json!([
+            {"url": "https://c/2", "kind": "document", "mime": "text/plain", "size": 7, "filename": "a.txt"},
+            {"url": "https://c/3", "kind": "voice"}, {"kind": "audio"}, null,
+        ]);
+    });
+    let files: Vec<_> =
+        event.files.iter().map(|file| (file.reference.as_str(), file.kind.as_str())).collect();
+    assert_eq!(files, vec![("https://c/1", "photo"), ("https://c/2", "document"), ("https://c/3", "voice")]);
+    assert_eq!((event.files[1].size, event.files[1].name.as_deref()), (Some(7), Some("a.txt")));
+}
+
+#[test]
+fn an_event_is_the_same_by_its_message_or_by_its_number_and_content() {
+    let digest = || "d1".to_owned();
+    assert_eq!(told(|_| {}).identity(Some("b1"), digest).as_deref(), Some("c1:m1"));
+    assert_eq!(told(|_| {}).identity(None, digest).as_deref(), Some("c1:m1"));
+    let edited = told(|event| event["source"]["message_is_edit"] = true.into());
+    assert_eq!(edited.identity(Some("b1"), digest).as_deref(), Some("buffer:b1:d1"));
+    assert_eq!(edited.identity(None, digest), None);
+    let nameless = told(|event| event["message_id"] = Value::Null);
+    assert_eq!(nameless.identity(Some("b1"), digest).as_deref(), Some("buffer:b1:d1"));
+    assert_ne!(
+        nameless.identity(Some("b1"), digest),
+        nameless.identity(Some("b1"), || "d2".to_owned()),
+        "a connector that starts its numbers again"
+    );
+}
+
+#[test]
+fn neighbours_are_read_in_groups_if_the_platform_has_them() {
+    let event = told(|event| event["context"] = json!([{"text": "before", "source": {"user_name": "Bo"}}]));
+    let inbound = event.clone().inbound("x".into(), true);
+    assert_eq!(inbound.context.as_deref(), Some("[Recent channel messages]\nBo: before"));
+    assert_eq!(inbound.text, "hi", "what was said stays what was said");
+    assert_eq!(event.clone().inbound("x".into(), false).context, None);
+    let mut private = event;
+    private.source.chat_type = ChatType::Dm;
+    assert_eq!(private.inbound("x".into(), true).context, None);
+}
+
+#[test]
+fn a_choice_is_the_text_of_a_message_that_has_none() {
+    let chosen = json!({"prompt_id": "p", "option_id": "yes"});
+    let event = told(|event| {
+        event["text"] = "".into();
+        event["prompt_response"] = chosen.clone();
+    });
+    assert_eq!(event.inbound("x".into(), false).text, "yes");
+    assert_eq!(told(|event| event["prompt_response"] = json!({"prompt_id": "p"})).prompt_response, None);
+}
+
+#[test]
+fn what_a_connector_tells_a_gateway_reads() {
+    let file = Attachment { kind: "voice".into(), reference: "f1".into(), ..Attachment::default() };
+    let mut heard = told(|event| event["source"]["scope_id"] = "g1".into()).inbound("x".into(), false);
+    heard.quoted = Some("before".into());
+    heard.attachments = vec![file];
+    let event = read(Event::tell(&heard, |file| Some(format!("https://c/{}", file.reference))));
+    assert_eq!(event.kind, "voice");
+    let again = event.inbound("x".into(), false);
+    assert_eq!(again.attachments[0].reference, "https://c/f1");
+    assert_eq!(Inbound { attachments: vec![], ..again }, Inbound { attachments: vec![], ..heard });
+}

@@ -1,0 +1,115 @@
+use alloc::format;
+use alloc::vec;
+
+use super::*;
+
+fn inbound(buffer: &str) -> Option<String> {
+    let line = format!(r#"{{"type":"inbound","event":{{}},"bufferId":{buffer}}}"#);
+    match FromConnector::read(line.as_bytes()) {
+        Ok(Some(FromConnector::Inbound { buffer, .. })) => buffer,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn only_what_means_something_is_acknowledged() {
+    assert_eq!(inbound("\"b1\"").as_deref(), Some("b1"));
+    assert_eq!(inbound("7").as_deref(), Some("7"));
+    for nothing in ["0", "0.0", "\"\"", "null", "false", "true", "[]", "{}"] {
+        assert_eq!(inbound(nothing), None, "{nothing}");
+    }
+}
+
+#[test]
+fn a_gateway_skips_what_is_malformed_and_ignores_what_is_unknown() {
+    for (line, want) in [
+        ("not json", Err(Malformed::NotJson)),
+        ("\u{fffd}{", Err(Malformed::NotJson)),
+        ("[]", Err(Malformed::NotAnObject)),
+        ("5", Err(Malformed::NotAnObject)),
+        ("\"x\"", Err(Malformed::NotAnObject)),
+        ("null", Err(Malformed::NotAnObject)),
+        ("{}", Err(Malformed::NoType)),
+        (r#"{"type":5}"#, Err(Malformed::NoType)),
+        (r#"{"type":"inbound"}"#, Err(Malformed::Field("event"))),
+        (r#"{"type":"descriptor","descriptor":null}"#, Err(Malformed::Field("descriptor"))),
+        (r#"{"type":"outbound_result"}"#, Err(Malformed::Field("requestId"))),
+        (r#"{"type":"interrupt_inbound","session_key":[]}"#, Err(Malformed::Field("session_key"))),
+        (r#"{"type":"wat"}"#, Ok(None)),
+        (r#"{"type":"hello","platform":"discord","botId":""}"#, Ok(None)),
+        (r#"{"type":"going_idle_ack","more":1}"#, Ok(Some(FromConnector::IdleAck))),
+    ] {
+        assert_eq!(FromConnector::read(line.as_bytes()), want, "{line}");
+    }
+    assert_eq!(FromConnector::read(b"\xff\xfe{}"), Err(Malformed::NotJson));
+}
+
+#[test]
+fn a_result_that_says_nothing_is_a_failure() {
+    for line in [
+        r#"{"type":"outbound_result","requestId":"r"}"#,
+        r#"{"type":"outbound_result","requestId":"r","result":null}"#,
+        r#"{"type":"outbound_result","requestId":"r","result":{"success":"yes"}}"#,
+    ] {
+        let Ok(Some(FromConnector::Answer { answer, .. })) = FromConnector::read(line.as_bytes()) else {
+            panic!("{line}");
+        };
+        assert!(!answer.success, "{line}");
+    }
+}
+
+#[test]
+fn what_one_end_writes_the_other_reads() {
+    let hello = FromGateway::Hello { platform: "discord".into(), bot_id: "app".into(), commands: None };
+    let frames = [
+        hello,
+        FromGateway::Ack { buffer: "b1".into() },
+        FromGateway::Interrupt { session_key: "k".into(), reason: None },
+        FromGateway::Outbound {
+            request: "r".into(),
+            action: json!({"op": "typing", "chat_id": "c"}),
+            platform: Some("telegram".into()),
+            bot_id: Some("bot9".into()),
+        },
+        FromGateway::GoingIdle,
+    ];
+    for frame in frames {
+        let line = frame.line().unwrap();
+        assert!(line.ends_with('\n') && line.matches('\n').count() == 1, "{line:?}");
+        assert_eq!(FromGateway::read(line.as_bytes()), Ok(Some(frame)));
+    }
+    let frames = [
+        FromConnector::Inbound { event: json!({"text": "a\nb"}), buffer: Some("b".into()) },
+        FromConnector::Forward { forward: json!({}), buffer: None },
+        FromConnector::Interrupt { session_key: "k".into(), chat_id: "c".into() },
+        FromConnector::Answer { request: "r".into(), answer: Answer::failed("no") },
+        FromConnector::IdleAck,
+    ];
+    for frame in frames {
+        let line = frame.line().unwrap();
+        assert!(line.ends_with('\n') && line.matches('\n').count() == 1, "{line:?}");
+        assert_eq!(FromConnector::read(line.as_bytes()), Ok(Some(frame)));
+    }
+}
+
+#[test]
+fn an_interrupt_always_says_its_reason_and_an_untagged_outbound_names_nobody() {
+    let line = FromGateway::Interrupt { session_key: "k".into(), reason: None }.line().unwrap();
+    assert!(line.contains(r#""reason":null"#), "{line}");
+    let action = Action::ChatInfo { chat_id: "c".into() };
+    let line = FromGateway::outbound("r".into(), &action, None).line().unwrap();
+    assert!(!line.contains("platform") && !line.contains("botId"), "{line}");
+}
+
+#[test]
+fn a_line_that_nobody_would_read_is_not_written() {
+    let event = json!({"text": "x".repeat(LONGEST_WRITTEN)});
+    assert_eq!(FromConnector::Inbound { event, buffer: None }.line(), Err(TooLong));
+}
+
+#[test]
+fn nothing_configured_is_the_identity_of_no_platform() {
+    let generic = FromGateway::Hello { platform: "relay".into(), bot_id: String::new(), commands: None };
+    assert_eq!(hellos(&[]), vec![generic]);
+    assert_eq!(hellos(&[("discord".into(), "app".into()), ("telegram".into(), "bot9".into())]).len(), 2);
+}

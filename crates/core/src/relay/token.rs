@@ -1,0 +1,138 @@
+//! What a gateway shows when it dials: its id and an expiry, signed with a secret that both ends know.
+//!
+//! `base64url(payload ":" exp ":" hex(hmac_sha256(secret, payload ":" exp)))`. The secret is used as text even if it
+//! looks like hex. Whoever calls brings the HMAC; it must compare in constant time.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// Seconds that a fresh token is good for.
+pub const LIFETIME: u64 = 300;
+/// Seconds that clocks may differ.
+pub const LEEWAY: u64 = 60;
+/// No token that is shown at an upgrade may be good for longer.
+pub const LONGEST_LIFE: u64 = 900;
+const LONGEST_TOKEN: usize = 4096;
+
+/// `exp` 0: never. `sign(secret, message)` is HMAC-SHA256.
+pub fn mint(payload: &str, secret: &str, exp: u64, sign: impl Fn(&[u8], &[u8]) -> Vec<u8>) -> String {
+    let signed = format!("{payload}:{exp}");
+    let signature = hex(&sign(secret.as_bytes(), signed.as_bytes()));
+    URL_SAFE_NO_PAD.encode(format!("{signed}:{signature}"))
+}
+
+/// A token that was taken apart; nothing in it is proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Only to look up the secrets with.
+    pub payload: String,
+    pub exp: u64,
+    signature: [u8; 32],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Unknown, wrong or revoked: nobody learns which.
+    Unauthorized,
+    /// The signature is right, the time has passed.
+    Expired,
+}
+
+impl Claim {
+    /// `None`: nobody minted that.
+    pub fn read(token: &str) -> Option<Self> {
+        if token.len() > LONGEST_TOKEN {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
+        let text = String::from_utf8(bytes).ok()?;
+        let (signed, signature) = text.rsplit_once(':')?;
+        let (payload, exp) = signed.rsplit_once(':')?;
+        let digits = !exp.is_empty() && exp.bytes().all(|byte| byte.is_ascii_digit());
+        let exp = exp.parse().ok().filter(|_| digits)?;
+        let signature = unhex(signature)?;
+        (!payload.is_empty()).then(|| Self { payload: payload.to_string(), exp, signature })
+    }
+
+    /// Against every secret that is good now; during a rotation there are two. `check(secret, message, signature)`
+    /// compares in constant time.
+    pub fn verify<'a>(
+        &self,
+        now: u64,
+        secrets: impl IntoIterator<Item = &'a str>,
+        check: impl Fn(&[u8], &[u8], &[u8]) -> bool,
+    ) -> Result<(), Refused> {
+        let signed = format!("{}:{}", self.payload, self.exp);
+        let mut good = false;
+        for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
+            good |= check(secret.as_bytes(), signed.as_bytes(), &self.signature);
+        }
+        match good {
+            false => Err(Refused::Unauthorized),
+            true if self.exp != 0 && now > self.exp => Err(Refused::Expired),
+            true => Ok(()),
+        }
+    }
+
+    /// The same for the upgrade of a socket, which must be fresh: clocks may differ a little, and no token is for ever.
+    pub fn admit<'a>(
+        &self,
+        now: u64,
+        secrets: impl IntoIterator<Item = &'a str>,
+        check: impl Fn(&[u8], &[u8], &[u8]) -> bool,
+    ) -> Result<(), Refused> {
+        self.verify(now.saturating_sub(LEEWAY), secrets, check)?;
+        let lasting = self.exp == 0 || self.exp > now.saturating_add(LONGEST_LIFE);
+        if lasting { Err(Refused::Unauthorized) } else { Ok(()) }
+    }
+}
+
+/// The secret part of `Authorization: Bearer …`.
+pub fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+/// How the connector of old signed what it posted: `"{timestamp}." + body`. The skew is checked here.
+pub fn delivery_is_genuine<'a>(
+    now: u64,
+    timestamp: &str,
+    signature: &str,
+    body: &[u8],
+    keys: impl IntoIterator<Item = &'a str>,
+    check: impl Fn(&[u8], &[u8], &[u8]) -> bool,
+) -> bool {
+    const SKEW: u64 = 300;
+    let (Ok(at), Some(signature)) = (timestamp.parse::<u64>(), unhex(signature)) else { return false };
+    let mut signed = format!("{timestamp}.").into_bytes();
+    signed.extend_from_slice(body);
+    let mut good = false;
+    for key in keys.into_iter().filter(|key| !key.is_empty()) {
+        good |= check(key.as_bytes(), &signed, &signature);
+    }
+    good && now.abs_diff(at) <= SKEW
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits: Vec<_> = text.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let mut bytes = [0; 32];
+    if digits.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::try_from(pair[0] * 16 + pair[1]).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+#[path = "token_tests.rs"]
+mod tests;
