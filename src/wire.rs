@@ -19,9 +19,9 @@ use petasos_core::Platform;
 use petasos_core::admission::BusyMode;
 use petasos_core::capability::ReplyTo;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
-use petasos_core::turn::Limits;
+use petasos_core::turn::{Circles, Limits, Patience};
 use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Page, Streaming, Transport, Unbuilt, network};
+use petasos_gateway::{Page, Stall, Streaming, Transport, Unbuilt, network};
 use petasos_platforms::{Adapter, CatchUp};
 use petasos_web::Doors;
 
@@ -166,7 +166,16 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         busy: BusyMode::parse(&settings.text("display.busy_input_mode").unwrap_or_default()),
         busy_ack: settings.flag("display.busy_ack_enabled"),
         streaming: streaming(settings),
-        limits: Limits { steps: small(settings, "agent.max_turns"), ..Limits::default() },
+        limits: Limits {
+            steps: small(settings, "agent.max_turns"),
+            patience: patience(settings),
+            ..Limits::default()
+        },
+        stall: Stall {
+            warn: some_seconds(settings, "agent.gateway_timeout_warning"),
+            stop: some_seconds(settings, "agent.gateway_timeout"),
+        },
+        tools_patience: some_seconds(settings, "agent.concurrent_tool_timeout"),
         outward_files: media::policy(home, settings, |name| std::env::var_os(name)),
         inward_files: media::inward(settings),
         workspace: workspace(home, settings),
@@ -231,6 +240,26 @@ fn reply_to(settings: &Settings, platform: &str) -> ReplyTo {
 /// The catalogue has checked the range.
 fn small(settings: &Settings, path: &str) -> u32 {
     settings.count(path).and_then(|count| u32::try_from(count).ok()).unwrap_or_default()
+}
+
+fn patience(settings: &Settings) -> Patience {
+    let circles = |flag: &str, after: &str| {
+        let often = |what: &str| small(settings, &format!("tool_loop_guardrails.{after}.{what}"));
+        settings.flag(&format!("tool_loop_guardrails.{flag}")).then(|| Circles {
+            same_failure: often("exact_failure"),
+            tool_failure: often("same_tool_failure"),
+            same_result: often("idempotent_no_progress"),
+        })
+    };
+    Patience {
+        warn: circles("warnings_enabled", "warn_after"),
+        stop: circles("hard_stop_enabled", "hard_stop_after"),
+    }
+}
+
+/// `None` if it is switched off with 0.
+fn some_seconds(settings: &Settings, path: &str) -> Option<Duration> {
+    Some(seconds(settings, path)).filter(|time| !time.is_zero() && *time < Duration::MAX)
 }
 
 fn seconds(settings: &Settings, path: &str) -> Duration {

@@ -65,6 +65,17 @@ pub(crate) fn add_note(items: &mut [Item], note: &str) {
     }
 }
 
+/// Puts `closing` behind everything that was said.
+pub(crate) fn add_closing(items: &mut Vec<Item>, closing: &str) {
+    match items.last_mut() {
+        Some(Item::User { text, .. }) => {
+            text.push_str("\n\n");
+            text.push_str(closing);
+        }
+        Some(Item::Assistant { .. } | Item::Result { .. }) | None => items.push(Item::user(closing)),
+    }
+}
+
 /// The arguments of a call as an object; anything else becomes an empty one.
 pub(crate) fn object(arguments: &str) -> Map<String, Value> {
     match serde_json::from_str(arguments) {

@@ -16,6 +16,7 @@ mod failure;
 mod history;
 mod http;
 mod hygiene;
+pub mod outcome;
 mod pictures;
 mod prompt;
 mod provider;
@@ -38,4 +39,4 @@ pub use terminal::{
     End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Promise, Reason, Record, Terminal,
     TerminalConfig, Unjudged, Verdict, handed_on,
 };
-pub use tools::{Later, SessionCtx, ToolResult, Tools, repeated};
+pub use tools::{Alive, Later, SessionCtx, ToolResult, Tools, repeated};

@@ -11,6 +11,8 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// Put before the last user text for this call only; never stored.
     pub note: Option<String>,
+    /// Said after everything else, for this call only; never stored.
+    pub closing: Option<String>,
     pub tools: Vec<ToolSpec>,
     /// Another model of the primary provider, for this session.
     pub model: Option<String>,

@@ -29,6 +29,7 @@ fn request(messages: Vec<Message>) -> Request {
         system: "be kind".into(),
         messages,
         note: None,
+        closing: None,
         tools: Tools::default().specs(),
         model: None,
         session: SessionId("s".into()),

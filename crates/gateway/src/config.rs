@@ -87,6 +87,10 @@ pub struct Settings {
     pub busy_ack: bool,
     pub streaming: Streaming,
     pub limits: Limits,
+    /// When a turn in which nothing happens is ended.
+    pub stall: Stall,
+    /// How long tools that run at the same time may take; `None`: as long as they like.
+    pub tools_patience: Option<Duration>,
     /// Which files an answer may carry.
     pub outward_files: Policy,
     /// How files are fetched that people send.
@@ -104,6 +108,21 @@ pub struct Settings {
     pub parallel_calls: usize,
     /// Hold back what only says that nothing is said, where nobody asked.
     pub filter_silence: bool,
+}
+
+/// How long nothing may happen in a turn. `None`: as long as it likes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// Its author is told.
+    pub warn: Option<Duration>,
+    /// It is ended.
+    pub stop: Option<Duration>,
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        Self { warn: Some(Duration::from_secs(900)), stop: Some(Duration::from_secs(1800)) }
+    }
 }
 
 /// When long conversations are summed up.
@@ -140,6 +159,8 @@ impl Settings {
             busy_ack: true,
             streaming: Streaming::default(),
             limits: Limits::default(),
+            stall: Stall::default(),
+            tools_patience: Some(Duration::from_secs(420)),
             outward_files: Policy {
                 home: home.into(),
                 allowed: vec![workspace.clone()],

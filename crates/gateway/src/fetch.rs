@@ -231,6 +231,11 @@ pub(crate) fn folders(home: &Path, key: &SessionKey) -> Vec<PathBuf> {
     SORTS.map(|sort| cache.join(sort).join(&whose)).into()
 }
 
+/// The folder of the results of one session that were too large for the model.
+pub(crate) fn results(home: &Path, key: &SessionKey) -> PathBuf {
+    home.join(media::CACHE).join("results").join(whose(key))
+}
+
 /// A name for a session's folders, whatever its key is made of.
 fn whose(key: &SessionKey) -> String {
     let digest = digest::digest(&digest::SHA256, key.0.as_bytes());

@@ -53,7 +53,7 @@ mod view;
 mod watchdog;
 
 pub use config::Compression;
-pub use config::{Config, Page, Settings, Unbuilt};
+pub use config::{Config, Page, Settings, Stall, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};
 pub use fetch::Inward;
 pub use gate::{Leaving, Situation};

@@ -145,7 +145,6 @@ pub(super) const KEYS: &[Key] = &[
     key("tts", Table, "", "spoken answers"),
     key("voice", Table, "", "auto_tts"),
     // Agent and tools.
-    key("agent.gateway_timeout", Number, "1800", "seconds of silence after which a turn is given up"),
     key("agent.reasoning_effort", Text, "", "how hard the model thinks"),
     key("agent.verbose", Flag, "false", "talkative logs"),
     key("agent.personalities", Table, "", "voices to choose from"),

@@ -8,6 +8,7 @@ const fn key(path: &'static str, kind: super::Kind, default: &'static str, help:
 }
 
 const TOKENS: super::Kind = Count(1, 100_000_000);
+const TIMES: super::Kind = Count(1, 1_000);
 const PORT: super::Kind = Count(0, 65_535);
 const PROVIDER: super::Kind =
     Choice(&["auto", "openai", "anthropic", "openrouter", "ollama", "custom", "demo"]);
@@ -63,6 +64,45 @@ pub(super) const KEYS: &[Key] = &[
         "90",
         "model calls one message may cause before the agent must sum up",
     ),
+    key(
+        "agent.gateway_timeout",
+        Number,
+        "1800",
+        "seconds in which nothing happens after which a turn is ended; 0: never",
+    )
+    .env(&["HERMES_AGENT_TIMEOUT"]),
+    key(
+        "agent.gateway_timeout_warning",
+        Number,
+        "900",
+        "seconds in which nothing happens after which the chat is told; 0: never",
+    )
+    .env(&["HERMES_AGENT_TIMEOUT_WARNING"]),
+    key(
+        "agent.concurrent_tool_timeout",
+        Number,
+        "420",
+        "seconds that tools which run at the same time may take; 0: as long as they like",
+    )
+    .env(&["HERMES_CONCURRENT_TOOL_TIMEOUT_S"]),
+    key("tool_loop_guardrails.warnings_enabled", Flag, "true", "tell the model when it goes round in circles"),
+    key(
+        "tool_loop_guardrails.hard_stop_enabled",
+        Flag,
+        "false",
+        "take its tools away when it goes on like that, and have it sum up",
+    ),
+    key("tool_loop_guardrails.warn_after.exact_failure", TIMES, "2", "the same call fails so often in a row"),
+    key("tool_loop_guardrails.warn_after.same_tool_failure", TIMES, "3", "one tool fails so often in a row"),
+    key(
+        "tool_loop_guardrails.warn_after.idempotent_no_progress",
+        TIMES,
+        "2",
+        "the same call gives the same result so often in a row",
+    ),
+    key("tool_loop_guardrails.hard_stop_after.exact_failure", TIMES, "5", "as in warn_after, for the stop"),
+    key("tool_loop_guardrails.hard_stop_after.same_tool_failure", TIMES, "8", "as in warn_after, for the stop"),
+    key("tool_loop_guardrails.hard_stop_after.idempotent_no_progress", TIMES, "5", "as in warn_after, for the stop"),
     key("gateway.write_sessions_json", Flag, "true", "keep a copy of the routing table for older tools"),
     key(
         "agent.max_parallel_calls",

@@ -79,6 +79,7 @@ mod tests {
             system: String::new(),
             messages,
             note: None,
+            closing: None,
             tools: vec![tool],
             model: None,
             session: SessionId("s".into()),

@@ -17,7 +17,7 @@ use crate::config::Link;
 use crate::failure::{CallError, Class, Failure, explain};
 use crate::history::fit;
 use crate::http::Http;
-use crate::hygiene::{Item, add_note, tidy};
+use crate::hygiene::{Item, add_closing, add_note, tidy};
 use crate::pictures::Pictures;
 use crate::provider::{Draft, Prompt};
 use crate::request::{Answer, Chunk, Finish, Request};
@@ -161,11 +161,14 @@ impl<'a> Run<'a> {
         if let Some(note) = &self.request.note {
             add_note(&mut items, note);
         }
+        if let Some(closing) = &self.request.closing {
+            add_closing(&mut items, closing);
+        }
         if !self.kept.is_empty() {
             items.push(Item::Assistant { text: self.kept.clone(), calls: Vec::new() });
             items.push(Item::user(GO_ON));
         } else if self.tally.nudged {
-            items.push(Item::user(NUDGE));
+            add_closing(&mut items, NUDGE);
         }
         items
     }

@@ -21,7 +21,7 @@ mod record;
 mod shell;
 mod spool;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::record::{self, End, Event, Identity, Known, Ledger, Record};
 use super::{Judge, Terminal, TerminalConfig, Unjudged};
-use crate::tools::{Later, SessionCtx, Tools};
+use crate::tools::{Alive, Later, SessionCtx, Tools};
 
 pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
     SessionCtx {
@@ -24,6 +24,8 @@ pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
         home: home.to_owned(),
         workspace: home.join("workspace"),
         sent: vec![],
+        results: home.join("cache/results").join(chat),
+        alive: Alive::default(),
         now: Millis(1_700_000_000_000),
         timezone: None,
     }

@@ -2,8 +2,12 @@
 //! ambient, so one that runs beside another cannot see its chat, its user or what its channel can do.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use petasos_core::{Millis, SessionId, SessionKey, Source};
+use tokio::time::Instant;
 
 #[derive(Debug, Clone)]
 pub struct SessionCtx {
@@ -19,9 +23,38 @@ pub struct SessionCtx {
     pub workspace: PathBuf,
     /// The directories of files that people sent in this session: the file tools read them and never write there.
     pub sent: Vec<PathBuf>,
+    /// Where results of this session go that are too large for the model. Read like what was sent.
+    pub results: PathBuf,
+    /// Told by whatever takes long that it still goes on.
+    pub alive: Alive,
     pub now: Millis,
     /// IANA name; `None`: the system's.
     pub timezone: Option<String>,
+}
+
+/// Signs of life of a turn: whoever waits for it gives up when no more come.
+#[derive(Debug, Clone)]
+pub struct Alive {
+    since: Instant,
+    /// Milliseconds from then to the last one.
+    last: Arc<AtomicU64>,
+}
+
+impl Default for Alive {
+    fn default() -> Self {
+        Self { since: Instant::now(), last: Arc::default() }
+    }
+}
+
+impl Alive {
+    pub fn sign(&self) {
+        let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.fetch_max(now, Ordering::Relaxed);
+    }
+
+    pub fn last(&self) -> Instant {
+        self.since + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
 }
 
 /// Whether something can be delivered after the answer.
@@ -99,6 +132,8 @@ mod tests {
             home: "/home".into(),
             workspace: "/home/workspace".into(),
             sent: vec![],
+            results: "/home/cache/results/1".into(),
+            alive: Alive::default(),
             now: Millis(0),
             timezone: None,
         };

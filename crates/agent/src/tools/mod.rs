@@ -5,11 +5,13 @@
 
 mod clock;
 pub(crate) mod context;
+mod plan;
 mod read;
 mod search;
 mod workspace;
 mod write;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,13 +19,17 @@ use petasos_core::transcript::ToolCall;
 use serde_json::{Map, Value, json};
 
 pub(crate) use clock::local;
-pub use context::{Later, SessionCtx};
+pub use context::{Alive, Later, SessionCtx};
+
+use plan::Touch;
 
 use crate::request::ToolSpec;
 use crate::terminal::{self, Terminal};
 
-/// Characters of one result.
+/// Characters of a page that a tool shows at once.
 const RESULT: usize = 100_000;
+/// Characters of one result, whatever becomes of it. The model sees less: `outcome.rs`.
+const MOST: usize = 2_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
@@ -57,10 +63,22 @@ impl Tool {
         }
     }
 
+    /// It changes nothing: it may be repeated.
     const fn read_only(self) -> bool {
         match self {
             Self::ReadFile | Self::SearchFiles | Self::Clock => true,
             Self::WriteFile | Self::Terminal | Self::Process => false,
+        }
+    }
+
+    /// What a call may touch: it decides which others run beside it.
+    fn touch(self, workspace: &Path, arguments: &Arguments) -> Touch {
+        match self {
+            Self::Clock => Touch::Nothing,
+            Self::ReadFile => Touch::reads(workspace, arguments, ""),
+            Self::SearchFiles => Touch::reads(workspace, arguments, "."),
+            Self::WriteFile => Touch::writes(workspace, arguments),
+            Self::Terminal | Self::Process => Touch::All,
         }
     }
 
@@ -112,7 +130,11 @@ impl Tools {
         self.on.iter().map(|tool| tool.spec()).collect()
     }
 
-    /// Whether a call changes nothing: it may run beside others, and may be repeated.
+    pub fn knows(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Whether a call changes nothing and may be repeated.
     pub fn read_only(&self, name: &str) -> bool {
         self.find(name).is_some_and(Tool::read_only)
     }
@@ -123,13 +145,8 @@ impl Tools {
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return failed(&format!("Unknown tool: {}. Available tools: {known}", call.name));
         };
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(Value::Object(map)) => Arguments(map),
-            Ok(_) | Err(_) => {
-                return failed(
-                    "The arguments of this call are not a JSON object. Call again with valid JSON.",
-                );
-            }
+        let Some(arguments) = Arguments::read(&call.arguments) else {
+            return failed("The arguments of this call are not a JSON object. Call again with valid JSON.");
         };
         let done = match tool {
             Tool::Clock => clock::run(ctx, &arguments),
@@ -143,7 +160,7 @@ impl Tools {
             },
         };
         match done {
-            Ok(value) => ToolResult { content: bounded(value.to_string()), failed: false },
+            Ok(value) => ToolResult { content: bounded(value.to_string()), failed: tells_of_failure(&value) },
             Err(reason) => failed(&reason),
         }
     }
@@ -157,8 +174,18 @@ impl Tools {
 /// told so. `None`: run it.
 pub fn repeated(calls: &[ToolCall], call: &ToolCall) -> Option<ToolResult> {
     let first = calls.iter().find(|it| it.name == call.name && it.arguments == call.arguments)?;
-    (first.id != call.id)
-        .then(|| failed(&format!("Not run: the same call as {} in this answer. Use its result.", first.id)))
+    (first.id != call.id).then(|| {
+        let note =
+            format!("The same call as {} in this answer: it ran once, and its result is there.", first.id);
+        ToolResult { content: json!({ "note": note }).to_string(), failed: false }
+    })
+}
+
+/// A result that came back as it should and says that it did not work.
+fn tells_of_failure(value: &Value) -> bool {
+    let code = value.get("exit_code").and_then(Value::as_i64);
+    let wrong = code.is_some_and(|code| code != 0) && value.get("exit_code_meaning").is_none();
+    wrong || value.get("error").is_some_and(|error| !error.is_null())
 }
 
 /// What a tool gives back: a value, or a reason for the model.
@@ -201,7 +228,7 @@ fn failed(reason: &str) -> ToolResult {
 
 /// Tools bound their own output; this is the last line of defence.
 fn bounded(text: String) -> String {
-    match text.char_indices().nth(RESULT + RESULT / 2) {
+    match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{} (cut here: the result was too large)", &text[..end]),
         None => text,
     }
@@ -212,6 +239,14 @@ fn bounded(text: String) -> String {
 pub(crate) struct Arguments(pub(crate) Map<String, Value>);
 
 impl Arguments {
+    /// `None`: not an object.
+    fn read(json: &str) -> Option<Self> {
+        match serde_json::from_str(json) {
+            Ok(Value::Object(map)) => Some(Self(map)),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
     pub(crate) fn text(&self, name: &str) -> Result<&str, String> {
         self.maybe(name)?.ok_or_else(|| format!("The argument {name:?} is missing."))
     }

@@ -25,6 +25,8 @@ fn desk() -> Desk {
         sent: ["documents", "images"]
             .map(|sort| directory.path().join("cache").join(sort).join("mine"))
             .into(),
+        results: directory.path().join("cache/results/mine"),
+        alive: Alive::default(),
         now: Millis(1_700_000_000_000),
         timezone: Some("UTC".into()),
     };

@@ -34,7 +34,7 @@ impl Workspace {
     /// Where `path` may be read: among the files that people sent in this session if it says so, else in the workspace.
     pub(super) fn readable(ctx: &SessionCtx, path: &str) -> Result<Self, String> {
         let asked = Path::new(path);
-        let sent = ctx.sent.iter().find(|folder| asked.starts_with(folder));
+        let sent = ctx.sent.iter().chain([&ctx.results]).find(|folder| asked.starts_with(folder));
         let Some(sent) = sent.filter(|_| !asked.starts_with(&ctx.workspace)) else {
             return Self::open(&ctx.workspace);
         };
@@ -46,26 +46,7 @@ impl Workspace {
 
     /// The components of `path` below the root.
     pub(super) fn inside(&self, path: &str) -> Result<Vec<OsString>, String> {
-        if path.trim().is_empty() || path.contains('\0') {
-            return Err("The path is empty or not valid.".to_owned());
-        }
-        let outside = || format!("{path} is outside the workspace. Give a path relative to the workspace.");
-        let asked = Path::new(path);
-        let relative = match asked.strip_prefix(&self.path) {
-            Ok(relative) => relative,
-            Err(_) if asked.is_absolute() || path.starts_with('~') => return Err(outside()),
-            Err(_) => asked,
-        };
-        let mut names = Vec::new();
-        for component in relative.components() {
-            match component {
-                Component::Normal(name) => names.push(name.to_owned()),
-                Component::CurDir => {}
-                Component::ParentDir => drop(names.pop().ok_or_else(outside)?),
-                Component::RootDir | Component::Prefix(_) => return Err(outside()),
-            }
-        }
-        Ok(names)
+        inside(&self.path, path)
     }
 
     /// An existing regular file.
@@ -99,6 +80,30 @@ impl Workspace {
         }
         Ok((at, made))
     }
+}
+
+/// The components of `path` below `root`. Looks at nothing but the names.
+pub(super) fn inside(root: &Path, path: &str) -> Result<Vec<OsString>, String> {
+    if path.trim().is_empty() || path.contains('\0') {
+        return Err("The path is empty or not valid.".to_owned());
+    }
+    let outside = || format!("{path} is outside the workspace. Give a path relative to the workspace.");
+    let asked = Path::new(path);
+    let relative = match asked.strip_prefix(root) {
+        Ok(relative) => relative,
+        Err(_) if asked.is_absolute() || path.starts_with('~') => return Err(outside()),
+        Err(_) => asked,
+    };
+    let mut names = Vec::new();
+    for component in relative.components() {
+        match component {
+            Component::Normal(name) => names.push(name.to_owned()),
+            Component::CurDir => {}
+            Component::ParentDir => drop(names.pop().ok_or_else(outside)?),
+            Component::RootDir | Component::Prefix(_) => return Err(outside()),
+        }
+    }
+    Ok(names)
 }
 
 pub(super) fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {

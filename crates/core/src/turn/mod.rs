@@ -6,14 +6,18 @@
 //!
 //! What a crash leaves: the last stored state. `recover` turns it into the effects it was waiting for:
 //! a model call is asked again (under a new attempt), a tool whose outcome we lost is reported to the
-//! model as unknown and never repeated, and a turn that took the process down too often is given up
-//! with a notice.
+//! model as unknown and never repeated, what was to run after it is not started, and a turn that took the
+//! process down too often is given up with a notice.
 
+mod acting;
+mod end;
+mod guard;
 mod notes;
 mod step;
 
+pub use guard::{Circles, Guard, Patience, Progress};
 pub use notes::{Moment, resume_note};
-pub use step::{Answer, Decision, Effect, Event, Limits, step};
+pub use step::{Answer, Closing, Decision, Effect, Event, Limits, ToolEnd, step};
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +48,11 @@ pub struct Turn {
     pub relieved: u32,
     /// How many times the process died under this turn.
     pub crashes: u32,
+    /// Answers in a row that asked only for tools that do not exist.
+    #[serde(default)]
+    pub astray: u32,
+    #[serde(default)]
+    pub guard: Guard,
     pub started_at: Millis,
 }
 
@@ -52,8 +61,15 @@ pub struct Turn {
 pub enum Phase {
     /// A model call is under way.
     Thinking,
-    /// The assistant row that asks for these calls is stored; those in `open` have no result yet.
-    Acting { calls: Vec<ToolCall>, open: Vec<String> },
+    /// The assistant row that asks for these calls is stored; those in `open` have no result yet. They run in groups,
+    /// one after the other; of a later group nothing has been started.
+    Acting {
+        calls: Vec<ToolCall>,
+        open: Vec<String>,
+        /// The sizes of the groups. Empty: all at once.
+        #[serde(default)]
+        groups: Vec<u32>,
+    },
     /// Nothing more happens.
     Over,
 }
@@ -80,6 +96,8 @@ impl Turn {
             step: 0,
             relieved: 0,
             crashes: 0,
+            astray: 0,
+            guard: Guard::default(),
             started_at: now,
         })
     }

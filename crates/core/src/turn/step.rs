@@ -1,4 +1,4 @@
-//! The turn machine itself: one function per phase.
+//! The turn machine itself: one function per phase. `acting.rs` has the one of tools, `end.rs` the ways a turn ends.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -6,30 +6,35 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::acting::{Batch, acting};
+use super::end::{
+    Whole, close, end_with_answer, end_with_notice, give_up, given_up, interrupted, owe, stalled,
+};
+use super::guard::{Patience, Progress};
 use super::{Phase, Turn};
 use crate::compaction::Relief;
 use crate::ids::InboxId;
 use crate::journal::{Outcome, Write};
-use crate::message::Delivery;
-use crate::outbox::{Draft, Kind};
-use crate::text::is_silence_marker;
+use crate::outbox::Kind;
 use crate::time::Millis;
 use crate::transcript::{Bill, EffectState, Message, ToolCall};
 
 /// Bounds of every turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Model answers per turn; the last one is asked for without tools.
+    /// Model answers per turn that may ask for tools; one more sums up without them.
     pub steps: u32,
     /// How often room may be made for one turn.
     pub reliefs: u32,
     /// How often a turn may take the process down before it is given up.
     pub crashes: u32,
+    /// How long a turn may go round in circles.
+    pub patience: Patience,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 90, reliefs: 3, crashes: 3 }
+        Self { steps: 90, reliefs: 3, crashes: 3, patience: Patience::default() }
     }
 }
 
@@ -38,9 +43,30 @@ impl Default for Limits {
 pub struct Answer {
     pub text: String,
     pub calls: Vec<ToolCall>,
+    /// The sizes of the groups that run one after the other. Empty: all at once.
+    pub groups: Vec<u32>,
+    /// None of the tools it asks for exists.
+    pub astray: bool,
     pub bill: Bill,
     /// The text is not all there: a turn that ends like this proves nothing about its session.
     pub partial: bool,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolEnd {
+    pub content: String,
+    pub effect: EffectState,
+    pub progress: Progress,
+}
+
+/// Why the model gets no more tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// Its steps are used up.
+    Spent,
+    /// It goes round in circles.
+    Circling,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,13 +100,17 @@ pub enum Event {
     ToolEnded {
         attempt: u32,
         call: String,
-        content: String,
-        effect: EffectState,
+        end: ToolEnd,
         steer: Vec<(InboxId, String)>,
     },
     /// It will not be taken up again. The notice tells its author; `None`: nobody is to be told.
     GivenUp {
         notice: Option<String>,
+    },
+    /// Nothing has happened for too long. `shown`: as below. The notice says what it was waiting for.
+    Stalled {
+        shown: String,
+        notice: String,
     },
     /// The author wants it to end. `shown`: what they have seen of the answer so far.
     Interrupted {
@@ -90,23 +120,14 @@ pub enum Event {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask the model. `last`: without tools, because the budget is spent.
-    CallModel {
-        attempt: u32,
-        last: bool,
-    },
-    RunTools {
-        attempt: u32,
-        calls: Vec<ToolCall>,
-    },
+    /// Ask the model. `closing`: for the last time, and without tools.
+    CallModel { attempt: u32, closing: Option<Closing> },
+    /// All of them at the same time; the next ones come when these have ended.
+    RunTools { attempt: u32, calls: Vec<ToolCall> },
     /// Something became due in this lane.
-    Deliver {
-        lane: String,
-    },
+    Deliver { lane: String },
     /// The turn is over; the session may start the next one.
-    Finished {
-        outcome: Outcome,
-    },
+    Finished { outcome: Outcome },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -121,7 +142,9 @@ pub struct Decision {
 pub fn step(turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn, Decision) {
     match turn.phase.clone() {
         Phase::Thinking => thinking(turn, limits, now, event),
-        Phase::Acting { calls, open } => acting(turn, calls, open, limits, now, event),
+        Phase::Acting { calls, open, groups } => {
+            acting(turn, Batch { calls, open, groups }, limits, now, event)
+        }
         Phase::Over => (turn, Decision::default()),
     }
 }
@@ -153,6 +176,7 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
             end_with_notice(turn, Outcome::Refused, notice, now)
         }
         Event::Interrupted { shown } => interrupted(turn, &shown, vec![], now),
+        Event::Stalled { shown, notice } => stalled(turn, &shown, vec![], notice, now),
         Event::GivenUp { notice } => given_up(turn, notice, now),
         // Answers to a call we have given up on, and tools of an attempt that is over.
         Event::Answered { .. }
@@ -162,99 +186,31 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
     }
 }
 
-fn acting(
-    mut turn: Turn,
-    calls: Vec<ToolCall>,
-    mut open: Vec<String>,
-    limits: Limits,
-    now: Millis,
-    event: Event,
-) -> (Turn, Decision) {
-    match event {
-        Event::ToolEnded { attempt, call, content, effect, steer } if attempt == turn.attempt => {
-            let Some(ended) = calls.iter().find(|c| c.id == call).cloned() else {
-                return (turn, Decision::default());
-            };
-            if !open.contains(&call) {
-                return (turn, Decision::default());
-            }
-            open.retain(|id| *id != call);
-            let mut writes = claim_steered(&mut turn, &steer);
-            let content = steered(content, &steer);
-            writes.push(Write::Append {
-                session: turn.session.clone(),
-                message: Message::tool(&ended, content, effect, now),
-            });
-            go_on_acting(turn, calls, open, limits, writes)
-        }
-        Event::Recovered { clean, repeatable } => {
-            turn.crashes += u32::from(!clean);
-            if turn.crashes > limits.crashes {
-                return give_up(turn, now);
-            }
-            let lost = |id: &String| !repeatable.contains(id);
-            let writes =
-                lost_results(&turn, &calls, open.iter().filter(|id| lost(id)), LOST_IN_A_RESTART, now);
-            open.retain(|id| !lost(id));
-            turn.attempt += 1;
-            let again = calls.iter().filter(|call| open.contains(&call.id)).cloned().collect();
-            let attempt = turn.attempt;
-            let (turn, mut decision) = go_on_acting(turn, calls, open, limits, writes);
-            if matches!(turn.phase, Phase::Acting { .. }) {
-                decision.effects.insert(0, Effect::RunTools { attempt, calls: again });
-            }
-            (turn, decision)
-        }
-        Event::Interrupted { shown } => {
-            let writes = lost_results(&turn, &calls, open.iter(), STOPPED_BY_THE_USER, now);
-            interrupted(turn, &shown, writes, now)
-        }
-        Event::GivenUp { notice } => given_up(turn, notice, now),
-        Event::Started { .. }
-        | Event::Answered { .. }
-        | Event::Relieved { .. }
-        | Event::CallFailed { .. }
-        | Event::ToolEnded { .. } => (turn, Decision::default()),
-    }
-}
-
-/// Results are in, or still awaited.
-fn go_on_acting(
-    mut turn: Turn,
-    calls: Vec<ToolCall>,
-    open: Vec<String>,
-    limits: Limits,
-    mut writes: Vec<Write>,
-) -> (Turn, Decision) {
-    if open.is_empty() {
-        return ask(turn, limits, writes);
-    }
-    turn.phase = Phase::Acting { calls, open };
-    writes.push(Write::PutTurn(turn.clone()));
-    (turn, Decision { writes, effects: vec![] })
-}
-
 /// Asks the model under a new attempt.
-fn ask(mut turn: Turn, limits: Limits, mut writes: Vec<Write>) -> (Turn, Decision) {
+pub(super) fn ask(mut turn: Turn, limits: Limits, mut writes: Vec<Write>) -> (Turn, Decision) {
     turn.phase = Phase::Thinking;
     turn.attempt += 1;
     writes.push(Write::PutTurn(turn.clone()));
-    let call = Effect::CallModel { attempt: turn.attempt, last: turn.step + 1 >= limits.steps };
+    let call = Effect::CallModel { attempt: turn.attempt, closing: closing(&turn, limits) };
     (turn, Decision { writes, effects: vec![call] })
 }
 
+fn closing(turn: &Turn, limits: Limits) -> Option<Closing> {
+    if turn.step >= limits.steps {
+        return Some(Closing::Spent);
+    }
+    turn.guard.has_stopped().then_some(Closing::Circling)
+}
+
 fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Turn, Decision) {
-    let step = turn.step;
+    let (step, closing) = (turn.step, closing(&turn, limits));
     turn.step += 1;
+    turn.astray = if answer.astray { turn.astray + 1 } else { 0 };
     let spend = Write::Spend { key: turn.key.clone(), session: turn.session.clone(), bill: answer.bill };
-    if answer.calls.is_empty() || turn.step >= limits.steps {
-        let spent = !answer.calls.is_empty();
-        let text = match answer.text.trim().is_empty() {
-            false => answer.text,
-            true if spent => STEPS_SPENT.to_owned(),
-            true => NOTHING_SAID.to_owned(),
-        };
-        let whole = if answer.partial { Whole::No } else { Whole::Yes };
+    let lost = turn.astray >= ASTRAY;
+    if answer.calls.is_empty() || closing.is_some() || lost {
+        let whole = if answer.partial || lost { Whole::No } else { Whole::Yes };
+        let text = last_words(answer.text, closing, lost);
         return end_with_answer(turn, step, text, whole, spend, now);
     }
     let mut decision = Decision { writes: vec![spend], effects: vec![] };
@@ -269,181 +225,37 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
     }
     turn.attempt += 1;
     let open = answer.calls.iter().map(|call| call.id.clone()).collect();
-    turn.phase = Phase::Acting { calls: answer.calls.clone(), open };
+    let batch = Batch { calls: answer.calls, open, groups: answer.groups };
+    let first = batch.current();
+    turn.phase = batch.into();
     decision.writes.push(Write::PutTurn(turn.clone()));
-    decision.effects.push(Effect::RunTools { attempt: turn.attempt, calls: answer.calls });
+    decision.effects.push(Effect::RunTools { attempt: turn.attempt, calls: first });
     (turn, decision)
 }
 
-enum Whole {
-    Yes,
-    No,
-}
-
-/// The answer, its delivery and the end of the turn: one transaction.
-fn end_with_answer(
-    turn: Turn,
-    step: u32,
-    text: String,
-    whole: Whole,
-    spend: Write,
-    now: Millis,
-) -> (Turn, Decision) {
-    let mut decision = Decision { writes: vec![spend], effects: vec![] };
-    decision.writes.push(Write::Append {
-        session: turn.session.clone(),
-        message: Message::assistant(text.clone(), now),
-    });
-    if is_silence_marker(&text) {
-        close(&turn, step, String::new(), &mut decision);
-    } else {
-        owe(&turn, Some(step), Kind::Answer, text, &mut decision);
-    }
-    match whole {
-        Whole::Yes => decision.writes.push(Write::ClearResume { key: turn.key.clone() }),
-        Whole::No => {}
-    }
-    over(turn, Outcome::Answered, now, decision)
-}
-
-/// No answer, but the truth about it. The model never sees the notice.
-fn end_with_notice(turn: Turn, outcome: Outcome, notice: String, now: Millis) -> (Turn, Decision) {
-    let mut decision = Decision::default();
-    decision
-        .writes
-        .push(Write::Append { session: turn.session.clone(), message: Message::notice(notice.clone(), now) });
-    owe(&turn, Some(turn.step), Kind::Notice, notice, &mut decision);
-    over(turn, outcome, now, decision)
-}
-
-fn give_up(turn: Turn, now: Millis) -> (Turn, Decision) {
-    let notice = format!(
-        "⚠️ I could not finish this: the gateway was interrupted {} times while working on it, so I have \
-         stopped trying. Nothing else is affected. Send it again if you still want it (reference {}).",
-        turn.crashes, turn.id
-    );
-    end_with_notice(turn, Outcome::Dead, notice, now)
-}
-
-fn given_up(turn: Turn, notice: Option<String>, now: Millis) -> (Turn, Decision) {
-    match notice {
-        Some(notice) => end_with_notice(turn, Outcome::Dead, notice, now),
-        None => {
-            let mut decision = Decision::default();
-            close(&turn, turn.step, String::new(), &mut decision);
-            over(turn, Outcome::Dead, now, decision)
-        }
-    }
-}
-
-/// Ends at its author's wish: what was shown stays, marked as stopped.
-fn interrupted(turn: Turn, shown: &str, writes: Vec<Write>, now: Millis) -> (Turn, Decision) {
-    let mut decision = Decision { writes, effects: vec![] };
-    let shown = shown.trim_end();
-    let kept = if shown.is_empty() {
-        "(stopped before an answer)".to_owned()
-    } else {
-        format!("{shown}\n\n(stopped)")
+/// What an answer ends with if the model was kept from going on.
+fn last_words(text: String, closing: Option<Closing>, lost: bool) -> String {
+    let why = match closing {
+        Some(Closing::Spent) => STEPS_SPENT,
+        Some(Closing::Circling) => CIRCLING,
+        None if lost => NO_SUCH_TOOLS,
+        None if text.trim().is_empty() => NOTHING_SAID,
+        None => return text,
     };
-    let text = if shown.is_empty() { String::new() } else { kept.clone() };
-    decision
-        .writes
-        .push(Write::Append { session: turn.session.clone(), message: Message::assistant(kept, now) });
-    let step = turn.step;
-    close(&turn, step, text, &mut decision);
-    over(turn, Outcome::Cancelled, now, decision)
-}
-
-fn over(mut turn: Turn, outcome: Outcome, now: Millis, mut decision: Decision) -> (Turn, Decision) {
-    turn.phase = Phase::Over;
-    decision.writes.push(Write::PutTurn(turn.clone()));
-    decision.writes.push(Write::EndTurn { turn: turn.id, outcome, at: now });
-    let own = InboxId::from(turn.id);
-    let others: Vec<_> = turn.inbox.iter().copied().filter(|id| *id != own).collect();
-    decision.writes.push(Write::SettleInbox { inbox: vec![own], outcome, at: now });
-    if !others.is_empty() {
-        let shared = if outcome == Outcome::Answered { Outcome::Merged } else { outcome };
-        decision.writes.push(Write::SettleInbox { inbox: others, outcome: shared, at: now });
+    if text.trim().is_empty() {
+        return why.to_owned();
     }
-    decision.effects.push(Effect::Finished { outcome });
-    (turn, decision)
+    format!("{}\n\n{why}", text.trim_end())
 }
 
-/// Owes a text to the turn's route. A reader who comes for it needs no parcel.
-fn owe(turn: &Turn, step: Option<u32>, kind: Kind, text: String, decision: &mut Decision) {
-    match turn.route.delivery {
-        Delivery::Pull => {}
-        Delivery::Push => {
-            decision.writes.push(Write::Owe(Draft {
-                route: turn.route.clone(),
-                session_key: Some(turn.key.clone()),
-                turn: step.map(|step| (turn.id, step)),
-                kind,
-                text,
-                buttons: vec![],
-            }));
-            decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
-        }
-    }
-}
-
-/// Ends what is visible of a step. Only what was pushed can be.
-fn close(turn: &Turn, step: u32, text: String, decision: &mut Decision) {
-    match turn.route.delivery {
-        Delivery::Pull => {}
-        Delivery::Push => {
-            decision.writes.push(Write::ClosePreview { turn: turn.id, step, text });
-            decision.effects.push(Effect::Deliver { lane: turn.route.lane() });
-        }
-    }
-}
-
-fn lost_results<'a>(
-    turn: &Turn,
-    calls: &[ToolCall],
-    lost: impl Iterator<Item = &'a String>,
-    why: &str,
-    now: Millis,
-) -> Vec<Write> {
-    lost.filter_map(|id| calls.iter().find(|call| call.id == *id))
-        .map(|call| Write::Append {
-            session: turn.session.clone(),
-            message: Message::tool(call, why, EffectState::Unknown, now),
-        })
-        .collect()
-}
-
-fn claim_steered(turn: &mut Turn, steer: &[(InboxId, String)]) -> Vec<Write> {
-    if steer.is_empty() {
-        return vec![];
-    }
-    let inbox: Vec<_> = steer.iter().map(|(id, _)| *id).collect();
-    turn.inbox.extend(inbox.iter().copied());
-    vec![Write::ClaimInbox { inbox, turn: turn.id }]
-}
-
-fn steered(mut content: String, steer: &[(InboxId, String)]) -> String {
-    if steer.is_empty() {
-        return content;
-    }
-    content.push_str("\n\n[OUT-OF-BAND USER MESSAGE — written while this tool ran; take it into account]\n");
-    for (at, (_, text)) in steer.iter().enumerate() {
-        if at > 0 {
-            content.push('\n');
-        }
-        content.push_str(text);
-    }
-    content.push_str("\n[/OUT-OF-BAND USER MESSAGE]");
-    content
-}
-
-const LOST_IN_A_RESTART: &str = "{\"error\":\"The gateway was interrupted while this tool ran. Its effect is UNKNOWN: \
-it may or may not have happened, and it was not run again. Check before repeating it.\"}";
-const STOPPED_BY_THE_USER: &str = "{\"error\":\"Stopped by the user while this tool ran. Its effect is UNKNOWN: it may \
-have happened in part.\"}";
+/// So many answers in a row may ask only for tools that do not exist.
+const ASTRAY: u32 = 3;
 const NOTHING_SAID: &str = "I have nothing to say to that. Please put it differently.";
-const STEPS_SPENT: &str = "I have used up the number of steps allowed for one message and have to stop here. Tell me to \
-go on and I will continue from what has been done so far.";
+const STEPS_SPENT: &str = "(I have stopped here: the number of steps allowed for one message is used up. Say “go on” and I \
+will continue from what has been done so far.)";
+const CIRCLING: &str = "(I have stopped here: I was going round in circles. Tell me how to go on.)";
+const NO_SUCH_TOOLS: &str =
+    "(I have stopped here: I kept asking for tools that I do not have. Please put it differently.)";
 
 #[cfg(test)]
 #[path = "tests.rs"]

@@ -2,7 +2,8 @@ use alloc::string::ToString;
 
 use super::*;
 use crate::ids::{SessionId, SessionKey};
-use crate::message::{ChatType, Platform, Route, Source};
+use crate::message::{ChatType, Delivery, Platform, Route, Source};
+use crate::transcript::Message;
 
 const NOW: Millis = Millis(1_000);
 
@@ -23,7 +24,7 @@ fn go(turn: Turn, event: Event) -> (Turn, Decision) {
 }
 
 fn says(text: &str) -> Answer {
-    Answer { text: text.to_string(), calls: vec![], bill: Bill::default(), partial: false }
+    Answer { text: text.to_string(), ..calls(&[]) }
 }
 
 fn calls(ids: &[&str]) -> Answer {
@@ -31,14 +32,24 @@ fn calls(ids: &[&str]) -> Answer {
     Answer {
         text: String::new(),
         calls: ids.iter().map(call).collect(),
+        groups: vec![],
+        astray: false,
         bill: Bill::default(),
         partial: false,
     }
 }
 
 fn ended(turn: &Turn, call: &str) -> Event {
-    let effect = EffectState::Known;
-    Event::ToolEnded { attempt: turn.attempt, call: call.into(), content: "ok".into(), effect, steer: vec![] }
+    Event::ToolEnded {
+        attempt: turn.attempt,
+        call: call.into(),
+        end: end("ok", Progress::Changed),
+        steer: vec![],
+    }
+}
+
+fn end(content: &str, progress: Progress) -> ToolEnd {
+    ToolEnd { content: content.into(), effect: EffectState::Known, progress }
 }
 
 fn owed(decision: &Decision) -> Vec<&str> {
@@ -69,7 +80,7 @@ fn the_user_row_is_written_before_the_model_is_asked() {
     assert!(matches!(decision.writes[0], Write::ClaimInbox { .. }));
     assert!(matches!(decision.writes[1], Write::Append { .. }));
     assert_eq!(decision.writes[2], Write::PutTurn(turn));
-    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 1, last: false }]);
+    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 1, closing: None }]);
 }
 
 #[test]
@@ -122,7 +133,7 @@ fn the_assistant_row_that_asks_for_tools_is_stored_before_they_run() {
     let (turn, decision) = go(turn.clone(), ended(&turn, "b"));
     assert!(decision.effects.is_empty(), "one result is still awaited");
     let (turn, decision) = go(turn.clone(), ended(&turn, "a"));
-    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 3, last: false }]);
+    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 3, closing: None }]);
     assert_eq!(turn.phase, Phase::Thinking);
 }
 
@@ -208,9 +219,8 @@ fn a_silence_marker_is_stored_and_never_shown() {
 fn a_steered_message_joins_the_turn_with_the_next_result() {
     let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a"]) });
     let steer = vec![(InboxId(50), "in French please".to_string())];
-    let effect = EffectState::Known;
-    let event =
-        Event::ToolEnded { attempt: turn.attempt, call: "a".into(), content: "ok".into(), effect, steer };
+    let end = end("ok", Progress::Changed);
+    let event = Event::ToolEnded { attempt: turn.attempt, call: "a".into(), end, steer };
     let (turn, decision) = go(turn, event);
     assert_eq!(turn.inbox.last(), Some(&InboxId(50)));
     assert!(matches!(&decision.writes[0], Write::ClaimInbox { inbox, .. } if inbox == &[InboxId(50)]));
@@ -220,15 +230,135 @@ fn a_steered_message_joins_the_turn_with_the_next_result() {
 }
 
 #[test]
-fn the_last_allowed_step_is_asked_for_without_tools_and_ends_the_turn() {
-    let limits = Limits { steps: 2, ..Limits::default() };
-    let turn = started(Delivery::Push);
-    let (turn, _) = step(turn, limits, NOW, Event::Answered { attempt: 1, answer: calls(&["a"]) });
-    let (turn, decision) = step(turn.clone(), limits, NOW, ended(&turn, "a"));
-    assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 3, last: true }]);
-    let (turn, decision) = step(turn, limits, NOW, Event::Answered { attempt: 3, answer: calls(&["b"]) });
-    assert_eq!(turn.phase, Phase::Over);
-    assert!(owed(&decision)[0].contains("number of steps"));
+fn when_the_steps_are_used_up_one_more_answer_sums_up_without_tools_and_says_so() {
+    let limits = Limits { steps: 1, ..Limits::default() };
+    for (answer, shown) in
+        [(says("So far."), "So far.\n\n(I have stopped here"), (calls(&["b"]), "(I have stopped here")]
+    {
+        let turn = started(Delivery::Push);
+        let (turn, _) = step(turn, limits, NOW, Event::Answered { attempt: 1, answer: calls(&["a"]) });
+        let (turn, decision) = step(turn.clone(), limits, NOW, ended(&turn, "a"));
+        assert_eq!(decision.effects, vec![Effect::CallModel { attempt: 3, closing: Some(Closing::Spent) }]);
+        let (turn, decision) = step(turn, limits, NOW, Event::Answered { attempt: 3, answer });
+        assert_eq!(turn.phase, Phase::Over);
+        let text = owed(&decision)[0];
+        assert!(text.starts_with(shown) && text.contains("number of steps"), "{text}");
+    }
+}
+
+#[test]
+fn a_turn_that_goes_round_in_circles_is_told_and_stopped_where_somebody_wants_it() {
+    let patience = Patience { stop: Some(Patience::STOP), ..Patience::default() };
+    let limits = Limits { patience, ..Limits::default() };
+    let mut turn = started(Delivery::Push);
+    let mut told = vec![];
+    for round in 0..5 {
+        let asked = Event::Answered { attempt: turn.attempt, answer: calls(&["a"]) };
+        turn = step(turn, limits, NOW, asked).0;
+        let end = end("no", Progress::Failed);
+        let event = Event::ToolEnded { attempt: turn.attempt, call: "a".into(), end, steer: vec![] };
+        let (next, decision) = step(turn, limits, NOW, event);
+        turn = next;
+        told.push(decision.writes.iter().any(
+            |w| matches!(w, Write::Append { message, .. } if message.content.contains("[Tool loop warning: ")),
+        ));
+        let closing = (round == 4).then_some(Closing::Circling);
+        assert_eq!(decision.effects, vec![Effect::CallModel { attempt: turn.attempt, closing }]);
+    }
+    assert_eq!(told, [false, true, true, true, true]);
+    let answer = Event::Answered { attempt: turn.attempt, answer: says("It does not work.") };
+    let (_, decision) = step(turn, limits, NOW, answer);
+    assert!(owed(&decision)[0].ends_with("Tell me how to go on.)"));
+}
+
+#[test]
+fn the_third_answer_in_a_row_without_a_usable_call_ends_the_turn() {
+    let mut turn = started(Delivery::Push);
+    for round in [1, 2, 0, 1, 2, 3] {
+        let answer = Answer { astray: round > 0, ..calls(&["a"]) };
+        let (next, decision) = go(turn.clone(), Event::Answered { attempt: turn.attempt, answer });
+        assert_eq!(next.phase == Phase::Over, round == 3);
+        turn = match round {
+            3 => {
+                assert!(owed(&decision)[0].contains("tools that I do not have"));
+                return;
+            }
+            _ => go(next.clone(), ended(&next, "a")).0,
+        };
+    }
+}
+
+fn in_groups(ids: &[&str], groups: &[u32]) -> Turn {
+    let answer = Answer { groups: groups.to_vec(), ..calls(ids) };
+    go(started(Delivery::Push), Event::Answered { attempt: 1, answer }).0
+}
+
+fn begun(decision: &Decision) -> Vec<&str> {
+    let calls = decision.effects.iter().flat_map(|effect| match effect {
+        Effect::RunTools { calls, .. } => calls.as_slice(),
+        Effect::CallModel { .. } | Effect::Deliver { .. } | Effect::Finished { .. } => &[],
+    });
+    calls.map(|call| call.id.as_str()).collect()
+}
+
+/// The results that a decision makes up, and what they say of the effect.
+fn made_up(decision: &Decision) -> Vec<(&str, EffectState)> {
+    let rows = decision.writes.iter().filter_map(|write| match write {
+        Write::Append { message, .. } => message.tool_call_id.as_deref().zip(message.effect),
+        _ => None,
+    });
+    rows.collect()
+}
+
+#[test]
+fn a_group_starts_in_the_commit_of_the_last_result_before_it() {
+    let turn = in_groups(&["a", "b", "c", "d"], &[2, 1, 1]);
+    let (turn, decision) = go(turn.clone(), ended(&turn, "c"));
+    assert_eq!(decision, Decision::default(), "it has not been started");
+    let (turn, decision) = go(turn.clone(), ended(&turn, "b"));
+    assert_eq!(begun(&decision), Vec::<&str>::new());
+    let (turn, decision) = go(turn.clone(), ended(&turn, "a"));
+    assert_eq!(begun(&decision), ["c"]);
+    let (turn, decision) = go(turn.clone(), ended(&turn, "c"));
+    assert_eq!(begun(&decision), ["d"]);
+    let (_, decision) = go(turn.clone(), ended(&turn, "d"));
+    assert!(matches!(decision.effects[..], [Effect::CallModel { .. }]));
+}
+
+#[test]
+fn after_a_crash_only_what_was_under_way_is_unknown_and_nothing_behind_it_is_started() {
+    let turn = in_groups(&["a", "b", "c"], &[1, 1, 1]);
+    let turn = go(turn.clone(), ended(&turn, "a")).0;
+    let (_, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec!["c".into()] });
+    assert_eq!(made_up(&decision), [("b", EffectState::Unknown), ("c", EffectState::Cancelled)]);
+    assert!(matches!(decision.effects[..], [Effect::CallModel { .. }]));
+}
+
+#[test]
+fn after_a_crash_that_cost_nothing_the_rest_is_run_as_planned() {
+    let turn = in_groups(&["a", "b"], &[1, 1]);
+    let (turn, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec!["a".into()] });
+    assert_eq!((begun(&decision), made_up(&decision)), (vec!["a"], vec![]));
+    let (_, decision) = go(turn.clone(), ended(&turn, "a"));
+    assert_eq!(begun(&decision), ["b"]);
+}
+
+#[test]
+fn who_stops_a_turn_learns_what_was_never_started() {
+    for event in [
+        Event::Interrupted { shown: String::new() },
+        Event::Stalled { shown: String::new(), notice: "nothing happens".into() },
+    ] {
+        let stalled = matches!(event, Event::Stalled { .. });
+        let (turn, decision) = go(in_groups(&["a", "b"], &[1, 1]), event);
+        assert_eq!(turn.phase, Phase::Over);
+        assert_eq!(made_up(&decision), [("a", EffectState::Unknown), ("b", EffectState::Cancelled)]);
+        let closed = decision.writes.iter().any(
+            |w| matches!(w, Write::Append { message, .. } if message.content == "(stopped before an answer)"),
+        );
+        assert!(closed, "the next message of the user follows an answer");
+        assert_eq!(owed(&decision), if stalled { vec!["nothing happens"] } else { vec![] });
+    }
 }
 
 #[test]
@@ -237,7 +367,7 @@ fn making_room_is_committed_before_the_model_is_asked_again() {
     let event = |attempt| Event::Relieved { attempt, relief: Relief::default(), bill: Bill::default() };
     let (turn, decision) = go(turn, event(1));
     assert!(matches!(decision.writes[..], [Write::Spend { .. }, Write::Relieve { .. }, Write::PutTurn(_)]));
-    assert_eq!(decision.effects, [Effect::CallModel { attempt: 2, last: false }]);
+    assert_eq!(decision.effects, [Effect::CallModel { attempt: 2, closing: None }]);
     assert_eq!((turn.relieved, turn.step), (1, 0));
     let (turn, late) = go(turn, event(1));
     assert_eq!((turn.relieved, late), (1, Decision::default()), "an old pass is ignored");

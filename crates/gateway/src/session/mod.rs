@@ -22,6 +22,7 @@ mod restart;
 mod say;
 mod sethome;
 mod show;
+mod stall;
 mod words;
 mod work;
 
@@ -31,13 +32,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use petasos_agent::{Brain, Tools};
+use petasos_agent::outcome::Room;
+use petasos_agent::{Alive, Brain, Tools};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::ChatType;
 use petasos_core::transcript::EffectState;
-use petasos_core::turn::{self, Decision, Effect, Event, Turn};
+use petasos_core::turn::{self, Decision, Effect, Event, Phase, Progress, ToolEnd, Turn};
 use petasos_core::{Fault, Inbound, InboxId, Millis, SessionId, SessionKey, Source, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -158,6 +160,9 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         parked: None,
         barred: None,
         work: None,
+        room: None,
+        alive: Alive::default(),
+        warned: false,
         compressing: None,
         steering: vec![],
         known_up_to: InboxId(0),
@@ -193,6 +198,11 @@ struct Session {
     barred: Option<watch::Receiver<u64>>,
     /// The call or the tools under way. Dropping it ends them.
     work: Option<Work>,
+    /// What the results of the model's last answer may still put before it.
+    room: Option<Arc<Room>>,
+    /// Signs of life of the running turn, and whether its author was told that there are none.
+    alive: Alive,
+    warned: bool,
     /// The `/compress` that the work belongs to; no turn runs meanwhile.
     compressing: Option<Pending>,
     /// Messages that go to the model with the next tool result.
@@ -258,6 +268,7 @@ impl Session {
             && self.arriving.is_empty()
             && self.compressing.is_none();
         let wait = ready.unwrap_or_else(|| Instant::now() + LINGER);
+        let stalls_at = self.stalls_at();
         tokio::select! {
             word = self.words.recv() => match word {
                 Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
@@ -273,6 +284,7 @@ impl Session {
             inbound = arrive::fetched(&mut self.arriving) => Box::pin(self.files_are_here(inbound)).await?,
             report = work::next(&mut self.work) => Box::pin(self.report(report)).await?,
             () = at(self.follow_at) => self.follow().await,
+            () = at(stalls_at) => Box::pin(self.stalled()).await?,
             () = changed(&mut self.barred) => self.barred = None,
             () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
                 if idle && self.show.receiver_count() <= 1 {
@@ -316,9 +328,11 @@ impl Session {
     }
 
     async fn report(&mut self, report: Report) -> Result<(), Ended> {
+        self.sign_of_life();
         match report {
             Report::Answered { attempt, answer } => {
                 self.work = None;
+                self.room = None;
                 self.answered = hooks::shown(&answer.text).to_owned();
                 self.feed(Event::Answered { attempt, answer }).await
             }
@@ -335,14 +349,14 @@ impl Session {
                 self.answered = hooks::shown(&notice).to_owned();
                 self.feed(Event::CallFailed { attempt, notice }).await
             }
-            Report::ToolEnded { attempt, call, content, effect } => {
-                let steering = std::mem::take(&mut self.steering);
+            Report::ToolEnded { attempt, call, end } => {
+                let steering = if self.is_last(&call) { std::mem::take(&mut self.steering) } else { vec![] };
                 let steer =
                     steering.iter().map(|pending| (pending.id, begin::said(&pending.inbound))).collect();
-                self.feed(Event::ToolEnded { attempt, call, content, effect, steer }).await
+                self.feed(Event::ToolEnded { attempt, call, end, steer }).await
             }
             Report::ToolsEnded => {
-                // All results are in, so the next model call has replaced this work by now.
+                // All results are in, so what comes next has replaced this work by now.
                 Ok(())
             }
             Report::Panicked { attempt, open } => {
@@ -356,11 +370,25 @@ impl Session {
                 }
                 for call in open {
                     let (content, effect) = (words::TOOL_PANICKED.into(), EffectState::Unknown);
-                    self.feed(Event::ToolEnded { attempt, call, content, effect, steer: vec![] }).await?;
+                    let end = ToolEnd { content, effect, progress: Progress::Failed };
+                    self.feed(Event::ToolEnded { attempt, call, end, steer: vec![] }).await?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// Whether the model is asked again as soon as this call has its result.
+    fn is_last(&self, call: &String) -> bool {
+        match self.turn.as_ref().map(|turn| &turn.phase) {
+            Some(Phase::Acting { open, .. }) => open.as_slice() == std::slice::from_ref(call),
+            Some(Phase::Thinking | Phase::Over) | None => false,
+        }
+    }
+
+    fn sign_of_life(&mut self) {
+        self.alive.sign();
+        self.warned = false;
     }
 
     /// Feeds the turn: what it decides is committed, then started.
@@ -399,7 +427,7 @@ impl Session {
     async fn start(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::CallModel { attempt, last } => self.call_model(attempt, last),
+                Effect::CallModel { attempt, closing } => self.call_model(attempt, closing),
                 Effect::RunTools { attempt, calls } => {
                     self.hooks_hear_a_step(&calls);
                     self.run_tools(attempt, calls);
@@ -421,6 +449,7 @@ impl Session {
             self.shell.counts.may_have_changed();
         }
         self.work = None;
+        self.room = None;
         self.slot = None;
         self.parked = None;
         self.follow_at = None;

@@ -6,10 +6,10 @@ use petasos_core::compaction::Pace;
 use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, Interruption};
 use petasos_core::transcript::{Message, Role};
-use petasos_core::turn::{Moment, Turn, resume_note};
+use petasos_core::turn::{Closing, Moment, Turn, resume_note};
 use petasos_core::{SessionId, SessionKey};
 
-use super::Shell;
+use super::{Shell, words};
 use crate::{Error, clock};
 
 /// Rows of history that are read for a call; what does not fit the model's context is cut later.
@@ -19,8 +19,8 @@ const HISTORY_ROWS: usize = 2000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) attempt: u32,
-    /// Without tools: the budget is spent.
-    pub(super) last: bool,
+    /// For the last time, and without tools.
+    pub(super) closing: Option<Closing>,
     /// The turn was interrupted and is being continued.
     pub(super) resumed: bool,
 }
@@ -76,7 +76,7 @@ impl Prepared {
 pub(super) async fn prepare(shell: &Shell, turn: &Turn, asked: Asked) -> Result<Prepared, Error> {
     let known = known(shell, turn.key.clone(), turn.session.clone()).await?;
     let Known { ids, messages, prompt, entry, pace } = known;
-    let tools = if asked.last { vec![] } else { shell.tools.specs() };
+    let tools = if asked.closing.is_some() { vec![] } else { shell.tools.specs() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint;
     let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
     let (mut note, mut silent) = (None, None);
@@ -105,7 +105,9 @@ pub(super) async fn prepare(shell: &Shell, turn: &Turn, asked: Asked) -> Result<
     }
     let reported = entry.as_ref().map_or(0, |entry| entry.last_prompt_tokens);
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
-    let request = Request { system, messages, note, tools, model, session: turn.session.clone() };
+    let closing = asked.closing.map(|why| words::closing(why).to_owned());
+    let session = turn.session.clone();
+    let request = Request { system, messages, note, closing, tools, model, session };
     Ok(Prepared { request, ids, silent, reported, pace })
 }
 
@@ -119,7 +121,7 @@ pub(super) async fn prepare_quietly(
     let (system, tools) = (prompt.unwrap_or_default(), shell.tools.specs());
     let reported = entry.as_ref().map_or(0, |entry| entry.last_prompt_tokens);
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
-    let request = Request { system, messages, note: None, tools, model, session };
+    let request = Request { system, messages, note: None, closing: None, tools, model, session };
     Ok(Prepared { request, ids, silent: None, reported, pace })
 }
 

@@ -99,6 +99,7 @@ async fn sum_up(
         system,
         messages: vec![Message::user(asked, clock::now())],
         note: None,
+        closing: None,
         tools: vec![],
         model: it.request.model.clone(),
         session: it.request.session.clone(),

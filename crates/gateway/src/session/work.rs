@@ -1,4 +1,4 @@
-//! What a turn has under way: one model call, or one batch of tools.
+//! What a turn has under way: one model call, or one group of tools.
 //!
 //! Runs in a task of its own, so that a panic is a report like any other. Dropping [`Work`] ends it. Text
 //! goes straight into the view, guarded by turn and attempt; results come back as reports.
@@ -6,16 +6,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use petasos_agent::compact::Force;
-use petasos_agent::{Chunk, Class, SessionCtx, repeated};
+use petasos_agent::outcome::{Room, present};
+use petasos_agent::{Alive, Chunk, Class, SessionCtx, repeated};
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
 use petasos_core::transcript::{EffectState, ToolCall};
-use petasos_core::turn::{Answer, Turn};
+use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
 use petasos_core::{SessionId, SessionKey, Source, TurnId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::prepare::{Asked, prepare, prepare_quietly};
 use super::relieve::{self, Relieved, relieve};
@@ -67,8 +69,7 @@ pub(super) enum Report {
     ToolEnded {
         attempt: u32,
         call: String,
-        content: String,
-        effect: EffectState,
+        end: ToolEnd,
     },
     ToolsEnded,
     Panicked {
@@ -89,9 +90,9 @@ pub(super) async fn next(work: &mut Option<Work>) -> Report {
         return std::future::pending().await;
     };
     match current.reports.recv().await {
-        Some(Report::ToolEnded { attempt, call, content, effect }) => {
+        Some(Report::ToolEnded { attempt, call, end }) => {
             current.open.retain(|id| *id != call);
-            Report::ToolEnded { attempt, call, content, effect }
+            Report::ToolEnded { attempt, call, end }
         }
         Some(report) => report,
         None => {
@@ -103,7 +104,7 @@ pub(super) async fn next(work: &mut Option<Work>) -> Report {
 
 /// Reports that may wait for the session.
 const REPORTS: usize = 8;
-/// Harmless tools that run at the same time.
+/// Tools that run at the same time.
 const PARALLEL: usize = 8;
 
 impl Session {
@@ -113,10 +114,12 @@ impl Session {
         }
     }
 
-    pub(super) fn call_model(&mut self, attempt: u32, last: bool) {
+    pub(super) fn call_model(&mut self, attempt: u32, closing: Option<Closing>) {
         let Some(turn) = self.turn.clone() else { return };
         let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), self.resumed);
         self.note_doing(Doing::Thinking);
+        self.sign_of_life();
+        let alive = self.alive.clone();
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -130,8 +133,8 @@ impl Session {
         let relieving = Arc::new(AtomicBool::new(false));
         let busy = relieving.clone();
         let task = tokio::spawn(async move {
-            let asked = Asked { attempt, last, resumed };
-            let report = think(&shell, &show, &turn, asked, &busy).await;
+            let asked = Asked { attempt, closing, resumed };
+            let report = think(&shell, &show, &turn, asked, &busy, &alive).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
@@ -141,21 +144,36 @@ impl Session {
     pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
         let Some(turn) = &self.turn else { return };
         self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
-        let ctx = context(&self.shell, turn, self.author.as_ref());
+        let ctx = context(&self.shell, turn, self.author.as_ref(), self.alive.clone());
+        // One that repeats a call of an earlier group is not run either.
+        let all = match &turn.phase {
+            Phase::Acting { calls, .. } => calls.clone(),
+            Phase::Thinking | Phase::Over => calls.clone(),
+        };
         let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
         show.send_modify(|view| {
             let tools = calls.iter().map(|call| call.name.clone()).collect();
             view.live = Some(Live { turn: id, step: turn.step, attempt, text: String::new(), tools });
         });
         let open = calls.iter().map(|call| call.id.clone()).collect();
+        let window = self.shell.brain.window().context;
+        let room = self.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
-            for batch in batches(&shell, &calls) {
-                join_all(batch.iter().map(|call| run_one(&shell, &ctx, attempt, &calls, call, &reports)))
-                    .await;
+            // One that is alone minds its own time.
+            let patience = shell.settings.tools_patience.filter(|_| calls.len() > 1);
+            let until = patience.map(|patience| Instant::now() + patience);
+            let each: Vec<_> =
+                calls.iter().map(|call| run_one(&shell, &ctx, &room, &all, call, until)).collect();
+            // At the same time, and heard of in their order.
+            let mut ended = stream::iter(each).buffered(PARALLEL);
+            while let Some((call, end)) = ended.next().await {
+                // A session that has moved on does not want to know.
+                let _ = reports.send(Report::ToolEnded { attempt, call, end }).await;
             }
             let _ = reports.send(Report::ToolsEnded).await;
         });
+        self.sign_of_life();
         let relieving = Arc::default();
         self.work = Some(Work { attempt, open, relieving, task, reports: inbox });
     }
@@ -191,27 +209,35 @@ async fn compress(
     Ok(relieve(shell, &prepared, Force::Yes, focus).await)
 }
 
-/// Harmless calls that stand together run together; every other runs alone, in its place.
-fn batches<'a>(shell: &Shell, calls: &'a [ToolCall]) -> Vec<&'a [ToolCall]> {
-    let harmless = |call: &ToolCall| shell.tools.read_only(&call.name);
-    let runs = calls.chunk_by(|a, b| harmless(a) && harmless(b));
-    runs.flat_map(|run| run.chunks(PARALLEL)).collect()
-}
-
+/// `all`: the calls of the same answer.
 async fn run_one(
     shell: &Shell,
     ctx: &SessionCtx,
-    attempt: u32,
-    calls: &[ToolCall],
+    room: &Room,
+    all: &[ToolCall],
     call: &ToolCall,
-    reports: &mpsc::Sender<Report>,
-) {
-    let result = match repeated(calls, call) {
-        Some(result) => result,
-        None => shell.tools.run(ctx, call).await,
+    until: Option<Instant>,
+) -> (String, ToolEnd) {
+    let known = |content, progress| ToolEnd { content, effect: EffectState::Known, progress };
+    let id = call.id.clone();
+    if let Some(result) = repeated(all, call) {
+        return (id, known(result.content, Progress::None));
+    }
+    let run = shell.tools.run(ctx, call);
+    let result = match until {
+        Some(until) => tokio::time::timeout_at(until, run).await,
+        None => Ok(run.await),
     };
-    let (call, content, effect) = (call.id.clone(), result.content, EffectState::Known);
-    let _ = reports.send(Report::ToolEnded { attempt, call, content, effect }).await;
+    let Ok(result) = result else {
+        let content = words::TOO_SLOW.into();
+        return (id, ToolEnd { content, effect: EffectState::Unknown, progress: Progress::Failed });
+    };
+    let progress = match result.failed {
+        true => Progress::Failed,
+        false if shell.tools.read_only(&call.name) => Progress::Read,
+        false => Progress::Changed,
+    };
+    (id, known(present(ctx, room, call, result.content).await, progress))
 }
 
 /// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
@@ -221,6 +247,7 @@ async fn think(
     turn: &Turn,
     asked: Asked,
     relieving: &AtomicBool,
+    alive: &Alive,
 ) -> Report {
     let (id, attempt) = (turn.id, asked.attempt);
     let failed = |notice: String| Report::Failed { attempt, notice };
@@ -244,9 +271,12 @@ async fn think(
         relieving.store(false, Ordering::Relaxed);
     }
     prepared.speak();
-    let mut on_chunk = |chunk| show_chunk(show, id, attempt, chunk);
+    let mut on_chunk = |chunk| {
+        alive.sign();
+        show_chunk(show, id, attempt, chunk);
+    };
     let failure = match shell.brain.answer(&prepared.request, &mut on_chunk).await {
-        Ok(answer) => return Report::Answered { attempt, answer: said(answer) },
+        Ok(answer) => return Report::Answered { attempt, answer: said(shell, answer) },
         Err(failure) => failure,
     };
     prepared.fall_silent();
@@ -271,12 +301,14 @@ async fn think(
     }
 }
 
-fn said(answer: petasos_agent::Answer) -> Answer {
-    let mut text = answer.text;
-    if answer.partial {
+fn said(shell: &Shell, answer: petasos_agent::Answer) -> Answer {
+    let petasos_agent::Answer { mut text, calls, bill, partial, .. } = answer;
+    if partial {
         text.push_str(words::CUT_OFF);
     }
-    Answer { text, calls: answer.calls, bill: answer.bill, partial: answer.partial }
+    let groups = shell.tools.groups(&shell.settings.workspace, &calls);
+    let astray = !calls.is_empty() && !calls.iter().any(|call| shell.tools.knows(&call.name));
+    Answer { text, calls, groups, astray, bill, partial }
 }
 
 fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chunk) {
@@ -294,7 +326,7 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
 
 /// The only place where a tool call gets its context: what the channel can do is read off the one that the
 /// question came over, wherever the answer goes.
-fn context(shell: &Shell, turn: &Turn, author: Option<&Source>) -> SessionCtx {
+fn context(shell: &Shell, turn: &Turn, author: Option<&Source>, alive: Alive) -> SessionCtx {
     let route = &turn.route;
     let source = author.cloned().unwrap_or_else(|| {
         let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
@@ -308,6 +340,8 @@ fn context(shell: &Shell, turn: &Turn, author: Option<&Source>) -> SessionCtx {
         home: shell.home.clone(),
         workspace: shell.settings.workspace.clone(),
         sent: fetch::folders(&shell.home, &turn.key),
+        results: fetch::results(&shell.home, &turn.key),
+        alive,
         now: clock::now(),
         timezone: None,
     }
