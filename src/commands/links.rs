@@ -65,7 +65,7 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
             link.attempts.to_string(),
             next,
             link.failure().map_or("-", |failure| failure.class.as_str()).into(),
-            cut(reason(link), 60),
+            cut(reason(link), 400),
         ]
     });
     print::table(
@@ -122,21 +122,24 @@ pub(super) fn state_of(link: &Link) -> String {
     };
     match &link.state {
         State::Connecting { .. } => match &link.trouble {
-            Some(trouble) => styled(ODD, &format!("connecting: {trouble}")),
-            None => "connecting".into(),
+            Some(trouble) => styled(ODD, &format!("connecting, {heard}: {trouble}")),
+            None => format!("connecting, {heard}"),
         },
         State::Up { .. } => {
             let behind = behind(link).map(|span| format!(", {span} behind")).unwrap_or_default();
             match &link.trouble {
-                Some(trouble) => styled(ODD, &format!("troubled: {trouble}, {heard}{behind}")),
+                Some(trouble) => styled(ODD, &format!("troubled, {heard}{behind}: {trouble}")),
                 None => format!("up, {heard}{behind}"),
             }
         }
         State::Waiting { until, failure, .. } => {
-            let (wait, why) = (until.since(now).as_secs(), &failure.reason);
-            styled(ODD, &format!("{}, next try in {wait} s, {heard}: {why}", state(link)))
+            let (wait, class, why) = (until.since(now).as_secs(), failure.class.as_str(), &failure.reason);
+            styled(ODD, &format!("{} ({class}), next try in {wait} s, {heard}: {why}", state(link)))
         }
-        State::Fatal { failure } => styled(BAD, &format!("stopped: {}", failure.reason)),
-        State::Paused => "paused by the operator".into(),
+        State::Fatal { failure } => {
+            let (class, why) = (failure.class.as_str(), &failure.reason);
+            styled(BAD, &format!("stopped ({class}), {heard}: {why}"))
+        }
+        State::Paused => format!("paused by the operator, {heard}"),
     }
 }

@@ -171,6 +171,8 @@ pub enum Standing {
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// A link that comes up only to break is not dialled more often than this.
 const BREATH: Duration = Duration::from_secs(10);
+/// Longer than every adapter struggles by itself; whoever says nothing more has lost itself in its trouble.
+const TROUBLED: Duration = Duration::from_secs(1800);
 /// Platforms give whole seconds, and clocks differ: an older message is a late one.
 const LATE: Duration = Duration::from_secs(10);
 
@@ -227,8 +229,8 @@ impl Link {
     pub fn due(&self, terms: &Terms) -> Option<Millis> {
         match &self.state {
             State::Waiting { until, .. } => Some(*until),
-            State::Connecting { since } => self.untroubled(*since, terms.connect_within),
-            State::Up { since } => self.untroubled(self.heard(*since), terms.longest_silence),
+            State::Connecting { since } => self.bounded(*since, terms.connect_within),
+            State::Up { since } => self.bounded(self.heard(*since), terms.longest_silence),
             State::Fatal { .. } | State::Paused => None,
         }
     }
@@ -339,9 +341,10 @@ impl Link {
         }
     }
 
-    /// One that has trouble is known to be awake: its own patience counts.
-    fn untroubled(&self, since: Millis, limit: Option<Duration>) -> Option<Millis> {
-        limit.filter(|_| self.trouble.is_none()).map(|limit| since.after(limit))
+    /// One that has trouble was awake when it said so: its own patience counts, up to a point.
+    fn bounded(&self, since: Millis, limit: Option<Duration>) -> Option<Millis> {
+        let patience = if self.trouble.is_some() { TROUBLED } else { Duration::ZERO };
+        limit.map(|limit| since.after(limit.max(patience)))
     }
 
     fn heard(&self, since: Millis) -> Millis {

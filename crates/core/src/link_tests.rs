@@ -109,9 +109,19 @@ fn a_connection_that_never_stands_is_given_up_in_time() {
 fn one_that_stands_and_struggles_is_left_to_its_own_patience() {
     let troubled = Event::Troubled { generation: 1, reason: "conflict".into() };
     let (link, _) = step(started(), NOW, troubled.clone());
-    assert_eq!((link.due(&calm()), link.published()), (None, "retrying"));
+    assert_eq!((link.due(&calm()), link.published()), (Some(later(1800)), "retrying"));
     let (link, _) = step(stands(), NOW, troubled);
     assert_eq!((link.published(), link.standing()), ("retrying", Standing::Down));
+}
+
+#[test]
+fn one_that_is_lost_in_its_trouble_is_given_up() {
+    let terms = Terms { longest_silence: Some(Duration::from_secs(130)), ..calm() };
+    let (link, _) = step(stands(), later(60), Event::Troubled { generation: 1, reason: "conflict".into() });
+    assert_eq!(link.clone().step(later(1799), EVEN, Event::Tick, &terms).1, None);
+    let (link, effect) = link.step(later(1800), EVEN, Event::Tick, &terms);
+    assert_eq!(effect, Some(Effect::Disconnect));
+    assert_eq!(link.failure().expect("a failure").code, "link_silent");
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn a_platform_that_cannot_be_built_is_listed_and_disturbs_nobody() {
         assert!(refused.contains("no app token"), "{refused}");
     }
     world.telegram.push_text(7, 7, "/platform");
-    world.ends_with(7, "slack: stopped (slack_misconfigured)");
+    world.ends_with(7, "slack: stopped (slack_misconfigured, fatal), never heard; it needs its owner");
 }
 
 /// The last number of our address; zero: we have none.

@@ -2,6 +2,8 @@
 //! is moved by hand.
 #![allow(clippy::expect_used, reason = "tests")]
 
+#[path = "outage/apart.rs"]
+mod apart;
 #[path = "outage/everywhere.rs"]
 mod everywhere;
 #[path = "outage/time.rs"]

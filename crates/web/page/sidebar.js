@@ -94,6 +94,7 @@ function linkFacts(link, now) {
   if (link.behind_ms) facts.push(`${age(link.behind_ms)} behind`);
   if (link.until) facts.push(`next try in ${age(link.until - now)}`);
   if (link.attempts) facts.push(`${link.attempts} failed`);
+  if (link.class) facts.push(link.class);
   const why = link.reason ?? link.trouble;
   if (why) facts.push(why);
   return facts;

@@ -62,8 +62,10 @@ fn described(link: &Link, now: Millis) -> String {
         None => "never heard".into(),
     };
     match &link.state {
-        State::Connecting { .. } if link.trouble.is_some() => format!("has trouble connecting, {heard}"),
-        State::Connecting { .. } => "connecting".into(),
+        State::Connecting { .. } => match &link.trouble {
+            Some(code) => format!("has trouble connecting ({code}), {heard}"),
+            None => format!("connecting, {heard}"),
+        },
         State::Up { .. } => {
             let trouble = link.trouble.as_ref().map(|code| format!(", has trouble ({code})"));
             let behind = link.behind_ms.map(|ms| format!(", {} s behind", ms / 1000));
@@ -71,10 +73,13 @@ fn described(link: &Link, now: Millis) -> String {
         }
         State::Waiting { until, slow, failure } => {
             let pace = if *slow { "paused (slow probe)" } else { "down" };
-            let (code, wait) = (&failure.code, until.since(now).as_secs());
-            format!("{pace} ({code}), next try in {wait} s, {} failed, {heard}", link.attempts)
+            let (code, class, wait) = (&failure.code, failure.class.as_str(), until.since(now).as_secs());
+            format!("{pace} ({code}, {class}), next try in {wait} s, {} failed, {heard}", link.attempts)
         }
-        State::Fatal { failure } => format!("stopped ({}); it needs its owner", failure.code),
-        State::Paused => "paused".into(),
+        State::Fatal { failure } => {
+            let (code, class) = (&failure.code, failure.class.as_str());
+            format!("stopped ({code}, {class}), {heard}; it needs its owner")
+        }
+        State::Paused => format!("paused, {heard}"),
     }
 }
