@@ -10,7 +10,6 @@ mod lock;
 mod logs;
 mod print;
 mod progress;
-mod scoped;
 mod serve;
 mod service;
 mod signals;

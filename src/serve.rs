@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
-use crate::scoped::{self, Scoped, Sole};
 use crate::socket;
 use crate::wire::{Listen, Wired};
 
@@ -32,7 +31,6 @@ pub(crate) struct Serving {
     doors: Vec<JoinHandle<io::Result<()>>>,
     close: watch::Sender<bool>,
     pid: PidFile,
-    sole: Vec<Scoped>,
     /// Held until the very end: the next process must find a closed database.
     _lock: Lock,
 }
@@ -51,35 +49,6 @@ pub(crate) fn not_taken(home: &Home, error: NotTaken) -> Failure {
             .next("petasos status shows it, petasos stop ends it, petasos run --replace takes its place"),
         NotTaken::Io { error, .. } => {
             Failure::new(format!("{} cannot be written: {error}", home.path().display())).next(WRITABLE)
-        }
-    }
-}
-
-/// What this machine has only one of.
-fn take_sole(home: &Home, sole: &[Sole]) -> Result<Vec<Scoped>, Failure> {
-    let Some(directory) = scoped::directory(|name| std::env::var_os(name)) else { return Ok(vec![]) };
-    let mut taken = Vec::new();
-    for one in sole {
-        match scoped::take(&directory, home.path(), one) {
-            Ok(scoped) => taken.push(scoped),
-            Err(error @ scoped::NotTaken::Held { .. }) => {
-                release(taken);
-                let next = "stop that one, or give this gateway a bot of its own";
-                return Err(Failure::new(error.to_string()).next(next));
-            }
-            // A guard against mistakes; without it we are as safe as most programs.
-            Err(error @ scoped::NotTaken::Io { .. }) => {
-                tracing::warn!(%error, "whether another gateway uses the same bot cannot be seen");
-            }
-        }
-    }
-    Ok(taken)
-}
-
-fn release(taken: Vec<Scoped>) {
-    for scoped in taken {
-        if let Err(error) = scoped.release() {
-            tracing::warn!(%error, "a lock stays; it means nothing once we are gone");
         }
     }
 }
@@ -112,7 +81,6 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     socket::prepare(&socket)
         .map_err(|error| Failure::new(format!("no place for the control socket: {error}")))?;
     workspace(&wired.gateway.settings.workspace)?;
-    let sole = take_sole(home, &wired.sole)?;
     let pid = pid::claim(home.path())
         .map_err(|error| Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE))?;
     let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(not_started)?;
@@ -133,13 +101,13 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     if let Err(error) = lock.announce(&socket, url.as_deref()) {
         tracing::warn!(%error, "gateway.lock does not say where the gateway is");
     }
-    Ok(Serving { handle, url, socket, running, doors, close, pid, sole, _lock: lock })
+    Ok(Serving { handle, url, socket, running, doors, close, pid, _lock: lock })
 }
 
 impl Serving {
     /// Resolves when everything has stopped, for whatever reason.
     pub(crate) async fn wait(self) -> End {
-        let Self { handle, running, doors, close, pid, sole, _lock, .. } = self;
+        let Self { handle, running, doors, close, pid, _lock, .. } = self;
         let closing = {
             let handle = handle.clone();
             async move {
@@ -155,7 +123,6 @@ impl Serving {
         };
         drop(handle);
         let (end, ()) = tokio::join!(running.wait(), closing);
-        release(sole);
         if let Err(error) = pid.remove() {
             tracing::warn!(%error, "gateway.pid stays");
         }

@@ -11,12 +11,13 @@ use petasos_core::lifecycle::stop_budget;
 use petasos_gateway::Lifetime;
 use petasos_gateway::home::peers::{self, Peer};
 use petasos_gateway::home::process::{self, Record};
+use petasos_gateway::home::scoped;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::config::Home;
 use crate::failure::Failure;
 use crate::lock::{self, Lock, NotTaken};
-use crate::{life, print, scoped, serve};
+use crate::{life, print, serve};
 
 const LOOK: Duration = Duration::from_millis(20);
 /// What a stop may take when its turns have ended.

@@ -15,18 +15,18 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use petasos_core::Platform;
 use petasos_core::admission::BusyMode;
 use petasos_core::capability::ReplyTo;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::{Circles, Limits, Patience};
+use petasos_core::{Platform, Secret};
+use petasos_gateway::home::scoped::{self, Sole};
 use petasos_gateway::sd::Notifier;
-use petasos_gateway::{Page, Stall, Streaming, Transport, Unbuilt, network};
+use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, network};
 use petasos_platforms::{Adapter, CatchUp};
 use petasos_web::Doors;
 
 use crate::config::{Home, Problem, Resolved, Settings, Severity};
-use crate::scoped::Sole;
 
 /// Everything a gateway process is started with.
 #[derive(Debug)]
@@ -35,15 +35,13 @@ pub(crate) struct Wired {
     /// `None`: no web page.
     pub(crate) listen: Option<Listen>,
     pub(crate) doors: Doors,
-    /// What only one gateway of this machine may use.
-    pub(crate) sole: Vec<Sole>,
 }
 
-/// A platform that is to be spoken, and what nobody else may use meanwhile.
+/// A platform that is to be spoken, and what nobody else may use meanwhile: its kind and itself.
 #[derive(Debug)]
 struct Spoken {
     adapter: Adapter,
-    sole: Option<Sole>,
+    sole: Option<(&'static str, Secret)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +55,8 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     let settings = &resolved.settings;
     let mut problems = Vec::new();
     let (spoken, unbuilt) = platforms(home, settings, &mut problems);
-    let (adapters, sole): (Vec<_>, Vec<_>) =
-        spoken.into_iter().map(|Spoken { adapter, sole }| (adapter, sole)).unzip();
-    let sole = sole.into_iter().flatten().collect();
+    let sole = sole(home, &spoken);
+    let adapters = spoken.into_iter().map(|spoken| spoken.adapter).collect();
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
     let gateway = petasos_gateway::Config {
@@ -74,7 +71,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
             ..KeyOptions::default()
         },
         settings: session_settings(home, settings),
-        lifetime: lifecycle::lifetime(settings, |name| std::env::var_os(name)),
+        lifetime: Lifetime { sole, ..lifecycle::lifetime(settings, |name| std::env::var_os(name)) },
         notifier: Notifier::from_env(|name| std::env::var_os(name)),
         outward: network::outward,
         page: if settings.flag("web.enabled") { Page::Served } else { Page::None },
@@ -93,7 +90,17 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     if resolved.has_errors() {
         return Err(resolved.problems.clone());
     }
-    Ok(Wired { gateway, listen, doors, sole })
+    Ok(Wired { gateway, listen, doors })
+}
+
+fn sole(home: &Home, spoken: &[Spoken]) -> Vec<Sole> {
+    let Some(directory) = scoped::directory(|name| std::env::var_os(name)) else { return vec![] };
+    let used = spoken.iter().filter_map(|Spoken { adapter, sole }| {
+        let (scope, identity) = sole.clone()?;
+        let (directory, home) = (directory.clone(), home.path().into());
+        Some(Sole { scope, platform: adapter.platform(), identity, directory, home })
+    });
+    used.collect()
 }
 
 /// One that cannot be built does not keep the others from working. Without any, its problems are those of the start.

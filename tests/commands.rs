@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use petasos_fakes::model::Point;
 use serde_json::Value;
-use support::{Bench, Gateway, SOON, failed, fine, json, petasos, read_until, stderr, stdout};
+use support::{Bench, Gateway, SOON, failed, fine, json, read_until, stderr, stdout};
 use tempfile::TempDir;
 
 /// The conversation of [`busy`].
@@ -487,18 +487,19 @@ fn a_bot_belongs_to_one_gateway_of_the_machine() {
     let env = [("HERMES_GATEWAY_LOCK_DIR", locks.path().to_str().expect("a path"))];
     let files = || std::fs::read_dir(locks.path()).expect("a directory").flatten();
     let held = || files().filter(|entry| entry.path().extension().is_some_and(|it| it == "lock")).count();
-    let (mut one, two) = (Bench::new(), Bench::new());
+    let (mut one, mut two) = (Bench::new(), Bench::new());
     one.launch_with(&env);
     up(&one);
     assert_eq!(held(), 1);
-    let second = || {
-        let mut command = petasos(two.home.path(), &["run"]);
-        command.envs(env).stdin(Stdio::null()).output().expect("runs")
-    };
-    let said = failed(&second(), 1);
     let pid = one.gateway.as_ref().expect("runs").pid();
-    assert!(said.contains("telegram is in use") && said.contains(&format!("pid {pid}")), "{said}");
-    assert!(said.contains(&one.home.path().display().to_string()), "{said}");
+    two.launch_with(&env);
+    two.await_state("degraded");
+    let link = two.status()["links"][0].clone();
+    assert_eq!((&link["code"], &link["class"]), (&"telegram-bot-token_lock".into(), &"passing".into()));
+    let why = link["reason"].as_str().expect("why");
+    assert!(why.contains("telegram is in use") && why.contains(&format!("pid {pid}")), "{why}");
+    assert!(why.contains(&one.home.path().display().to_string()), "{why}");
+    assert!(two.telegram.calls_of("getMe").is_empty(), "it leaves the bot alone");
     // Replaced by another of the same home, the lock goes with the home.
     let old = one.gateway.take().expect("runs");
     let child =
@@ -507,12 +508,13 @@ fn a_bot_belongs_to_one_gateway_of_the_machine() {
     let pid = one.gateway.as_ref().expect("runs").pid();
     eventually("replaced", || one.status()["pid"] == pid);
     assert_eq!((old.wait().0, held()), (Some(0), 1));
-    assert!(failed(&second(), 1).contains(&format!("pid {pid}")));
+    fine(&two.run(&["links", "retry", "telegram"]));
+    let named = || two.status()["links"][0]["reason"].as_str().unwrap_or_default().to_owned();
+    eventually("looked again", || named().contains(&format!("pid {pid}")));
     // A dead one has nothing.
     one.kill();
-    let mut two = two;
-    two.launch_with(&env);
-    up(&two);
+    fine(&two.run(&["links", "retry", "telegram"]));
+    two.await_state("running");
     fine(&two.run(&["stop"]));
     assert_eq!(held(), 0);
 }

@@ -7,7 +7,6 @@ use petasos_platforms::{Adapter, Secret};
 use super::credential::{self, Credential, Wanted};
 use super::{Spoken, access, seconds, small};
 use crate::config::{Problem, Settings};
-use crate::scoped::Sole;
 
 const TOKEN: Credential = Credential {
     path: "platforms.discord.token",
@@ -33,11 +32,7 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         Ok(discord) => Some(Spoken {
             adapter: Adapter::Discord(discord),
             // Two gateways with one bot would both answer.
-            sole: Some(Sole {
-                scope: "discord-bot-token",
-                platform: "discord",
-                identity: Secret::new(token),
-            }),
+            sole: Some(("discord-bot-token", Secret::new(token))),
         }),
         Err(invalid) => {
             problems.push(Problem::error(place, invalid.to_string()));

@@ -46,6 +46,8 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         outage_notice: seconds(settings, "gateway.outage_notice_seconds"),
         reconnect: reconnect(settings),
         disconnect_within: seconds(settings, "gateway.adapter_disconnect_timeout"),
+        // Whoever speaks a platform says what it needs for itself.
+        sole: Vec::new(),
         supervised: supervised(std::process::id(), env) || in_a_container(),
     }
 }

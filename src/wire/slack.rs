@@ -10,7 +10,6 @@ use serde::Deserialize;
 use super::credential::{self, Credential, Wanted};
 use super::{Spoken, access, seconds};
 use crate::config::{Home, Problem, Settings};
-use crate::scoped::Sole;
 
 const BOT: Credential = Credential {
     path: "platforms.slack.token",
@@ -49,7 +48,7 @@ pub(super) fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Proble
         Ok(slack) => Some(Spoken {
             adapter: Adapter::Slack(slack),
             // Slack tells each event to one of an app's sockets: two gateways would hear half of it each.
-            sole: Some(Sole { scope: "slack-app-token", platform: "slack", identity: Secret::new(app) }),
+            sole: Some(("slack-app-token", Secret::new(app))),
         }),
         Err(invalid) => {
             problems.push(Problem::error(settings.origin(APP.path).to_string(), invalid.to_string()));

@@ -8,7 +8,6 @@ use petasos_platforms::{Adapter, Secret};
 use super::credential::{self, Credential, Wanted};
 use super::{Spoken, seconds};
 use crate::config::{Problem, Settings};
-use crate::scoped::Sole;
 
 const TOKEN: Credential = Credential {
     path: "platforms.telegram.token",
@@ -39,11 +38,7 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
         Ok(telegram) => Some(Spoken {
             adapter: Adapter::Telegram(telegram),
             // Two gateways with one bot would take each other's messages away.
-            sole: Some(Sole {
-                scope: "telegram-bot-token",
-                platform: "telegram",
-                identity: Secret::new(token),
-            }),
+            sole: Some(("telegram-bot-token", Secret::new(token))),
         }),
         Err(invalid) => {
             problems.push(problem(settings, place, &invalid));

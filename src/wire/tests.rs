@@ -70,7 +70,7 @@ fn telegram_is_called_instead_of_polled_with_a_secret_and_never_without() {
 fn tokens_turn_discord_and_slack_on() {
     let platforms = |yaml: &str, env: &[(&str, &str)]| -> Vec<&'static str> {
         let wired = wired(yaml, env).unwrap();
-        let scopes: Vec<_> = wired.sole.iter().map(|sole| sole.scope).collect();
+        let scopes: Vec<_> = wired.gateway.lifetime.sole.iter().map(|sole| sole.scope).collect();
         assert_eq!(scopes.len(), wired.gateway.adapters.len());
         scopes
     };

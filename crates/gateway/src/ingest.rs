@@ -51,11 +51,12 @@ enum Placed {
 }
 
 /// What a batch was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    New,
-    /// Nothing in it that we did not have.
-    Known,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Something in it that we did not have.
+    pub(crate) news: bool,
+    /// For each message whether its author hears of us at all.
+    pub(crate) answered: Vec<bool>,
 }
 
 /// Longest text that is taken as it is; more is cut, and says so.
@@ -101,8 +102,9 @@ impl Ingest {
                 placed.collect::<Result<Vec<_>, _>>()
             })
             .await?;
-        let known = |placed: &Placed| matches!(placed, Placed::Duplicate(_));
-        let kept = if !placed.is_empty() && placed.iter().all(known) { Kept::Known } else { Kept::New };
+        let news = placed.is_empty() || placed.iter().any(|it| !matches!(it, Placed::Duplicate(_)));
+        let answered = placed.iter().map(|it| !matches!(it, Placed::Denied { told: None })).collect();
+        let kept = Kept { news, answered };
         for placed in placed {
             self.hand_on(placed).await;
         }

@@ -8,6 +8,8 @@ use petasos_core::link::Terms;
 use petasos_core::session::CrashRecovery;
 use petasos_core::target::Place;
 
+use crate::home::scoped::Sole;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lifetime {
     /// How long a stop waits for running turns; zero interrupts them at once.
@@ -32,6 +34,8 @@ pub struct Lifetime {
     pub outage_notice: Duration,
     /// How links are tried; their names and their pulse are their own.
     pub reconnect: Terms,
+    /// What only one gateway of this machine may use at a time; its link holds it.
+    pub sole: Vec<Sole>,
     /// How long a connection may take to end before it is left behind.
     pub disconnect_within: Duration,
     /// Somebody starts us again when we end with 75.
@@ -60,6 +64,7 @@ impl Default for Lifetime {
             quiet_platforms: Vec::new(),
             outage_notice: Duration::from_secs(180),
             reconnect: Terms::default(),
+            sole: Vec::new(),
             disconnect_within: Duration::from_secs(5),
             supervised: false,
         }

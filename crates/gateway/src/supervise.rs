@@ -14,7 +14,8 @@ use petasos_store::Candidate;
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::{Connection, Heard, Parting};
-use crate::ingest::{Ingest, Kept};
+use crate::home::scoped::{NotTaken, Scoped, Sole};
+use crate::ingest::Ingest;
 use crate::lifetime::Lifetime;
 use crate::pass_on;
 use crate::resume;
@@ -84,8 +85,20 @@ pub(crate) fn supervisor(
     let name = adapter.platform().as_str();
     let terms = Terms { name, longest_silence: adapter.longest_silence(), ..lifetime.reconnect };
     let farewell = lifetime.disconnect_within;
-    let supervisor =
-        Supervisor { adapter, ingest, stopper, terms, farewell, report, asked, waiting, connection: None };
+    let sole = lifetime.sole.iter().find(|sole| sole.platform == adapter.platform()).cloned();
+    let supervisor = Supervisor {
+        adapter,
+        ingest,
+        stopper,
+        terms,
+        farewell,
+        report,
+        asked,
+        waiting,
+        sole,
+        held: None,
+        connection: None,
+    };
     (LinkHandle { name, link, way: Way::Supervised(commands) }, supervisor.run())
 }
 
@@ -100,6 +113,9 @@ struct Supervisor {
     asked: mpsc::Receiver<Command>,
     /// What goes on as soon as the link is up for the first time.
     waiting: Vec<Candidate>,
+    /// What nobody else on this machine may use while we do.
+    sole: Option<Sole>,
+    held: Option<Scoped>,
     connection: Option<Connection>,
 }
 
@@ -154,34 +170,72 @@ impl Supervisor {
         None
     }
 
-    /// Without its cursor a link would not ask for what it missed, and its next commit would say that it had heard it.
     async fn connect(&mut self, generation: u64) -> Option<Event> {
         self.disconnect().await;
-        let cursor_name = self.cursor_name();
-        match self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await {
+        let not_yet = |(code, reason)| {
+            Some(Event::Broke { generation, fault: Fault::Later { after: None }, code, reason })
+        };
+        if let Err(held) = self.hold().await {
+            return not_yet(held);
+        }
+        match self.cursor().await {
             Ok(cursor) => {
                 self.connection = Some(Connection::open(self.adapter.clone(), generation, cursor));
                 None
             }
-            Err(error) => Some(Event::Broke {
-                generation,
-                fault: Fault::Later { after: None },
-                code: format!("{}_cursor_unreadable", self.name()),
-                reason: format!("how far it has heard cannot be read: {error}"),
-            }),
+            Err(unreadable) => not_yet(unreadable),
         }
+    }
+
+    /// Two gateways with one bot would take each other's messages away.
+    async fn hold(&mut self) -> Result<(), (String, String)> {
+        let Some(sole) = self.sole.clone() else { return Ok(()) };
+        let scope = sole.scope;
+        match tokio::task::spawn_blocking(move || sole.take()).await {
+            Ok(Ok(scoped)) => self.held = Some(scoped),
+            Ok(Err(error @ NotTaken::Held { .. })) => {
+                let next = "stop that one, or give this gateway a bot of its own";
+                return Err((format!("{scope}_lock"), format!("{error}; {next}")));
+            }
+            // A guard against mistakes; without it we are as safe as most programs.
+            Ok(Err(error @ NotTaken::Io { .. })) => {
+                tracing::warn!(%error, "whether another gateway uses the same bot cannot be seen");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "whether another gateway uses the same bot cannot be seen");
+            }
+        }
+        Ok(())
+    }
+
+    /// Without it a link would not ask for what it missed, and its next commit would say that it had heard it.
+    async fn cursor(&self) -> Result<Option<String>, (String, String)> {
+        let cursor_name = self.cursor_name();
+        let cursor = self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await;
+        cursor.map_err(|error| {
+            let code = format!("{}_cursor_unreadable", self.name());
+            (code, format!("how far it has heard cannot be read: {error}"))
+        })
     }
 
     /// Returns when the old connection is dead, or past waiting for.
     async fn disconnect(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        match connection.close(self.farewell).await {
-            Parting::Gone => {}
-            Parting::Abandoned => {
-                tracing::error!(
-                    link = self.name(),
-                    "the connection does not end; it is left behind, unheard"
-                );
+        if let Some(connection) = self.connection.take() {
+            match connection.close(self.farewell).await {
+                Parting::Gone => {}
+                Parting::Abandoned => {
+                    tracing::error!(
+                        link = self.name(),
+                        "the connection does not end; it is left behind, unheard"
+                    );
+                }
+            }
+        }
+        if let Some(held) = self.held.take() {
+            match tokio::task::spawn_blocking(move || held.release()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "a lock stays; it means nothing once we are gone"),
+                Err(error) => tracing::warn!(%error, "a lock stays; it means nothing once we are gone"),
             }
         }
     }
@@ -216,11 +270,9 @@ impl Supervisor {
         let taken = self.ingest.take(self.cursor_name(), events, batch.unreadable, batch.cursor).await;
         let answer = match &taken {
             Ok(kept) => {
-                self.acknowledge(pressed);
-                match kept {
-                    Kept::New => Taken::Committed,
-                    Kept::Known => Taken::Known,
-                }
+                let heard = pressed.into_iter().zip(&kept.answered).filter(|(_, answered)| **answered);
+                self.acknowledge(heard.map(|(event, _)| event).collect());
+                if kept.news { Taken::Committed } else { Taken::Known }
             }
             Err(Error::Closed(closed)) => Taken::Closed(*closed),
             Err(error) => {

@@ -401,6 +401,23 @@ fn a_pressed_button_brings_back_its_session() {
 }
 
 #[test]
+fn whoever_may_not_talk_to_us_learns_nothing_from_a_button() {
+    let world = World::with(|setup| {
+        setup.access.allow_all = false;
+        setup.access.users = vec!["7".into()];
+    });
+    world.telegram.push_text(7, 7, "hello");
+    world.ends_with(7, "echo: hello");
+    let button = world.telegram.visible(7).pop().expect("a message").id;
+    world.telegram.push_callback(7, 66, button, "/status");
+    world.telegram.push_callback(7, 7, button, "/whoami");
+    let answered = || world.telegram.calls_of("answerCallbackQuery");
+    support::eventually("acknowledged", || (!answered().is_empty()).then_some(()));
+    world.owes_nothing();
+    assert_eq!(answered().len(), 1, "{:?}", answered());
+}
+
+#[test]
 fn commands_follow_their_tiers() {
     let platform = petasos_core::Platform::parse("telegram").expect("known");
     let world = World::new(|settings| {

@@ -45,6 +45,25 @@ fn every_topic_of_a_group_sees_typing_while_the_model_thinks() {
 }
 
 #[test]
+fn what_belongs_into_a_topic_that_is_gone_stands_beside_it_and_asks_for_it_no_more() {
+    let world = World::new(|_| {});
+    for topic in [11, 12] {
+        world.telegram.add_topic(GROUP, topic);
+    }
+    let gate = world.model.gate(Point::Before);
+    world.model.script(Answer::text("long ".repeat(2_000)));
+    world.telegram.push_topic(GROUP, 11, 5, "hello");
+    assert!(gate.wait(SOON));
+    world.telegram.remove_topic(GROUP, 11);
+    gate.open();
+    let shown = world.telegram.wait_until(SOON, |it| (it.messages(GROUP).count() == 3).then_some(()));
+    assert!(shown.is_some(), "{:?}", world.telegram.texts(GROUP));
+    let sent = world.telegram.calls_of("sendMessage");
+    let threads: Vec<_> = sent.iter().map(|call| call.params.int("message_thread_id")).collect();
+    assert_eq!(threads, [Some(11), Some(11), None, None, None], "two refusals, then three parts");
+}
+
+#[test]
 fn typing_goes_on_while_the_model_talks_when_its_text_is_not_shown() {
     let world = World::new(|_| {});
     let gate = world.model.gate(Point::AfterDelta(2));

@@ -31,8 +31,10 @@ pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, w
     };
     let budget = Budget::new(adapter.capabilities().pace);
     let (followed, due_at) = (Followed::default(), Some(clock::now()));
-    let probing = false;
-    Lane { name, outward, deliver, words, adapter, budget, followed, due_at, probing }.run().await;
+    let (probing, gone_thread) = (false, None);
+    let lane =
+        Lane { name, outward, deliver, words, adapter, budget, followed, due_at, probing, gone_thread };
+    lane.run().await;
 }
 
 fn adapter_of(lane: &str, outward: &Outward) -> Option<Arc<Adapter>> {
@@ -52,6 +54,8 @@ pub(super) struct Lane {
     due_at: Option<Millis>,
     /// What is being sent goes to a chat that refused us, to see whether it still does.
     pub(super) probing: bool,
+    /// A thread that is no longer there; what belongs into it stands in the chat itself.
+    pub(super) gone_thread: Option<String>,
 }
 
 impl Lane {

@@ -11,7 +11,7 @@ use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
 use petasos_core::media::{self, Media};
 use petasos_core::outbox::{Item, Kind, Preview, State};
-use petasos_core::{Fault, Millis, OutboxId, Reached, TurnId};
+use petasos_core::{Fault, Millis, OutboxId, Reached, Route, TurnId};
 use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendOptions};
 
 use super::attach;
@@ -101,6 +101,10 @@ impl Lane {
             let message = match self.perform(&item, &act, parts).await {
                 Ok(receipt) => {
                     self.arrived(&act).await;
+                    if receipt.thread_fallback {
+                        tracing::warn!(lane = self.name, item = %item.id, "the thread is gone; sent beside it");
+                        self.gone_thread.clone_from(&item.draft.route.thread_id);
+                    }
                     receipt.message_id
                 }
                 Err(error) => return self.failed(&item, &act, &error).await,
@@ -126,6 +130,12 @@ impl Lane {
         }
     }
 
+    /// The route without a thread that is known to be gone: asking for it again would cost two refusals each time.
+    fn standing(&self, route: &Route) -> Route {
+        let gone = route.thread_id.is_some() && route.thread_id == self.gone_thread;
+        Route { thread_id: if gone { None } else { route.thread_id.clone() }, ..route.clone() }
+    }
+
     /// Only what may be a copy needs to be recognised. Without an answer it waits: an unmarked copy after a marked one
     /// would be a duplicate that nobody marked.
     async fn key_memory(&self, item: &Item) -> Result<Option<Duration>, SendError> {
@@ -139,7 +149,7 @@ impl Lane {
     }
 
     async fn perform(&mut self, item: &Item, act: &Act, parts: &[Part]) -> Result<Receipt, SendError> {
-        let route = &item.draft.route;
+        let route = &self.standing(&item.draft.route);
         self.budget.spend(clock::now());
         match act {
             // Nothing to ask of the platform.

@@ -11,6 +11,7 @@
 //! | `restart` | who asked for a restart, and who is to be told |
 //! | `directory` | `channel_directory.json`, `channel_aliases.json`: chats by name |
 //! | `env` | `.env`, of which `/sethome` writes its own lines |
+//! | `scoped` | which gateway of this machine uses a bot; the one file that lies beside all homes |
 //! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: how the last stop went |
 //!
 //! Anybody may write anything into these files, at any time. So every reader takes what makes sense and goes on
@@ -30,6 +31,7 @@ pub mod pid;
 pub mod process;
 mod read;
 pub mod restart;
+pub mod scoped;
 pub mod starts;
 pub mod state;
 mod write;

@@ -1,9 +1,9 @@
 //! Things of which a machine has one, whichever home they are used from: a bot's token.
 //!
 //! One file for each, `<scope>-<hash of what it is>.lock`, in a directory that all gateways of this family share. It
-//! says who uses the thing; whoever finds a live gateway named there leaves it alone. The file is made at the start
-//! and removed at the end; a crash leaves it behind, and the next gateway sees that its owner is dead. Taking is
-//! one at a time (`.guard`), and a file appears with its contents or not at all.
+//! says who uses the thing; whoever finds a live gateway named there leaves it alone. The file is made when a link
+//! connects and removed when it has ended; a crash leaves it behind, and the next gateway sees that its owner is dead.
+//! Taking is one at a time (`.guard`), and a file appears with its contents or not at all. Everything here blocks.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -13,34 +13,39 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
-use petasos_core::Secret;
 use petasos_core::lifecycle::stamp;
-use petasos_gateway::home::process::{self, Record};
+use petasos_core::{Platform, Secret};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::print;
+use super::process::{self, Record};
+use crate::clock;
 
 /// One thing.
-#[derive(Debug, Clone)]
-pub(crate) struct Sole {
-    pub(crate) scope: &'static str,
-    pub(crate) platform: &'static str,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sole {
+    pub scope: &'static str,
+    /// Whose link needs it.
+    pub platform: Platform,
     /// What tells it from others of its kind. Never written down, only its hash.
-    pub(crate) identity: Secret,
+    pub identity: Secret,
+    /// Where all gateways of this machine look: [`directory`].
+    pub directory: PathBuf,
+    /// For those who find it taken.
+    pub home: PathBuf,
 }
 
 /// Ours. Dropping it leaves the file, which means nothing once this process has ended.
 #[derive(Debug)]
-pub(crate) struct Scoped {
+pub struct Scoped {
     path: PathBuf,
     record: Record,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotTaken {
+pub enum NotTaken {
     #[error("{platform} is in use by another gateway on this machine (pid {pid}{})", at(.home))]
-    Held { platform: &'static str, pid: u32, home: Option<String> },
+    Held { platform: Platform, pid: u32, home: Option<String> },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -65,7 +70,7 @@ struct Metadata {
 }
 
 /// Where the files are. `None`: this process has no place of its own, and shares nothing.
-pub(crate) fn directory(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub fn directory(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let named = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(directory) = named("HERMES_GATEWAY_LOCK_DIR") {
         return Some(directory);
@@ -75,30 +80,32 @@ pub(crate) fn directory(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBu
     Some(state.join("hermes/gateway-locks"))
 }
 
-/// Takes it for this process.
-pub(crate) fn take(directory: &Path, home: &Path, sole: &Sole) -> Result<Scoped, NotTaken> {
-    let hash = hash(&sole.identity);
-    let path = directory.join(format!("{}-{hash}.lock", sole.scope));
-    let failed = |error| NotTaken::Io { path: path.clone(), error };
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    let _guard = guard(directory).map_err(failed)?;
-    let record = Record::of_this_process();
-    if let Some(owner) = live_owner(&path, &record).map_err(failed)? {
-        let Owner { process, metadata } = owner;
-        return Err(NotTaken::Held { platform: sole.platform, pid: process.pid, home: metadata.home });
+impl Sole {
+    /// Takes it for this process.
+    pub fn take(&self) -> Result<Scoped, NotTaken> {
+        let (hash, platform) = (hash(&self.identity), self.platform);
+        let path = self.directory.join(format!("{}-{hash}.lock", self.scope));
+        let failed = |error| NotTaken::Io { path: path.clone(), error };
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(failed)?;
+        let _guard = guard(&self.directory).map_err(failed)?;
+        let record = Record::of_this_process();
+        if let Some(owner) = live_owner(&path, &record).map_err(failed)? {
+            let Owner { process, metadata } = owner;
+            return Err(NotTaken::Held { platform, pid: process.pid, home: metadata.home });
+        }
+        let mut text = json!(record);
+        text["scope"] = self.scope.into();
+        text["identity_hash"] = hash.into();
+        text["metadata"] = json!({ "platform": platform.as_str(), "home": self.home });
+        text["updated_at"] = stamp::format(clock::now()).into();
+        put(&path, text.to_string().as_bytes()).map_err(failed)?;
+        Ok(Scoped { path, record })
     }
-    let mut text = json!(record);
-    text["scope"] = sole.scope.into();
-    text["identity_hash"] = hash.into();
-    text["metadata"] = json!({ "platform": sole.platform, "home": home });
-    text["updated_at"] = stamp::format(print::now()).into();
-    put(&path, text.to_string().as_bytes()).map_err(failed)?;
-    Ok(Scoped { path, record })
 }
 
 impl Scoped {
     /// Lets go. A file that is another one's by now stays.
-    pub(crate) fn release(self) -> io::Result<()> {
+    pub fn release(self) -> io::Result<()> {
         let Some(directory) = self.path.parent() else { return Ok(()) };
         let _guard = guard(directory)?;
         release(&self.path, &self.record)
@@ -106,7 +113,7 @@ impl Scoped {
 }
 
 /// Lets go of everything that a gateway had which is gone now.
-pub(crate) fn release_of(directory: &Path, record: &Record) -> io::Result<()> {
+pub fn release_of(directory: &Path, record: &Record) -> io::Result<()> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -187,18 +194,20 @@ mod tests {
     use serde_json::Value;
     use std::os::unix::fs::PermissionsExt;
 
-    fn sole() -> Sole {
-        Sole { scope: "telegram-bot-token", platform: "telegram", identity: Secret::new("123:abc") }
+    fn sole(directory: &Path) -> Sole {
+        let (directory, home) = (directory.into(), "/h".into());
+        let platform = Platform::parse("telegram").unwrap();
+        Sole { scope: "telegram-bot-token", platform, identity: Secret::new("123:abc"), directory, home }
     }
 
     fn file(directory: &Path) -> PathBuf {
-        directory.join(format!("telegram-bot-token-{}.lock", hash(&sole().identity)))
+        directory.join(format!("telegram-bot-token-{}.lock", hash(&sole(directory).identity)))
     }
 
     #[test]
     fn what_is_taken_says_who_has_it_and_keeps_the_secret() {
         let dir = tempfile::tempdir().unwrap();
-        let taken = take(&dir.path().join("a/b"), Path::new("/h"), &sole()).unwrap();
+        let taken = sole(&dir.path().join("a/b")).take().unwrap();
         assert_eq!(hash(&Secret::new("abc")), "ba7816bf8f01cfea");
         let text = std::fs::read_to_string(&taken.path).unwrap();
         assert!(!text.contains("123:abc") && taken.path == file(&dir.path().join("a/b")), "{text}");
@@ -228,14 +237,14 @@ mod tests {
             String::new(),
         ] {
             std::fs::write(file(dir.path()), &left).unwrap();
-            assert!(take(dir.path(), Path::new("/h"), &sole()).is_ok(), "{left}");
+            assert!(sole(dir.path()).take().is_ok(), "{left}");
         }
     }
 
     #[test]
     fn only_what_belonged_to_one_gateway_is_let_go_with_it() {
         let dir = tempfile::tempdir().unwrap();
-        let taken = take(dir.path(), Path::new("/h"), &sole()).unwrap();
+        let taken = sole(dir.path()).take().unwrap();
         let other = Record { start_time: Some(1), ..Record::of_this_process() };
         release_of(dir.path(), &other).unwrap();
         assert!(taken.path.exists());
