@@ -50,6 +50,7 @@ const KNOWN: &[&str] = &[
     "google_chat",
     "photon",
     "raft",
+    "cron",
 ];
 
 impl Platform {

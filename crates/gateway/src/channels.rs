@@ -11,6 +11,8 @@ use petasos_core::text::Unit;
 use petasos_core::{Inbound, Platform, Route};
 use petasos_platforms::Adapter;
 
+use crate::cron;
+
 #[derive(Debug)]
 pub(crate) struct Channels {
     adapters: HashMap<Platform, Arc<Adapter>>,
@@ -18,6 +20,8 @@ pub(crate) struct Channels {
     pulled: Capabilities,
     /// Callers whose channel ends with the response: nothing can follow it.
     stateless: Capabilities,
+    /// Scheduled work: what is said is passed on when it has ended.
+    scheduled: Capabilities,
     /// A platform that is switched off: what is owed to it waits until it is back.
     absent: Capabilities,
 }
@@ -35,7 +39,10 @@ impl Channels {
         let pulled = pulled();
         let absent = Capabilities { delivery: Delivery::Push, dialect: Dialect::Plain, ..pulled.clone() };
         let stateless = Capabilities { async_delivery: false, ..pulled.clone() };
-        Self { adapters, pulled, stateless, absent }
+        let hint =
+            "You run as a scheduled job: nobody reads along, and your final answer is delivered as it is.";
+        let scheduled = Capabilities { hint: hint.into(), ..stateless.clone() };
+        Self { adapters, pulled, stateless, scheduled, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
@@ -51,8 +58,14 @@ impl Channels {
             Some(adapter) => adapter.capabilities(),
             None if PULLED.contains(&platform.as_str()) => &self.pulled,
             None if STATELESS.contains(&platform.as_str()) => &self.stateless,
+            None if self.is_scheduled(platform) => &self.scheduled,
             None => &self.absent,
         }
+    }
+
+    /// Nobody is there: a run of a job, which begins with a transcript of its own.
+    pub(crate) fn is_scheduled(&self, platform: Platform) -> bool {
+        platform.as_str() == cron::CHANNEL
     }
 
     /// Who reads what is said there.
@@ -98,7 +111,11 @@ mod tests {
         let channels = Channels::new(vec![]);
         for platform in Platform::known() {
             let can = channels.capabilities(platform);
-            assert_eq!(can.async_delivery, platform.as_str() != "api_server", "{platform}");
+            assert_eq!(
+                can.async_delivery,
+                !["api_server", "cron"].contains(&platform.as_str()),
+                "{platform}"
+            );
         }
         assert_eq!(channels.capabilities(Platform::parse("api_server").unwrap()).delivery, Delivery::Pull);
     }

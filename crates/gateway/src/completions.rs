@@ -19,13 +19,17 @@ use crate::session::Shell;
 use crate::supervise::LinkHandle;
 use crate::{Error, clock};
 
-/// Rung after the commit of a completion.
+/// Rung after a commit that somebody waits for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bell(Arc<Notify>);
 
 impl Bell {
     pub(crate) fn ring(&self) {
         self.0.notify_one();
+    }
+
+    pub(crate) async fn rung(&self) {
+        self.0.notified().await;
     }
 }
 
@@ -50,7 +54,7 @@ pub(crate) async fn run(shell: Arc<Shell>, bell: Bell, mut links: Vec<LinkHandle
         tokio::select! {
             () = shell.stopper.stopped() => return,
             () = std::future::ready(()), if again => {}
-            () = bell.0.notified() => {}
+            () = bell.rung() => {}
             () = any_changed(&mut links) => {}
         }
     }

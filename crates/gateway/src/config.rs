@@ -14,6 +14,7 @@ use petasos_core::{Platform, SessionKey, Source};
 use petasos_platforms::Adapter;
 use petasos_store::{Binding, Error as StoreError, Tx};
 
+use crate::cron;
 use crate::deliver::{Policy, Streaming};
 use crate::fetch::Inward;
 use crate::lifetime::Lifetime;
@@ -108,6 +109,8 @@ pub struct Settings {
     pub parallel_calls: usize,
     /// Hold back what only says that nothing is said, where nobody asked.
     pub filter_silence: bool,
+    /// Scheduled work.
+    pub cron: cron::Settings,
 }
 
 /// How long nothing may happen in a turn. `None`: as long as it likes.
@@ -174,6 +177,7 @@ impl Settings {
             compression: Compression::default(),
             parallel_calls: 64,
             filter_silence: true,
+            cron: cron::Settings::default(),
         }
     }
 

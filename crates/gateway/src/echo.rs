@@ -1,34 +1,55 @@
 //! What was said in a chat from elsewhere becomes part of the conversation there, so that the agent knows it.
 
-use petasos_core::Millis;
 use petasos_core::session::Entry;
 use petasos_core::target::Place;
 use petasos_core::transcript::Message;
-use petasos_store::{Error as StoreError, Tx};
+use petasos_core::{Millis, SessionKey};
+use petasos_store::{Error as StoreError, Reads, Tx};
 
 use crate::post::Mirror;
 
 /// In the transaction that owes it. A conversation whose turn is open is left alone: a row between a tool call and its
-/// result would be taken for part of neither.
+/// result would be taken for part of neither. Gives the conversation that has it.
 pub(crate) fn append(
     tx: &Tx<'_>,
     place: &Place,
     text: &str,
     mirror: Mirror,
     now: Millis,
-) -> Result<(), StoreError> {
+) -> Result<Option<SessionKey>, StoreError> {
     let message = match mirror {
-        Mirror::No => return Ok(()),
+        Mirror::No => return Ok(None),
         Mirror::Own => Message::assistant(text, now),
         Mirror::Brief => Message::user(text, now),
     };
     let entries = tx.entries()?;
-    let Some(entry) = conversation(&entries, place) else { return Ok(()) };
-    if tx.open_turns()?.iter().any(|turn| turn.key == entry.session_key) {
+    let Some(entry) = conversation(&entries, place) else { return Ok(None) };
+    if is_busy(tx, entry)? {
         tracing::debug!(session = %entry.session_key, "not mirrored: a turn is running there");
-        return Ok(());
+        return Ok(None);
     }
-    tx.append(&entry.session_id, &message).map(drop)
+    tx.append(&entry.session_id, &message)?;
+    Ok(Some(entry.session_key.clone()))
+}
+
+/// Whether something could be appended in a place now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Quiet,
+    /// A turn is running there.
+    Busy,
+    /// There is no conversation.
+    None,
+}
+
+pub(crate) fn standing(reads: &Reads, place: &Place) -> Result<Standing, StoreError> {
+    let entries = reads.entries()?;
+    let Some(entry) = conversation(&entries, place) else { return Ok(Standing::None) };
+    Ok(if is_busy(reads, entry)? { Standing::Busy } else { Standing::Quiet })
+}
+
+fn is_busy(reads: &Reads, entry: &Entry) -> Result<bool, StoreError> {
+    Ok(reads.open_turns()?.iter().any(|turn| turn.key == entry.session_key))
 }
 
 /// The one conversation in a place; of several people there, nobody's. `entries`: the latest first.

@@ -13,6 +13,7 @@ mod completions;
 mod config;
 mod connection;
 mod counts;
+pub mod cron;
 mod db;
 mod deliver;
 mod directory;

@@ -80,7 +80,7 @@ pub enum Fate {
 
 const DEAD: &str = "dead_target";
 /// A longer text is kept as a whole, whatever the platform makes of it.
-const LONG: usize = 4000;
+pub(crate) const LONG: usize = 4000;
 /// Nobody waits longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 const FIRST_LOOK: Duration = Duration::from_millis(10);
@@ -152,7 +152,7 @@ async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
 }
 
 /// Every place that was named, or why it is none.
-async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result<Aim, String>)> {
+pub(crate) async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result<Aim, String>)> {
     let home = shell.home.clone();
     // A panic there would be one of ours; without the directory only names are lost.
     let names = tokio::task::spawn_blocking(move || directory::read(&home)).await.unwrap_or_default();
@@ -207,7 +207,7 @@ fn name_of(aim: &Aim) -> String {
     }
 }
 
-async fn saved(
+pub(crate) async fn saved(
     shell: &Shell,
     post: &Post,
     save: fn(&std::path::Path, &Job, &str, Millis) -> std::io::Result<PathBuf>,

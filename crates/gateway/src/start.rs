@@ -45,7 +45,8 @@ use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
-    Error, clock, completions, directory, links, mirror, network, outages, processes, pulse, sweep, tasks,
+    Error, clock, completions, cron, directory, links, mirror, network, outages, processes, pulse, sweep,
+    tasks,
 };
 
 /// The file in the home that holds everything.
@@ -103,6 +104,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         gate,
         started_at,
         counts: Counts::default(),
+        ended: Bell::default(),
         left_open: booted.left_open,
         links: OnceLock::new(),
     });
@@ -131,6 +133,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let _first = shell.links.set(links.clone());
     let watching = links::watch(links.clone(), shell.clone(), config.page);
     running.push(tasks::vital("links", &stopper, watching));
+    let schedule = cron::run(shell.clone(), ingest.rules.keys, shell.ended.clone());
+    running.push(tasks::vital("cron", &stopper, schedule));
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));

@@ -187,7 +187,8 @@ impl Tx<'_> {
         }
     }
 
-    /// The first outcome stands: a later one changes nothing. A completion that came as this message is used up.
+    /// The first outcome stands: a later one changes nothing. A completion that came as this message is used up,
+    /// and the run of a job that it was has ended.
     pub(crate) fn settle(&self, id: InboxId, outcome: Outcome, now: Millis) -> Result<()> {
         let mut settle = self.sql(
             "UPDATE inbox SET state = 'settled', outcome = ?2, settled_at = ?3
@@ -195,7 +196,7 @@ impl Tx<'_> {
         )?;
         if settle.execute(params![id.0, outcome.as_str(), at(now)])? > 0 {
             self.completion_settled(id, now)?;
-            return Ok(());
+            return self.occurrence_ran(id, outcome, now);
         }
         match self.sql("SELECT 1 FROM inbox WHERE id = ?1")?.exists([id.0])? {
             true => Ok(()),

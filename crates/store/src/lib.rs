@@ -11,7 +11,8 @@
 //! | `dead_chats` | dead_chats |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
-//! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `meta` | their namesakes |
+//! | `jobs`, `occurrences` | their namesakes |
+//! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `todos`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
 
@@ -26,9 +27,11 @@ mod error;
 mod failures;
 mod group;
 mod inbox;
+mod jobs;
 mod legacy;
 mod logins;
 mod meta;
+mod occurrences;
 mod open;
 mod outbox;
 mod pairing;
@@ -38,6 +41,7 @@ mod routing;
 mod schema;
 mod search;
 mod sessions;
+mod todos;
 mod transcript;
 mod turns;
 mod unreadable;
@@ -54,6 +58,7 @@ pub use group::{Group, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};
 pub use legacy::Imported;
 pub use logins::{Login, Token};
+pub use occurrences::{Occurrence, RunState};
 pub use outbox::{Claimed, Head, OutboxCounts, Owed, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
 pub use processes::{ProcessEnd, ProcessRow};

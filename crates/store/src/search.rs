@@ -1,6 +1,7 @@
 //! Finding what was said. The query is words, never syntax: no input of a user can be an error.
 
 use petasos_core::ids::RowId;
+use petasos_core::person::Person;
 use petasos_core::transcript::Role;
 use petasos_core::{Millis, SessionId, SessionKey};
 use rusqlite::{Row, params};
@@ -26,33 +27,55 @@ pub struct Hit {
     pub snippet: String,
 }
 
+/// Where to look.
+struct Scope<'a> {
+    /// A list in JSON.
+    keys: Option<String>,
+    person: Option<&'a Person>,
+}
+
+impl Scope<'_> {
+    fn person(&self) -> Option<&str> {
+        self.person.map(Person::as_str)
+    }
+}
+
 impl Reads {
     /// The best matches first. `keys`: only in these conversations; `None`: everywhere.
     pub fn search(&self, query: &str, keys: Option<&[SessionKey]>, limit: usize) -> Result<Vec<Hit>> {
+        self.find(query, Scope { keys: keys.map(json).transpose()?, person: None }, limit)
+    }
+
+    /// The same in what is this person's, and in nothing else.
+    pub fn search_of(&self, person: &Person, query: &str, limit: usize) -> Result<Vec<Hit>> {
+        self.find(query, Scope { keys: None, person: Some(person) }, limit)
+    }
+
+    fn find(&self, query: &str, scope: Scope<'_>, limit: usize) -> Result<Vec<Hit>> {
         let Some(expression) = expression(query) else {
             return Ok(Vec::new());
         };
-        let scope = keys.map(json).transpose()?;
-        let hits = self.search_words(&expression, scope.as_deref(), limit)?;
+        let hits = self.search_words(&expression, &scope, limit)?;
         if hits.is_empty() {
-            return self.search_text(query.trim(), scope.as_deref(), limit);
+            return self.search_text(query.trim(), &scope, limit);
         }
         Ok(hits)
     }
 
-    fn search_words(&self, expression: &str, scope: Option<&str>, limit: usize) -> Result<Vec<Hit>> {
+    fn search_words(&self, expression: &str, scope: &Scope<'_>, limit: usize) -> Result<Vec<Hit>> {
         let mut read = self.sql(
             "SELECT m.id, m.session, s.session_key, m.role, m.at,
                  snippet(words, 0, '»', '«', '…', 24) AS snippet
              FROM words JOIN messages m ON m.id = words.rowid LEFT JOIN sessions s ON s.id = m.session
              WHERE words MATCH ?1 AND m.state <> 'undone'
                  AND (?2 IS NULL OR s.session_key IN (SELECT value FROM json_each(?2)))
+                 AND (?4 IS NULL OR s.person = ?4)
              ORDER BY words.rank, m.id DESC LIMIT ?3",
         )?;
-        read.query_and_then(params![expression, scope, rows(limit)], hit)?.collect()
+        read.query_and_then(params![expression, scope.keys, rows(limit), scope.person()], hit)?.collect()
     }
 
-    fn search_text(&self, text: &str, scope: Option<&str>, limit: usize) -> Result<Vec<Hit>> {
+    fn search_text(&self, text: &str, scope: &Scope<'_>, limit: usize) -> Result<Vec<Hit>> {
         let mut read = self.sql(
             "SELECT m.id, m.session, s.session_key, m.role, m.at,
                  substr(m.content, max(1, instr(lower(m.content), lower(?1)) - 60), 160) AS snippet
@@ -60,9 +83,10 @@ impl Reads {
              WHERE m.id > (SELECT coalesce(max(id), 0) FROM messages) - ?4
                  AND m.state <> 'undone' AND m.role IN ('user', 'assistant') AND instr(lower(m.content), lower(?1)) > 0
                  AND (?2 IS NULL OR s.session_key IN (SELECT value FROM json_each(?2)))
+                 AND (?5 IS NULL OR s.person = ?5)
              ORDER BY m.id DESC LIMIT ?3",
         )?;
-        read.query_and_then(params![text, scope, rows(limit), SCANNED], hit)?.collect()
+        read.query_and_then(params![text, scope.keys, rows(limit), SCANNED, scope.person()], hit)?.collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! One row per transcript: what it is about, whether it is over and why, what it has cost.
 
+use petasos_core::person::Person;
 use petasos_core::transcript::Usage;
 use petasos_core::{Millis, SessionId, SessionKey, Source};
 use rusqlite::{OptionalExtension, Row, params};
@@ -93,8 +94,9 @@ impl Tx<'_> {
     ) -> Result<()> {
         let name = source.and_then(|from| from.chat_name.as_ref().or(from.user_name.as_ref()));
         self.sql(
-            "INSERT INTO sessions (id, session_key, platform, display_name, origin, parent, started_at, last_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO sessions
+                 (id, session_key, platform, display_name, origin, person, parent, started_at, last_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) ON CONFLICT (id) DO NOTHING",
         )?
         .execute(params![
             id.as_str(),
@@ -102,6 +104,7 @@ impl Tx<'_> {
             source.map(|from| from.platform.as_str()),
             name,
             source.map(json).transpose()?,
+            source.map(|from| Person::of(from, key).to_string()),
             parent.map(SessionId::as_str),
             at(now),
         ])?;
@@ -143,6 +146,7 @@ impl Tx<'_> {
             return Ok(false);
         }
         self.sql("DELETE FROM messages WHERE session = ?1")?.execute([id.as_str()])?;
+        self.sql("DELETE FROM todos WHERE session = ?1")?.execute([id.as_str()])?;
         Ok(self.sql("DELETE FROM sessions WHERE id = ?1")?.execute([id.as_str()])? > 0)
     }
 

@@ -16,7 +16,7 @@ use super::workspace::{Workspace, explain, kind, show};
 use super::{Arguments, Outcome, SessionCtx, Stop};
 
 /// Bytes of one file.
-const MOST: usize = 4 << 20;
+pub(super) const MOST: usize = 4 << 20;
 
 pub(super) fn schema() -> (&'static str, Value) {
     let parameters = json!({
@@ -65,7 +65,7 @@ pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outco
 }
 
 /// `false`: stopped before the file was put in place.
-fn replace(parent: &OwnedFd, name: &OsStr, content: &str, stop: &Stop) -> std::io::Result<bool> {
+pub(super) fn replace(parent: &OwnedFd, name: &OsStr, content: &str, stop: &Stop) -> std::io::Result<bool> {
     let temporary = temporary();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -40,7 +40,11 @@ impl Session {
     /// whoever gets none waits, or is turned away.
     pub(super) async fn begin(&mut self) -> Result<(), Ended> {
         let news = self.shell.gate.watch();
-        let internal = self.queue.front().is_some_and(|first| first.pending.inbound.internal);
+        let ours = |inbound: &Inbound| {
+            // Scheduled work is no answer to anybody: it waits as people do.
+            inbound.internal && !self.shell.channels.is_scheduled(inbound.source.platform)
+        };
+        let internal = self.queue.front().is_some_and(|first| ours(&first.pending.inbound));
         let claim = if internal { Claim::Internal } else { Claim::User };
         let slot = match self.shell.gate.claim(&self.key, claim) {
             Ok(slot) => slot,
@@ -123,12 +127,13 @@ impl Session {
             internal: first.inbound.internal,
             rows: spoken.map(|pending| user_row(&pending.inbound, now)).collect(),
         };
+        let fresh = !batch.rows.is_empty() && self.shell.channels.is_scheduled(source.platform);
+        let ask = if fresh { Ask::ForceNew } else { Ask::Continue };
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(move |tx| {
             let before = tx.entry(&key)?.map(|entry| entry.session_id);
-            let Opened { entry, told, fresh } =
-                settings.open(tx, &key, &source, &hint, Ask::Continue, now)?;
+            let Opened { entry, told, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
             let begun = tx.begin_turn(&entry, told, batch, settings.limits, now)?;
             Ok(begun.map(|begun| (begun, fresh.then_some(before))))
         });

@@ -46,6 +46,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::channels::Channels;
+use crate::completions::Bell;
 use crate::config::Settings;
 use crate::counts::Counts;
 use crate::db::Db;
@@ -92,6 +93,8 @@ pub(crate) struct Shell {
     pub(crate) counts: Counts,
     /// Turns that the process before us left open on purpose: they did not take it down.
     pub(crate) left_open: HashSet<TurnId>,
+    /// Rung when a turn has ended.
+    pub(crate) ended: Bell,
     /// Model calls that may be under way at the same time.
     pub(crate) calls: Semaphore,
 }
@@ -448,6 +451,7 @@ impl Session {
         if outcome == Outcome::Answered {
             self.shell.counts.may_have_changed();
         }
+        self.shell.ended.ring();
         self.work = None;
         self.room = None;
         self.slot = None;

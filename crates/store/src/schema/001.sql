@@ -145,6 +145,8 @@ CREATE TABLE sessions (
     platform       TEXT,
     display_name   TEXT,
     origin         TEXT,
+    -- Whose it is (person::Person); what is found in it is told to nobody else.
+    person         TEXT,
     parent         TEXT,
     system_prompt  TEXT,
     model          TEXT,
@@ -269,6 +271,48 @@ CREATE TABLE processes (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX processes_open ON processes (session_key) WHERE ended_at IS NULL;
 CREATE INDEX processes_ended ON processes (ended_at) WHERE ended_at IS NOT NULL;
+
+-- jobs: scheduled work (cron::Job as JSON). next_at is the first occurrence that nobody has dealt with; NULL: it rests or is
+-- over.
+-- Written by: whoever sets jobs (a tool, a person), the schedule (next_at), the delivery of a run (how it went).
+-- A crash leaves: jobs that are due, which the next start finds; what was missed is decided then.
+CREATE TABLE jobs (
+    id         TEXT PRIMARY KEY,
+    job        TEXT    NOT NULL,
+    next_at    INTEGER,
+    created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX jobs_due ON jobs (next_at) WHERE next_at IS NOT NULL;
+
+-- occurrences: one run of a job, with the job as it was then. One row per due time, so there is one run.
+-- Written by: the schedule (accepted, in the transaction that makes it a message of the inbox and moves next_at), the
+-- settling of that message (ran), the delivery (delivered, in the transaction that owes the answer), retention.
+-- A crash leaves: 'accepted' rows, whose message is in the inbox; 'ran' rows, which are delivered.
+-- inbox is NULL for one that was missed: somebody is told, and nothing runs.
+CREATE TABLE occurrences (
+    job      TEXT    NOT NULL,
+    due      INTEGER NOT NULL,
+    body     TEXT    NOT NULL,
+    state    TEXT    NOT NULL CHECK (state IN ('accepted', 'ran', 'delivered')),
+    inbox    INTEGER,
+    outcome  TEXT,
+    skipped  INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    ended_at INTEGER,
+    PRIMARY KEY (job, due),
+    CHECK (inbox IS NOT NULL OR state <> 'accepted')
+) STRICT, WITHOUT ROWID;
+CREATE INDEX occurrences_inbox ON occurrences (inbox) WHERE inbox IS NOT NULL;
+CREATE INDEX occurrences_ran ON occurrences (due) WHERE state = 'ran';
+CREATE INDEX occurrences_over ON occurrences (ended_at) WHERE state = 'delivered';
+
+-- todos: the list a conversation keeps of what it has to do (JSON).
+-- Written by: its tool. A crash leaves: the list as last committed.
+CREATE TABLE todos (
+    session TEXT PRIMARY KEY,
+    items   TEXT    NOT NULL,
+    at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.
 -- Written by: the web server. A crash leaves: a link either redeemed with its login, or still good.

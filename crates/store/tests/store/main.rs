@@ -5,6 +5,7 @@ mod delivery;
 mod fixture;
 mod groups;
 mod intake;
+mod jobs;
 mod model;
 mod opening;
 mod rest;

@@ -1,0 +1,84 @@
+//! Waiting for a moment of the wall clock, without looking at it again and again.
+//!
+//! The kernel counts, also while the machine sleeps, and says when somebody has set the clock.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use petasos_core::Millis;
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::clock;
+
+#[derive(Debug)]
+pub(super) struct Timer(AsyncFd<OwnedFd>);
+
+impl Timer {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
+        #[expect(deprecated, reason = "what takes its place is unsafe; an owned descriptor stays what it is")]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        Ok(Self(timer))
+    }
+
+    /// Returns when the moment has come, or when the clock was set and it must be computed anew. `None`: there is no
+    /// moment to wait for.
+    pub(super) async fn wait(&self, until: Option<Millis>) -> io::Result<()> {
+        let Some(until) = until else { return std::future::pending().await };
+        self.set(until.since(clock::now()))?;
+        loop {
+            let mut ready = self.0.readable().await?;
+            match rustix::io::read(self.0.get_ref(), &mut [0; 8]) {
+                // Somebody has set the clock.
+                Ok(_) | Err(Errno::CANCELED) => return Ok(()),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn set(&self, wait: Duration) -> io::Result<()> {
+        let now = clock_gettime(ClockId::Realtime);
+        let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX / 2);
+        let nanos = now.tv_nsec + wait % 1_000_000_000;
+        let at = Timespec {
+            tv_sec: now.tv_sec + wait / 1_000_000_000 + nanos / 1_000_000_000,
+            // A moment of zero would switch the timer off.
+            tv_nsec: nanos % 1_000_000_000,
+        };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        timerfd_settime(self.0.get_ref(), flags, &once)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_waits_for_its_moment_and_not_for_one_that_has_passed() {
+        let timer = Timer::new().unwrap();
+        let begun = std::time::Instant::now();
+        timer.wait(Some(clock::now().before(Duration::from_secs(5)))).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        timer.wait(Some(clock::now().after(Duration::from_millis(80)))).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(79));
+        let never = tokio::time::timeout(Duration::from_millis(50), timer.wait(None)).await;
+        assert!(never.is_err());
+        // One that was given up does not disturb the next.
+        let far = timer.wait(Some(clock::now().after(Duration::from_secs(3600))));
+        assert!(tokio::time::timeout(Duration::from_millis(50), far).await.is_err());
+        timer.wait(Some(clock::now().after(Duration::from_millis(20)))).await.unwrap();
+    }
+}

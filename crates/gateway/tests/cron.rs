@@ -1,0 +1,300 @@
+//! Scheduled work through a whole gateway: once per due time, and heard by whoever is to hear it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::cron::{Change, Job, JobId, NewJob};
+use petasos_core::lifecycle::marker::Marker;
+use petasos_core::message::ChatType;
+use petasos_core::person::Person;
+use petasos_core::target::Place;
+use petasos_core::transcript::Role;
+use petasos_core::{SessionKey, Source};
+use petasos_fakes::Gate;
+use petasos_fakes::model::{Answer, Point};
+use petasos_gateway::cron::Scheduled;
+use petasos_gateway::home::drain;
+use petasos_gateway::{HomeChannel, clock};
+use petasos_store::RunState;
+use support::{SOON, World, eventually, telegram, web};
+
+fn world() -> World {
+    let world = World::new(|_| {});
+    world.model.respond(|request| Answer::text(format!("ran: {}", last_line(&request.last_user))));
+    world
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+fn chat(id: &str) -> Source {
+    let mut source = Source::new(telegram(), ChatType::Dm, id);
+    source.user_id = Some(id.into());
+    source
+}
+
+fn new(schedule: &str, prompt: &str) -> NewJob {
+    NewJob {
+        name: Some("Look".into()),
+        schedule: schedule.into(),
+        prompt: prompt.into(),
+        ..NewJob::default()
+    }
+}
+
+impl World {
+    fn add(&self, new: NewJob, origin: Source) -> Scheduled {
+        self.runtime.block_on(self.handle().job_create(new, Some(origin))).unwrap()
+    }
+
+    fn run_now(&self, id: &JobId) {
+        self.runtime.block_on(self.handle().job_run(id)).unwrap();
+    }
+
+    /// Waits until every run of the job is told, and gives how many there were.
+    #[track_caller]
+    fn told(&self, id: &JobId, runs: usize) {
+        eventually("told", || {
+            let found = self.read(|reader| reader.occurrences(id, 100));
+            let told = found.iter().filter(|run| run.state == RunState::Delivered).count();
+            assert!(found.len() <= runs, "{found:?}");
+            (told == runs).then_some(())
+        });
+        self.owes_nothing();
+    }
+}
+
+/// A job that was due while nobody was there.
+fn plant(world: &World, schedule: &str, ago: Duration) -> JobId {
+    let now = clock::now();
+    let begun = now.before(ago);
+    let id = JobId::from_bytes([7; 6]);
+    let zone = jiff::tz::TimeZone::UTC;
+    let new = new(schedule, "planted");
+    let job = Job::new(id.clone(), new, Person::owner(), Some(chat("7")), &zone, begun).unwrap();
+    let next = job.next(begun, &zone);
+    assert!(next.is_some_and(|next| next < now));
+    world.write(|tx| tx.put_job(&job, next));
+    id
+}
+
+#[test]
+fn a_job_runs_at_its_time_once_and_is_heard_where_it_was_asked_for() {
+    let world = world();
+    let job = world.add(new("1s", "say hello"), chat("7"));
+    assert!(job.next.is_some());
+    world.shows(7, &["⏰ Look\n\nran: say hello"]);
+    world.told(&job.job.id, 1);
+    assert_eq!(world.read(|reader| reader.jobs()), [], "it is over and gone");
+    let requests = world.model.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].last_user.contains("Nobody is here to answer questions"));
+    // The chat's own conversation is not touched by it.
+    assert_eq!(world.transcript(7), []);
+}
+
+#[test]
+fn every_run_has_a_transcript_of_its_own() {
+    let world = world();
+    let job = world.add(new("every 5h", "again"), chat("7")).job.id;
+    world.run_now(&job);
+    world.told(&job, 1);
+    world.run_now(&job);
+    world.told(&job, 2);
+    let requests = world.model.requests();
+    let asked = |at: usize| requests[at].body()["messages"].as_array().unwrap().len();
+    assert_eq!((requests.len(), asked(0)), (2, asked(1)), "the second run knows nothing of the first");
+    let sessions =
+        world.read(|reader| reader.sessions(Some(&SessionKey(format!("agent:main:cron:dm:{job}"))), 10));
+    assert_eq!(sessions.len(), 2);
+}
+
+#[test]
+fn silence_is_not_delivered_and_a_failure_is_told_once_until_it_is_over() {
+    let world = world();
+    let job = world.add(new("every 5h", "look"), chat("7")).job.id;
+    let run = |count: usize, answer: Answer| {
+        world.model.respond(move |_| answer.clone());
+        world.run_now(&job);
+        world.told(&job, count);
+        world.read(|reader| reader.job(&job)).unwrap().0
+    };
+    let quiet = run(1, Answer::text("[SILENT]"));
+    assert_eq!(quiet.last.unwrap().status, "silent");
+    assert_eq!(world.telegram.texts(7), [""; 0]);
+    let failed = run(2, Answer::status(401, "no"));
+    assert_eq!((failed.last.unwrap().status.as_str(), failed.failures), ("error", 1));
+    assert_eq!(world.count(7, "⚠️ Look failed."), 1);
+    run(3, Answer::status(401, "no"));
+    assert_eq!(world.telegram.texts(7).len(), 1, "the same news again");
+    let well = run(4, Answer::text("all is well"));
+    assert_eq!((well.last.unwrap().status.as_str(), well.failures), ("ok", 0));
+    world.ends_with(7, "(It had failed 2 times in a row.)");
+}
+
+#[test]
+fn what_was_missed_runs_once_and_says_what_was_skipped() {
+    let mut world = world();
+    world.stop();
+    let job = plant(&world, "every 1h", Duration::from_secs(3 * 3600 + 600));
+    world.start();
+    world.shows(
+        7,
+        &["⏰ Look\n\nran: planted\n\n(2 earlier runs were skipped: the gateway was not running.)"],
+    );
+    world.told(&job, 1);
+    let next = world.read(|reader| reader.job(&job)).unwrap().1.unwrap();
+    assert!(next > clock::now(), "and goes on as it was");
+}
+
+#[test]
+fn what_was_missed_for_too_long_is_told_and_not_run() {
+    let mut world = world();
+    world.stop();
+    let job = plant(&world, "1h", Duration::from_secs(48 * 3600));
+    world.start();
+    world.ends_with(7, "⏰ Look was not run: its time (");
+    world.told(&job, 1);
+    assert_eq!(world.model.requests().len(), 0);
+    assert_eq!(world.read(|reader| reader.jobs()), []);
+}
+
+#[test]
+fn a_crash_at_any_point_of_a_run_leaves_one_run() {
+    for point in [Point::Before, Point::AfterDelta(0)] {
+        let mut world = world();
+        let gate = Arc::new(Gate::new());
+        let held = gate.clone();
+        world.model.respond(move |_| Answer::text("done").gate(point, &held));
+        let job = world.add(new("every 5h", "work"), chat("7")).job.id;
+        world.run_now(&job);
+        assert!(world.model.wait_until(SOON, |desk| (desk.requests().count() == 1).then_some(())).is_some());
+        world.crash();
+        gate.open();
+        world.start();
+        world.ends_with(7, "⏰ Look\n\ndone");
+        world.told(&job, 1);
+        // And when everything is over, another start begins nothing.
+        world.crash();
+        world.start();
+        let other = world.add(new("1s", "other"), chat("8")).job.id;
+        world.told(&other, 1);
+        assert_eq!((world.count(7, "done"), world.count(8, "done")), (1, 1), "{point:?}");
+        world.told(&job, 1);
+    }
+}
+
+#[test]
+fn while_nobody_may_start_a_job_waits() {
+    let world = world();
+    let marker: Marker = world.runtime.block_on(world.handle().drain(drain::Ask::default())).unwrap();
+    world.until("draining", |situation| situation.drain.is_some().then_some(()));
+    let job = world.add(new("1s", "patience"), chat("7")).job.id;
+    // Another one is even in the inbox, as if the drain had come between.
+    world.run_now(&job);
+    eventually("due", || {
+        let (_, next) = world.read(|reader| reader.job(&job))?;
+        next.is_some_and(|next| next < clock::now()).then_some(())
+    });
+    let (queued, asked) = (world.read(|reader| reader.backlog()).queued, world.model.requests().len());
+    assert_eq!((queued, asked), (1, 0), "{marker:?}");
+    assert!(world.runtime.block_on(world.handle().cancel_drain()).unwrap());
+    world.told(&job, 2);
+    assert_eq!(world.count(7, "ran: patience"), 2);
+}
+
+#[test]
+fn whoever_reads_on_the_page_finds_it_there_after_the_turn_that_runs() {
+    let world = world();
+    let gate = Arc::new(Gate::new());
+    let held = gate.clone();
+    world.model.respond(move |request| match request.last_user.as_str() {
+        "think" => Answer::text("thought").gate(Point::Before, &held),
+        said => Answer::text(format!("ran: {}", last_line(said))),
+    });
+    let page = world.say("main", "think");
+    assert!(world.model.wait_until(SOON, |desk| (desk.requests().count() == 1).then_some(())).is_some());
+    let job = world.add(new("every 5h", "remind me"), web("main", "").source).job.id;
+    world.run_now(&job);
+    eventually("ran", || {
+        let runs = world.read(|reader| reader.occurrences(&job, 1));
+        runs.iter().any(|run| run.state == RunState::Ran).then_some(())
+    });
+    gate.open();
+    world.told(&job, 1);
+    let rows = world.read(|reader| {
+        let entry = reader.entry(&page)?.unwrap();
+        reader.history(&entry.session_id, 10)
+    });
+    let said: Vec<_> = rows.into_iter().map(|row| (row.message.role, row.message.content)).collect();
+    let want =
+        [(Role::User, "think"), (Role::Assistant, "thought"), (Role::Assistant, "⏰ Look\n\nran: remind me")];
+    assert_eq!(said, want.map(|(role, text)| (role, text.to_owned())));
+    let view = world.runtime.block_on(world.handle().view(&page)).unwrap();
+    eventually("seen", || {
+        (view.borrow().rows
+            == world.read(|reader| reader.last_row(&reader.entry(&page)?.unwrap().session_id)))
+        .then_some(())
+    });
+}
+
+#[test]
+fn several_places_hear_it_each_once_and_what_reaches_nobody_is_a_file() {
+    let place = Place { platform: telegram(), chat_id: "9".into(), thread_id: None };
+    let world = World::with(|setup| {
+        setup.lifetime.home_channels = vec![HomeChannel {
+            platform: place.platform,
+            chat_id: place.chat_id.clone(),
+            thread_id: None,
+            name: "Home".into(),
+        }];
+    });
+    world.model.respond(|_| Answer::text("news"));
+    let to = |deliver: &str| NewJob { deliver: Some(deliver.into()), ..new("every 5h", "x") };
+    let many = world.add(to("origin, telegram:8, all, telegram:7, discord:5"), chat("7")).job.id;
+    world.run_now(&many);
+    world.told(&many, 1);
+    for chat in [7, 8, 9] {
+        assert_eq!(world.telegram.texts(chat), ["⏰ Look\n\nnews"], "{chat}");
+    }
+    let last = world.read(|reader| reader.job(&many)).unwrap().0.last.unwrap();
+    assert!(last.delivery_error.unwrap().contains("discord:5"));
+    let nowhere = world.add(to("discord:5"), chat("7")).job.id;
+    world.run_now(&nowhere);
+    world.told(&nowhere, 1);
+    let files = std::fs::read_dir(world.home().join("cron/output").join(nowhere.as_str())).unwrap();
+    let page = std::fs::read_to_string(files.flatten().next().unwrap().path()).unwrap();
+    assert!(page.contains("# Look") && page.ends_with("⏰ Look\n\nnews\n"), "{page}");
+}
+
+#[test]
+fn jobs_are_paused_changed_counted_and_removed() {
+    let world = world();
+    let handle = world.handle();
+    let job = world.add(NewJob { repeat: Some(2), ..new("every 5h", "x") }, chat("7")).job.id;
+    let change = |change: Change| world.runtime.block_on(handle.job_change(&job, change));
+    let paused = change(Change { enabled: Some(false), ..Change::default() }).unwrap();
+    assert_eq!((paused.next, paused.job.enabled), (None, false));
+    let resumed =
+        change(Change { enabled: Some(true), name: Some("Other".into()), ..Change::default() }).unwrap();
+    assert!(resumed.next.is_some_and(|next| next > clock::now()) && resumed.job.name == "Other");
+    assert!(
+        change(Change { schedule: Some("whenever".into()), ..Change::default() })
+            .unwrap_err()
+            .to_string()
+            .contains("use 30m")
+    );
+    world.run_now(&job);
+    world.told(&job, 1);
+    assert_eq!(world.runtime.block_on(handle.jobs()).unwrap().len(), 1);
+    world.run_now(&job);
+    world.told(&job, 2);
+    assert_eq!(world.runtime.block_on(handle.jobs()).unwrap(), [], "twice was asked for");
+    let gone = world.runtime.block_on(handle.job_remove(&job)).unwrap_err();
+    assert_eq!(gone.to_string(), "there is no such job");
+}
