@@ -230,12 +230,21 @@ impl Lane {
         capabilities.unit.len(&part.text) > capabilities.max_edit
     }
 
-    /// The preview cannot become the answer: that is a new message, and what may be left of the other is taken back.
-    async fn send_anew(&self, item: &Item, preview: &str, turn: TurnId, step: u32) -> Next {
-        self.commit(vec![Write::DropPreview { turn, step }]).await;
-        if let Err(error) = self.adapter.delete(&item.draft.route, preview).await {
-            tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview stays visible");
+    /// The preview cannot become the answer: that is a new message. First what may be left of the other is taken back:
+    /// as long as it may be there, a second message beside it would be a copy that nobody marked.
+    async fn send_anew(&mut self, item: &Item, preview: &str, turn: TurnId, step: u32) -> Next {
+        match self.adapter.delete(&item.draft.route, preview).await {
+            Ok(()) => {}
+            // It is gone, or nobody can take it away.
+            Err(error) if error.fault() == Fault::Refused => {
+                tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview was not taken back");
+            }
+            Err(error) => {
+                let act = Act::Withdraw { message: preview.to_owned() };
+                return Box::pin(self.failed(item, &act, &error)).await;
+            }
         }
+        self.commit(vec![Write::DropPreview { turn, step }]).await;
         Next::Ahead(vec![])
     }
 

@@ -1,0 +1,199 @@
+//! What is simulated: a scenario, a seed, and how much of it is left after shrinking.
+
+use std::fmt;
+use std::str::FromStr;
+
+use petasos_core::admission::BusyMode;
+
+use crate::rng::Rng;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scenario {
+    /// People talk; everything works, more or less in order.
+    Conversation,
+    /// The process dies at commits.
+    Crash,
+    /// Somebody drains, changes their mind, drains again.
+    Drain,
+    /// Orderly stops and restarts, with turns under way.
+    Restart,
+    /// Links and sends fail in every way there is.
+    Flaky,
+    /// Work in the background ends while everything else goes on.
+    Completions,
+    /// More comes in than can be answered.
+    Flood,
+    /// All of it.
+    Storm,
+}
+
+impl Scenario {
+    pub const ALL: [Self; 8] = [
+        Self::Conversation,
+        Self::Crash,
+        Self::Drain,
+        Self::Restart,
+        Self::Flaky,
+        Self::Completions,
+        Self::Flood,
+        Self::Storm,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Conversation => "conversation",
+            Self::Crash => "crash",
+            Self::Drain => "drain",
+            Self::Restart => "restart",
+            Self::Flaky => "flaky",
+            Self::Completions => "completions",
+            Self::Flood => "flood",
+            Self::Storm => "storm",
+        }
+    }
+}
+
+/// One run. The bounds are what shrinking has left of it; `None`: as the scenario says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    pub scenario: Scenario,
+    pub seed: u64,
+    /// Messages that are written.
+    pub messages: Option<u32>,
+    /// Requests that fail.
+    pub faults: Option<u32>,
+    pub crashes: Option<u32>,
+}
+
+impl Case {
+    pub const fn new(scenario: Scenario, seed: u64) -> Self {
+        Self { scenario, seed, messages: None, faults: None, crashes: None }
+    }
+
+    /// The scenarios take turns, so that any range of seeds has all of them.
+    pub fn of_seed(seed: u64) -> Self {
+        let count = Scenario::ALL.len() as u64;
+        Self::new(Scenario::ALL[usize::try_from(seed % count).unwrap_or_default()], seed)
+    }
+
+    /// What to type to see it again.
+    pub fn command(&self) -> String {
+        format!("cargo run -q -p petasos-sim -- replay {self}")
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.scenario.name(), self.seed)?;
+        for (letter, bound) in [('m', self.messages), ('f', self.faults), ('c', self.crashes)] {
+            if let Some(bound) = bound {
+                write!(f, ":{letter}{bound}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.trim().split(':');
+        let name = words.next().unwrap_or_default();
+        let scenario = Scenario::ALL.into_iter().find(|it| it.name() == name);
+        let scenario = scenario.ok_or_else(|| format!("no scenario is called {name:?}"))?;
+        let seed = words.next().and_then(|word| word.parse().ok()).ok_or("a seed is missing")?;
+        let mut case = Self::new(scenario, seed);
+        for word in words {
+            let bound = word.get(1..).and_then(|number| number.parse().ok());
+            let field = match word.chars().next() {
+                Some('m') => &mut case.messages,
+                Some('f') => &mut case.faults,
+                Some('c') => &mut case.crashes,
+                _ => return Err(format!("{word:?} means nothing")),
+            };
+            *field = Some(bound.ok_or_else(|| format!("{word:?} has no number"))?);
+        }
+        Ok(case)
+    }
+}
+
+/// What a scenario does, in figures. Odds are per mille.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) chats: u64,
+    pub(crate) messages: u64,
+    /// Over how many milliseconds people write.
+    pub(crate) span: u64,
+    pub(crate) busy: BusyMode,
+    pub(crate) streaming: bool,
+    /// A commit is followed, or not reached, by the end of the process.
+    pub(crate) crash_odds: u64,
+    pub(crate) crashes: u32,
+    /// A request to a platform goes wrong.
+    pub(crate) send_odds: u64,
+    pub(crate) poll_odds: u64,
+    pub(crate) model_odds: u64,
+    pub(crate) faults: u32,
+    pub(crate) drains: u64,
+    pub(crate) stops: u64,
+    pub(crate) completions: u64,
+}
+
+impl Plan {
+    pub(crate) fn of(case: &Case) -> Self {
+        let mut rng = Rng::new(case.seed, 1);
+        let mut plan = Self {
+            chats: rng.between(1, 4),
+            messages: rng.between(3, 12),
+            span: rng.between(5_000, 240_000),
+            busy: rng.pick(&[BusyMode::Interrupt, BusyMode::Queue, BusyMode::Steer]),
+            streaming: rng.odds(600),
+            crash_odds: 0,
+            crashes: 0,
+            send_odds: 20,
+            poll_odds: 20,
+            model_odds: 50,
+            faults: 200,
+            drains: 0,
+            stops: 0,
+            completions: 0,
+        };
+        match case.scenario {
+            Scenario::Conversation => {}
+            Scenario::Crash => (plan.crash_odds, plan.crashes) = (rng.between(20, 150), 6),
+            Scenario::Drain => (plan.drains, plan.span) = (rng.between(1, 4), rng.between(5_000, 60_000)),
+            Scenario::Restart => (plan.stops, plan.send_odds) = (rng.between(1, 4), 60),
+            Scenario::Flaky => (plan.send_odds, plan.poll_odds, plan.model_odds) = (350, 300, 200),
+            Scenario::Completions => {
+                (plan.completions, plan.crash_odds, plan.crashes) = (rng.between(2, 8), 20, 2);
+                plan.poll_odds = 100;
+            }
+            Scenario::Flood => (plan.messages, plan.span, plan.chats) = (rng.between(60, 160), 3_000, 2),
+            Scenario::Storm => {
+                (plan.crash_odds, plan.crashes) = (rng.between(10, 60), 5);
+                (plan.send_odds, plan.poll_odds, plan.model_odds) = (150, 150, 100);
+                (plan.drains, plan.stops, plan.completions) = (rng.below(3), rng.below(3), rng.below(5));
+            }
+        }
+        plan.messages = case.messages.map_or(plan.messages, |most| plan.messages.min(u64::from(most)));
+        plan.faults = case.faults.map_or(plan.faults, |most| plan.faults.min(most));
+        plan.crashes = case.crashes.map_or(plan.crashes, |most| plan.crashes.min(most));
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_survives_being_written_down() {
+        for text in ["crash:42", "storm:7:m3:f0:c1", "flood:0:f12"] {
+            assert_eq!(text.parse::<Case>().expect(text).to_string(), text);
+        }
+        for text in ["crash", "crush:1", "crash:1:x3", "crash:1:m"] {
+            assert!(text.parse::<Case>().is_err(), "{text}");
+        }
+    }
+}

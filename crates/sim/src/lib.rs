@@ -1,0 +1,58 @@
+//! Deterministic simulation: the real core and the real SQL, in a world that fails on purpose.
+//!
+//! One thread, virtual time, one seed. The shell (`shell/`) follows the gateway's order of commits and effects; the
+//! world (`outside.rs`) delays, loses, repeats and refuses; the process dies at commits. The promises are checked after
+//! every step (`truth.rs`), under their names (`promise.rs`). A case that fails is made smaller (`shrink.rs`) and says
+//! how to see it again. `plant.rs` has bugs that must be found: a simulation that cannot fail proves nothing.
+//!
+//! The store is the real one on a file of its own; what power loss leaves is shown elsewhere, with the real program.
+
+#![allow(clippy::expect_used, reason = "a simulation that cannot go on stops")]
+
+mod case;
+mod outside;
+mod plant;
+mod promise;
+mod rng;
+mod shell;
+mod shrink;
+mod sim;
+mod truth;
+
+use std::path::Path;
+
+pub use case::{Case, Scenario};
+pub use plant::Bug;
+pub use promise::{Promise, Violation};
+pub use shrink::shrink;
+pub use sim::Figures;
+
+/// A case that broke a promise.
+#[derive(Debug)]
+pub struct Broken {
+    pub case: Case,
+    pub violation: Violation,
+    /// The last things that happened, if somebody wanted to know.
+    pub story: Vec<String>,
+}
+
+/// Whether the last steps are written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Story {
+    Told,
+    Untold,
+}
+
+/// Runs one case in a folder that is emptied first.
+pub fn run(case: &Case, bug: Option<Bug>, folder: &Path, story: Story) -> Result<Figures, Box<Broken>> {
+    let home = tempfile::tempdir_in(folder).expect("a folder of its own");
+    let sim = sim::Sim::new(case, bug, &home.path().join("petasos.db"), story == Story::Told);
+    sim.run().map_err(|(violation, story)| Box::new(Broken { case: *case, violation, story }))
+}
+
+/// Where files cost nothing: in memory, if the system has such a place.
+pub fn workshop() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.or_else(|_full| tempfile::tempdir()).expect("a temporary folder")
+}

@@ -1,0 +1,85 @@
+//! Bugs that are planted to show that the simulation can fail.
+//!
+//! Each is a mistake somebody could make in the code that turns decisions into commits and effects. It is a switch at
+//! the exact place where the real code does it right, or changes what core has decided before the store sees it.
+
+use petasos_core::journal::Write;
+
+use crate::promise::Promise;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// The platform's cursor is committed by itself, before the messages.
+    CursorFirst,
+    /// A turn ends without the messages that were merged into it.
+    ForgetsMerged,
+    /// The end of the turn is one commit, the answer that is owed another.
+    AnswerAfterEnd,
+    /// After a crash every tool whose result is missing is run again.
+    RepeatsTools,
+    /// What an abandoned call brings is given to the turn that runs now.
+    HearsOldWork,
+    /// A send without an answer is repeated as if it had not happened.
+    UnmarkedCopy,
+    /// A preview is shown before the intent is stored.
+    PreviewFirst,
+    /// The way back is the chat that wrote last, whoever asked.
+    CurrentChat,
+    /// Whoever was held when a drain is taken back is forgotten.
+    ForgetsHeld,
+    /// A link gives up after three attempts.
+    GivesUpLink,
+    /// A completion counts as delivered before it is a message.
+    DeliveredFirst,
+    /// The queue of a session has no end.
+    EndlessQueue,
+}
+
+impl Bug {
+    pub const ALL: [Self; 12] = [
+        Self::CursorFirst,
+        Self::ForgetsMerged,
+        Self::AnswerAfterEnd,
+        Self::RepeatsTools,
+        Self::HearsOldWork,
+        Self::UnmarkedCopy,
+        Self::PreviewFirst,
+        Self::CurrentChat,
+        Self::ForgetsHeld,
+        Self::GivesUpLink,
+        Self::DeliveredFirst,
+        Self::EndlessQueue,
+    ];
+
+    /// The promises that it breaks; it must be found as one of them.
+    pub const fn breaks(self) -> &'static [Promise] {
+        match self {
+            Self::CursorFirst => &[Promise::G1],
+            Self::ForgetsMerged => &[Promise::G2],
+            Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
+            Self::RepeatsTools => &[Promise::G3],
+            // The wrong answer counts as one: nobody sees the right one.
+            Self::HearsOldWork => &[Promise::G2, Promise::G3],
+            Self::UnmarkedCopy | Self::PreviewFirst => &[Promise::G4],
+            Self::CurrentChat => &[Promise::G5],
+            Self::ForgetsHeld => &[Promise::G2, Promise::G6],
+            Self::GivesUpLink => &[Promise::G7],
+            Self::DeliveredFirst => &[Promise::G8],
+            Self::EndlessQueue => &[Promise::G9],
+        }
+    }
+
+    /// What the store gets to see of a decision.
+    pub(crate) fn twist(bug: Option<Self>, writes: Vec<Write>) -> Vec<Write> {
+        if bug != Some(Self::ForgetsMerged) {
+            return writes;
+        }
+        let ends = writes.iter().any(|write| matches!(write, Write::EndTurn { .. }));
+        let mut settled = 0;
+        let keep = |write: &Write| {
+            settled += usize::from(matches!(write, Write::SettleInbox { .. }));
+            !(ends && settled > 1 && matches!(write, Write::SettleInbox { .. }))
+        };
+        writes.into_iter().filter(keep).collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! `boot.rs`, `start.rs`, `resume.rs`, `completions.rs`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use petasos_core::Platform;
+use petasos_core::lifecycle::Event as Life;
+use petasos_core::lifecycle::marker::Marker;
+use petasos_core::message::Delivery;
+use petasos_core::session::{CrashRecovery, Window};
+use petasos_core::turn::Limits;
+use petasos_store::{Booted, Candidate, Found, Terms};
+
+use super::{Event, Gate, Line, Process, Word};
+use crate::outside::Class;
+use crate::plant::Bug;
+use crate::sim::{Flow, Sim};
+
+impl Sim {
+    pub(crate) fn boot(&mut self) -> Flow {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        let store = self.open();
+        self.process = Some(Process {
+            store,
+            gate: Gate::default(),
+            sessions: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            started_at: self.now,
+            left_open: Default::default(),
+            stop: None,
+            stopping: false,
+            numbers: u64::from(self.life) * 1_000_000,
+        });
+        let found = Found { clean: std::mem::take(&mut self.clean), ..Found::default() };
+        let terms = Terms {
+            crash_recovery: CrashRecovery::Journal,
+            window: Window::default(),
+            limits: Limits::default(),
+        };
+        let now = self.now;
+        let Booted { due, candidates, left_open, .. } =
+            self.commit("take over", move |tx| tx.take_over(&found, &terms, |_, _| Ok(true), now))?;
+        let process = self.process.as_ref().expect("just started");
+        self.truth.started(&self.world, &process.store)?;
+        let marker = self.drain_asked.then(Marker::default);
+        let process = self.p();
+        process.left_open = left_open;
+        process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Marker(marker)).0;
+        process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Started).0;
+        process.waiting = candidates;
+        for class in [Class::Plain, Class::Keyed] {
+            self.p().lines.insert(class.platform(), Line::default());
+            self.feed_link(class.platform(), petasos_core::link::Event::Start)?;
+        }
+        for lane in due {
+            self.lane_due(lane);
+        }
+        let pull = Class::Pull.platform();
+        let there = self.p().waiting.remove(&pull).unwrap_or_default();
+        self.take_up(there);
+        self.soon(Event::HandOver { life: self.life }, 0, 50);
+        Ok(())
+    }
+
+    /// `resume::take_up`.
+    pub(crate) fn take_up(&mut self, candidates: Vec<Candidate>) {
+        for candidate in candidates {
+            match candidate {
+                Candidate::Turn { key, .. } => self.tell(key, Word::Resume),
+                Candidate::Waiting(key) => self.tell(key, Word::Look),
+                // Only of a session taken over from another gateway.
+                Candidate::Marked(_) => {}
+            }
+        }
+    }
+
+    /// `completions::hand_over`.
+    pub(crate) fn hand_over(&mut self) -> Flow {
+        let reachable = |sim: &Self, platform: Platform| {
+            Class::of(platform).delivery() == Delivery::Pull
+                || sim.process.as_ref().is_some_and(|it| it.lines.get(&platform).is_some_and(Line::is_up))
+        };
+        let waiting = self.p().store.queued_completions().unwrap_or_default();
+        let waiting: Vec<_> = waiting.into_iter().filter(|it| reachable(self, it.origin.platform)).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let now = self.now;
+        if self.bug == Some(Bug::DeliveredFirst) {
+            let early: Vec<_> = waiting.iter().map(|it| it.dispatch.clone()).collect();
+            self.commit("completions delivered", move |tx| {
+                early.iter().try_for_each(|dispatch| tx.completion_consumed(dispatch, now).map(drop))
+            })?;
+            let seen = RefCell::new(vec![]);
+            let accepted = self.commit("completions", |tx| {
+                let inbound = |it: &petasos_store::Completion| petasos_core::Inbound {
+                    source: it.origin.clone(),
+                    dedup: format!("completion:{}", it.dispatch),
+                    text: it.payload.clone(),
+                    attachments: vec![],
+                    quoted: None,
+                    sent_at: None,
+                    answer_to: None,
+                    internal: true,
+                };
+                for it in &waiting {
+                    let id = tx.accept(&inbound(it), &it.key, now)?.id();
+                    seen.borrow_mut().push((it.payload.clone(), id));
+                }
+                Ok(waiting.iter().map(|it| it.key.clone()).collect::<Vec<_>>())
+            });
+            seen.into_inner().iter().for_each(|(text, id)| self.witness_completion(text, *id));
+            accepted?.into_iter().for_each(|key| self.tell(key, Word::Look));
+            return Ok(());
+        }
+        let seen = RefCell::new(vec![]);
+        let handed = self.commit("completions", |tx| {
+            let all = waiting.iter().map(|it| tx.hand_over(it.clone(), it.payload.clone(), now));
+            let handed: Vec<_> = all.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+            seen.replace(handed.iter().map(|it| (it.inbound.text.clone(), it.id)).collect());
+            Ok(handed)
+        });
+        seen.into_inner().iter().for_each(|(text, id)| self.witness_completion(text, *id));
+        for pending in handed? {
+            self.tell(pending.key.clone(), Word::Arrived(Box::new(pending)));
+        }
+        Ok(())
+    }
+
+    /// Somebody's background work ends: a row, then the bell.
+    pub(crate) fn work_ends(&mut self, number: usize) -> Flow {
+        if self.process.as_ref().is_none_or(|process| process.stopping) {
+            self.later(Event::WorkEnds(number), 2_000);
+            return Ok(());
+        }
+        let source = self.world.source(self.world.ended[number].chat, "u0");
+        let key = petasos_core::session::session_key(&source, &Default::default());
+        let (now, payload) = (self.now, format!("[c{number}] is done"));
+        let reported = self.commit("work ended", move |tx| {
+            tx.complete_work(&format!("d{number}"), &key, &source, "process", &payload, now).map(drop)
+        });
+        if reported.is_err() {
+            // Whoever ran it reports again if we die meanwhile; a second report is the first one.
+            self.later(Event::WorkEnds(number), 1_000);
+        }
+        reported?;
+        self.reported.insert(number);
+        self.soon(Event::HandOver { life: self.life }, 0, 20);
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! What must be so, checked against the world and the store. It knows nothing of what the shell believes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use petasos_core::admission::{Ack, QUEUE_CAP};
+use petasos_core::journal::{Outcome, Write};
+use petasos_core::link::{self, Link};
+use petasos_core::outbox::{Kind, State};
+use petasos_core::transcript::Role;
+use petasos_core::{InboxId, Millis, OutboxId, TurnId};
+use petasos_store::{Reads, Stage};
+
+use crate::outside::{Class, MARK, Said, World, cited};
+use crate::promise::Promise;
+
+/// What has been seen to happen, as far as later checks need it.
+#[derive(Debug, Default)]
+pub(crate) struct Truth {
+    /// Which turn each accepted message went into.
+    claims: BTreeMap<InboxId, TurnId>,
+    over: BTreeSet<TurnId>,
+    /// Growing answers: they keep their place, whatever is sent meanwhile.
+    pub(crate) streamed: BTreeSet<(TurnId, u32)>,
+    last_sent: BTreeMap<usize, OutboxId>,
+}
+
+pub(crate) type Check = Result<(), (Promise, String)>;
+
+fn broken(promise: Promise, what: impl Into<String>) -> Check {
+    Err((promise, what.into()))
+}
+
+impl Truth {
+    /// What has just been committed.
+    pub(crate) fn committed(&mut self, writes: &[Write]) -> Check {
+        for write in writes {
+            match write {
+                Write::ClaimInbox { inbox, turn } => {
+                    for id in inbox {
+                        if *self.claims.entry(*id).or_insert(*turn) != *turn {
+                            return broken(Promise::G3, format!("message {id} is in two turns"));
+                        }
+                    }
+                }
+                Write::EndTurn { turn, .. } if !self.over.insert(*turn) => {
+                    return broken(Promise::G3, format!("turn {turn} ended twice"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn model_asked(&self, turn: TurnId) -> Check {
+        if self.over.contains(&turn) {
+            return broken(Promise::G3, format!("turn {turn} is over and asks the model"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn tool_ran(&self, world: &World, call: &str) -> Check {
+        if world.effects.get(call).is_some_and(|times| *times > 1) {
+            return broken(Promise::G3, format!("tool call {call} took effect twice"));
+        }
+        Ok(())
+    }
+
+    /// After every step.
+    pub(crate) fn step(&self, world: &World, store: &Reads) -> Check {
+        if let Some(said) = world.said.iter().find(|said| said.acked && said.inbox.is_none()) {
+            return broken(Promise::G1, format!("{} was acknowledged and never committed", said.text));
+        }
+        match store.stranded() {
+            Ok(stranded) if stranded.is_empty() => Ok(()),
+            found => broken(Promise::G2, format!("messages belong to a turn that is over: {found:?}")),
+        }
+    }
+
+    /// After every start: what was acknowledged is still there, word for word.
+    pub(crate) fn started(&self, world: &World, store: &Reads) -> Check {
+        for said in world.said.iter().filter(|said| said.acked) {
+            let kept = said.inbox.map(|id| store.pending(id));
+            let same = matches!(&kept, Some(Ok(Some(pending))) if pending.inbound.text == said.text);
+            if !same {
+                return broken(Promise::G1, format!("{} was acknowledged and is gone: {kept:?}", said.text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Something has changed in a chat.
+    pub(crate) fn shown(&mut self, world: &World, at: usize, sent: Option<OutboxId>) -> Check {
+        let chat = &world.chats[at];
+        let Some(last) = chat.shown.last() else { return Ok(()) };
+        for shown in chat.visible() {
+            let homes = cited(&shown.text, 'm').into_iter().map(|number| world.said[number].chat);
+            let homes =
+                homes.chain(cited(&shown.text, 'c').into_iter().map(|number| world.ended[number].chat));
+            let mut homes = homes;
+            if let Some(home) = homes.find(|home| *home != at) {
+                let text = &shown.text;
+                return broken(Promise::G5, format!("{text:?} is for chat {home} and stands in chat {at}"));
+            }
+        }
+        let unmarked = |shown: &&crate::outside::Shown| !shown.text.starts_with(MARK);
+        let same = chat.visible().filter(unmarked).filter(|it| match (it.about.step, last.about.step) {
+            // A preview is the first part of the answer that it becomes.
+            (Some(one), Some(other)) => {
+                one == other
+                    && it.about.item.map_or(0, |(_, part)| part)
+                        == last.about.item.map_or(0, |(_, part)| part)
+            }
+            (None, None) => it.about.item == last.about.item,
+            (Some(_), None) | (None, Some(_)) => false,
+        });
+        if same.count() > 1 {
+            return broken(Promise::G4, format!("an unmarked copy of {:?} in chat {at}", last.text));
+        }
+        if let Some(item) = sent {
+            let before = self.last_sent.insert(at, item);
+            let streamed = last.about.step.is_some_and(|step| self.streamed.contains(&step));
+            if before.is_some_and(|before| before > item) && !streamed {
+                return broken(Promise::G4, format!("item {item} left after {before:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn queue(&self, waiting: usize, internal: usize, mailbox: usize) -> Check {
+        if waiting > QUEUE_CAP + internal + 1 {
+            return broken(Promise::G9, format!("{waiting} messages wait in one session"));
+        }
+        if mailbox > crate::shell::MAILBOX {
+            return broken(Promise::G9, format!("{mailbox} words wait in one mailbox"));
+        }
+        Ok(())
+    }
+
+    /// `heard`: whether something came in over this generation of the link, and when last.
+    pub(crate) fn link(&self, link: &Link, terms: &link::Terms, heard: Option<Millis>, now: Millis) -> Check {
+        match &link.state {
+            link::State::Up { .. } => match heard {
+                None => broken(Promise::G7, "a link counts as up that never said anything"),
+                Some(at)
+                    if terms
+                        .longest_silence
+                        .is_some_and(|most| now.since(at) > most + Duration::from_secs(1)) =>
+                {
+                    broken(Promise::G7, format!("a link counts as up that is silent since {} ms", at.0))
+                }
+                Some(_) => Ok(()),
+            },
+            link::State::Waiting { until, .. } => {
+                let wait = until.since(now);
+                if wait > Duration::from_secs(3600) {
+                    return broken(Promise::G7, format!("the next try is {} s away", wait.as_secs()));
+                }
+                Ok(())
+            }
+            link::State::Connecting { .. } => Ok(()),
+            link::State::Fatal { .. } | link::State::Paused => {
+                broken(Promise::G7, "a link was given up, though time would have healed it")
+            }
+        }
+    }
+
+    /// When everything has come to rest.
+    pub(crate) fn end(&self, world: &World, store: &Reads) -> Check {
+        let lost = |error: petasos_store::Error| (Promise::G2, format!("the store cannot be read: {error}"));
+        for (number, said) in world.said.iter().enumerate().filter(|(_, said)| said.written) {
+            let Some(inbox) = said.inbox else {
+                return broken(Promise::G2, format!("[m{number}] was never accepted"));
+            };
+            let Some(found) = store.where_is(inbox).map_err(lost)? else {
+                return broken(Promise::G1, format!("[m{number}] was accepted and is gone"));
+            };
+            let outcome = match found.stage {
+                Stage::Settled { outcome, .. } => outcome,
+                stage => return broken(Promise::G2, format!("[m{number}] has no outcome: {stage:?}")),
+            };
+            self.outcome(world, store, number, inbox, outcome)?;
+        }
+        self.notices(world, store)?;
+        let open = store.outbox_counts().map_err(lost)?;
+        if open.due + open.sending + open.streaming > 0 {
+            return broken(Promise::G4, format!("something is still owed: {open:?}"));
+        }
+        self.completions(world, store)
+    }
+
+    fn outcome(
+        &self,
+        world: &World,
+        store: &Reads,
+        number: usize,
+        inbox: InboxId,
+        outcome: Outcome,
+    ) -> Check {
+        let said = &world.said[number];
+        if said.text.starts_with('/') {
+            return Ok(()); // commands are answered with notices, which are counted
+        }
+        match outcome {
+            Outcome::Answered | Outcome::Merged => {
+                if self.is_answered(world, store, said.chat, inbox, number, 'm') {
+                    return Ok(());
+                }
+                broken(
+                    Promise::G2,
+                    format!("[m{number}] counts as {} and nobody can see it", outcome.as_str()),
+                )
+            }
+            Outcome::Cancelled => {
+                // By what came in after it, in whatever order it was written.
+                let same = |it: &&Said| it.chat == said.chat && it.user == said.user;
+                let acted = world.said.iter().filter(same).any(|it| it.inbox > Some(inbox));
+                if acted {
+                    Ok(())
+                } else {
+                    broken(Promise::G2, format!("[m{number}] was cancelled by nobody"))
+                }
+            }
+            Outcome::Refused | Outcome::Dead => Ok(()),
+        }
+    }
+
+    fn is_answered(
+        &self,
+        world: &World,
+        store: &Reads,
+        chat: usize,
+        inbox: InboxId,
+        number: usize,
+        letter: char,
+    ) -> bool {
+        let Some(turn) = self.claims.get(&inbox) else { return false };
+        let there = world.chats[chat].visible().any(|it| cited(&it.text, letter).contains(&number));
+        match world.chats[chat].class {
+            Class::Plain | Class::Keyed => {
+                let given_up =
+                    || store.items_of_turn(*turn).is_ok_and(|it| it.iter().any(|it| it.state == State::Dead));
+                there || given_up()
+            }
+            Class::Pull => {
+                let Ok(Some(journaled)) = store.turn(*turn) else { return false };
+                let rows = store.rows_last(&journaled.turn.session, 10_000).unwrap_or_default();
+                let answers = |row: &&petasos_store::Said| row.message.role == Role::Assistant;
+                rows.iter().filter(answers).any(|row| cited(&row.message.content, letter).contains(&number))
+            }
+        }
+    }
+
+    /// Whoever was turned away, and whoever gave a command, was told.
+    fn notices(&self, world: &World, store: &Reads) -> Check {
+        for (at, chat) in world.chats.iter().enumerate().filter(|(_, chat)| chat.class != Class::Pull) {
+            let here = world.said.iter().filter(|said| said.chat == at && said.written);
+            let mut needed = 0;
+            for inbox in here.filter_map(|said| said.inbox).filter(|id| !self.claims.contains_key(id)) {
+                let stage = store.where_is(inbox).ok().flatten().map(|it| it.stage);
+                let told = [Outcome::Answered, Outcome::Refused, Outcome::Dead];
+                needed += usize::from(
+                    matches!(stage, Some(Stage::Settled { outcome, .. }) if told.contains(&outcome)),
+                );
+            }
+            let acks = [Ack::Queued, Ack::Interrupting, Ack::Steered, Ack::Held, Ack::AfterRestart];
+            let is_ack = |text: &str| acks.iter().filter_map(|ack| ack.text()).any(|ack| text.contains(ack));
+            let is_notice = |text: &str| !is_ack(text) && !text.contains("[m") && !text.contains("[c");
+            let mut seen: BTreeSet<OutboxId> = BTreeSet::new();
+            seen.extend(
+                chat.visible()
+                    .filter(|it| is_notice(&it.text) && it.about.step.is_none())
+                    .filter_map(|it| it.about.item)
+                    .map(|(id, _)| id),
+            );
+            let dead = store.items_in(State::Dead, 10_000).unwrap_or_default();
+            seen.extend(
+                dead.iter()
+                    .filter(|it| it.draft.kind == Kind::Notice && it.draft.turn.is_none())
+                    .map(|it| it.id),
+            );
+            if seen.len() < needed {
+                let count = seen.len();
+                return broken(Promise::G2, format!("chat {at}: {needed} were to be told and {count} were"));
+            }
+        }
+        Ok(())
+    }
+
+    fn completions(&self, world: &World, store: &Reads) -> Check {
+        let waiting = store.queued_completions().unwrap_or_default();
+        if let Some(first) = waiting.first() {
+            return broken(Promise::G8, format!("{} was never handed over", first.dispatch));
+        }
+        for (number, ended) in world.ended.iter().enumerate() {
+            let Some(inbox) = ended.inbox else {
+                return broken(Promise::G8, format!("[c{number}] ended and never became a message"));
+            };
+            let stage = store.where_is(inbox).ok().flatten().map(|it| it.stage);
+            let told = match stage {
+                Some(Stage::Settled { outcome: Outcome::Answered | Outcome::Merged, .. }) => {
+                    self.is_answered(world, store, ended.chat, inbox, number, 'c')
+                }
+                // Somebody stopped it, or its turn failed and said so.
+                Some(Stage::Settled { outcome: Outcome::Cancelled, .. }) => {
+                    world.said.iter().any(|said| said.chat == ended.chat && said.written)
+                }
+                Some(Stage::Settled { outcome: Outcome::Refused | Outcome::Dead, .. }) => true,
+                Some(Stage::Queued { .. } | Stage::Running { .. }) | None => false,
+            };
+            if !told {
+                let chat = ended.chat;
+                return broken(Promise::G8, format!("chat {chat} never heard of [c{number}]: {stage:?}"));
+            }
+        }
+        Ok(())
+    }
+}

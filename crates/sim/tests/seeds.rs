@@ -1,0 +1,121 @@
+//! Seeds that must keep every promise, and bugs that must not get away.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use std::path::Path;
+
+use petasos_sim::{Broken, Bug, Case, Figures, Promise, Scenario, Story, run, shrink, workshop};
+
+/// Seeds in the ordinary run; `scripts/soak` takes many more.
+const SEEDS: u64 = 240;
+/// A planted bug must be found among so many.
+const ENOUGH: u64 = 500;
+
+#[track_caller]
+fn fail(broken: Box<Broken>, folder: &Path) -> ! {
+    let small = shrink(broken, None, folder);
+    panic!("{} breaks {}\nsee it again with: {}", small.case, small.violation, small.case.command());
+}
+
+fn all_keep_their_promises(seeds: impl Iterator<Item = u64>) {
+    let shop = workshop();
+    let mut total = Figures::default();
+    for seed in seeds {
+        match run(&Case::of_seed(seed), None, shop.path(), Story::Untold) {
+            Ok(figures) => {
+                total.commits += figures.commits;
+                total.crashes += figures.crashes;
+                total.faults += figures.faults;
+                total.stops += figures.stops;
+                total.calls += figures.calls;
+                total.sends += figures.sends;
+            }
+            Err(broken) => fail(broken, shop.path()),
+        }
+    }
+    // A world in which nothing happens proves nothing.
+    assert!(total.commits > 5_000 && total.sends > 1_000 && total.calls > 500, "{total:?}");
+    assert!(total.crashes > 40 && total.faults > 200 && total.stops > 10, "{total:?}");
+}
+
+#[test]
+fn every_promise_is_kept_whatever_happens_first_half() {
+    all_keep_their_promises(0..SEEDS / 2);
+}
+
+#[test]
+fn every_promise_is_kept_whatever_happens_second_half() {
+    all_keep_their_promises(SEEDS / 2..SEEDS);
+}
+
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    let shop = workshop();
+    for line in
+        include_str!("regressions.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        let case: Case = line.parse().expect(line);
+        if let Err(broken) = run(&case, None, shop.path(), Story::Untold) {
+            fail(broken, shop.path());
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_story() {
+    let shop = workshop();
+    for scenario in Scenario::ALL {
+        let case = Case::new(scenario, 77);
+        let once = run(&case, None, shop.path(), Story::Untold).expect("kept");
+        let again = run(&case, None, shop.path(), Story::Told).expect("kept");
+        assert_eq!(once, again, "{case}");
+    }
+}
+
+/// The first seed that shows it.
+#[track_caller]
+fn find(bug: Bug) -> (u64, Box<Broken>) {
+    let shop = workshop();
+    for seed in 0..ENOUGH {
+        if let Err(broken) = run(&Case::of_seed(seed), Some(bug), shop.path(), Story::Untold) {
+            return (seed, broken);
+        }
+    }
+    panic!("{bug:?} was not found within {ENOUGH} seeds");
+}
+
+#[test]
+fn every_planted_bug_is_found_as_what_it_breaks() {
+    for bug in Bug::ALL {
+        let (seed, broken) = find(bug);
+        let found = broken.violation.promise;
+        assert!(bug.breaks().contains(&found), "{bug:?} was found by seed {seed} as {}", broken.violation);
+        println!("{bug:?}: seed {seed}, {}", broken.violation);
+    }
+}
+
+#[test]
+fn every_promise_has_a_bug_that_breaks_it() {
+    for promise in Promise::ALL {
+        assert!(
+            Bug::ALL.iter().any(|bug| bug.breaks().contains(&promise)),
+            "{promise} is never put to the test"
+        );
+    }
+}
+
+#[test]
+fn a_failing_case_is_made_smaller_and_fails_the_same_way() {
+    let shop = workshop();
+    let (_, broken) = find(Bug::UnmarkedCopy);
+    let (was, promise) = (broken.case, broken.violation.promise);
+    let small = shrink(broken, Some(Bug::UnmarkedCopy), shop.path());
+    assert_eq!(small.violation.promise, promise);
+    assert_ne!(small.case, was, "nothing could be left out");
+    let text = small.case.to_string();
+    let again: Case = text.parse().expect("a case");
+    let replayed =
+        run(&again, Some(Bug::UnmarkedCopy), shop.path(), Story::Told).expect_err("it fails again");
+    assert_eq!(replayed.violation, small.violation);
+    assert!(!replayed.story.is_empty());
+}
