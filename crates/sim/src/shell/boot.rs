@@ -103,6 +103,7 @@ impl Sim {
                     text: it.payload.clone(),
                     attachments: vec![],
                     quoted: None,
+                    context: None,
                     sent_at: None,
                     answer_to: None,
                     internal: true,

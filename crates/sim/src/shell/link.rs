@@ -239,6 +239,7 @@ impl Sim {
             text: said.text.clone(),
             attachments: vec![],
             quoted: None,
+            context: None,
             sent_at: Some(said.at),
             internal: false,
             answer_to: None,

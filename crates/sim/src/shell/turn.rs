@@ -5,7 +5,9 @@ use std::cell::Cell;
 use petasos_core::admission::Arrival;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::transcript::{Bill, EffectState, Role, ToolCall};
-use petasos_core::turn::{self, Answer, Decision, Effect, Event as Turning, Limits};
+use petasos_core::turn::{
+    self, Answer, Decision, Effect, Event as Turning, Limits, Phase, Progress, ToolEnd,
+};
 use petasos_core::{Millis, SessionKey, TurnId};
 
 use super::session::Promised;
@@ -71,7 +73,9 @@ impl Sim {
     pub(crate) fn start(&mut self, session: &mut Session, effects: Vec<Effect>) -> Flow {
         for effect in effects {
             match effect {
-                Effect::CallModel { attempt, last } => self.call_model(session, attempt, last)?,
+                Effect::CallModel { attempt, closing } => {
+                    self.call_model(session, attempt, closing.is_some())?
+                }
                 Effect::RunTools { attempt, calls } => self.run_tools(session, attempt, calls)?,
                 Effect::Deliver { lane } => self.lane_due(lane),
                 Effect::Finished { outcome } => self.finished(session, outcome),
@@ -149,7 +153,9 @@ impl Sim {
                 text.clear();
             }
         }
-        Answer { text, calls, bill: Bill::default(), partial: false }
+        // One after the other, or all at once.
+        let groups = if self.luck.odds(500) { vec![1; calls.len()] } else { vec![] };
+        Answer { text, calls, groups, astray: false, bill: Bill::default(), partial: false }
     }
 
     fn run_tools(&mut self, session: &mut Session, attempt: u32, calls: Vec<ToolCall>) -> Flow {
@@ -197,10 +203,12 @@ impl Sim {
                 self.feed(session, Turning::CallFailed { attempt, notice })
             }
             Report::ToolEnded { attempt, call } => {
-                let steering = std::mem::take(&mut session.steering);
+                let steering =
+                    if is_last(session, &call.id) { std::mem::take(&mut session.steering) } else { vec![] };
                 let steer = steering.iter().map(|it| (it.id, it.inbound.text.clone())).collect();
                 let (content, effect) = ("done".to_owned(), EffectState::Known);
-                self.feed(session, Turning::ToolEnded { attempt, call: call.id, content, effect, steer })
+                let end = ToolEnd { content, effect, progress: Progress::Changed };
+                self.feed(session, Turning::ToolEnded { attempt, call: call.id, end, steer })
             }
         }
     }
@@ -211,6 +219,14 @@ impl Sim {
             return String::new();
         }
         session.work.as_ref().map(|work| growing(work, self.now)).unwrap_or_default()
+    }
+}
+
+/// Whether the model is asked again as soon as this call has its result.
+fn is_last(session: &Session, call: &String) -> bool {
+    match session.turn.as_ref().map(|turn| &turn.phase) {
+        Some(Phase::Acting { open, .. }) => open.as_slice() == std::slice::from_ref(call),
+        Some(Phase::Thinking | Phase::Over) | None => false,
     }
 }
 
