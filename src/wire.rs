@@ -187,6 +187,8 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         inward_files: media::inward(settings),
         workspace: workspace(home, settings),
         terminal: terminal::terminal(settings),
+        consent: terminal::consent(settings),
+        cron: Default::default(),
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
         filter_silence: settings.flag("filter_silence_narration"),

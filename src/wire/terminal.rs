@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
+use petasos_core::approve::Mode;
+use petasos_gateway::Consent;
 
 use crate::config::Settings;
 
@@ -22,4 +24,19 @@ pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
         grace: Duration::try_from_secs_f64(settings.number("terminal.daemon_term_grace_seconds"))
             .unwrap_or_default(),
     })
+}
+
+/// Who agrees to what.
+pub(super) fn consent(settings: &Settings) -> Consent {
+    Consent {
+        mode: match settings.text("approvals.mode").as_deref() {
+            Some("smart") => Mode::Smart,
+            Some("off") => Mode::Off,
+            Some(_) | None => Mode::Manual,
+        },
+        timeout: Duration::from_secs(settings.count("approvals.timeout").unwrap_or(60)),
+        deny: settings.list("approvals.deny"),
+        allow: settings.list("command_allowlist"),
+        unattended: settings.text("approvals.cron_mode").as_deref() == Some("approve"),
+    }
 }

@@ -37,6 +37,6 @@ pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
 pub use terminal::{
     End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Promise, Reason, Record, Terminal,
-    TerminalConfig, Unjudged, Verdict, handed_on,
+    TerminalConfig, Unjudged, Verdict, handed_on, redact,
 };
-pub use tools::{Alive, Later, SessionCtx, ToolResult, Tools, repeated};
+pub use tools::{Alive, Ended, Later, People, Person, Question, SessionCtx, ToolResult, Tools, repeated};

@@ -43,6 +43,9 @@ pub enum Name {
     Retry,
     Undo,
     Compress,
+    Approve,
+    Deny,
+    Yolo,
     Usage,
     Where,
     Start,
@@ -81,6 +84,9 @@ pub const TABLE: &[Spec] = &[
     spec(Name::Compress, "compress", "[what to keep]", "Sum the conversation up to save room")
         .also(&["compact"])
         .waiting(),
+    spec(Name::Approve, "approve", "[all|id] [session|always]", "Let a command run that I asked about"),
+    spec(Name::Deny, "deny", "[all|id] [reason]", "Do not let it run"),
+    spec(Name::Yolo, "yolo", "", "Switch questions about commands off, or on again, for this session"),
     spec(Name::Usage, "usage", "", "Show the tokens this session has used"),
     spec(Name::Where, "where", "", "Show what became of your last message"),
     spec(Name::Platform, "platform", "[retry|pause name]", "Show how the platforms are, or change that")

@@ -72,6 +72,8 @@ pub enum Write {
     PreviewShown { turn: TurnId, step: u32, message: String },
     /// The preview is certainly not visible (never sent, or deleted by someone): the answer is sent as new.
     DropPreview { turn: TurnId, step: u32 },
+    /// What it was to replace cannot be replaced: it is sent as new.
+    SendAnew { item: OutboxId },
     /// The step ends without an answer: what is visible of it is completed with this text, or, when the
     /// text is empty, taken back. Without a streaming item nothing happens.
     ClosePreview { turn: TurnId, step: u32, text: String },

@@ -1,18 +1,31 @@
 //! Taking over from the process before us (`petasos_store`, one commit), and saying what was found.
 
+use std::sync::Arc;
+
 use petasos_core::Millis;
 use petasos_store::{Booted, Error as StoreError, Found, Report, Terms, Tx};
 
+use crate::channels::Channels;
 use crate::ingest::{Rules, welcome};
+use crate::questions;
+
+/// Who may speak, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) channels: Arc<Channels>,
+}
 
 pub(crate) fn take_over(
     tx: &Tx<'_>,
     found: &Found,
     terms: &Terms,
-    rules: &Rules,
+    world: &World,
     now: Millis,
 ) -> Result<Booted, StoreError> {
-    tx.take_over(found, terms, |tx, source| welcome(tx, rules, source), now)
+    let mut booted = tx.take_over(found, terms, |tx, source| welcome(tx, &world.rules, source), now)?;
+    booted.due.extend(questions::lose(tx, &world.channels, now)?);
+    Ok(booted)
 }
 
 /// After the commit.

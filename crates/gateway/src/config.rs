@@ -14,6 +14,7 @@ use petasos_core::{Platform, SessionKey, Source};
 use petasos_platforms::Adapter;
 use petasos_store::{Binding, Error as StoreError, Tx};
 
+use crate::approvals::Consent;
 use crate::cron;
 use crate::deliver::{Policy, Streaming};
 use crate::fetch::Inward;
@@ -100,6 +101,8 @@ pub struct Settings {
     pub workspace: PathBuf,
     /// How commands are run; `None`: the agent has no terminal.
     pub terminal: Option<TerminalConfig>,
+    /// Which commands run, and whom to ask about the others.
+    pub consent: Consent,
     /// The owner's own words to the agent.
     pub persona: Option<String>,
     /// Who may use which command, where that is restricted.
@@ -172,6 +175,7 @@ impl Settings {
             inward_files: Inward::default(),
             workspace,
             terminal: None,
+            consent: Consent::default(),
             persona: None,
             tiers: BTreeMap::new(),
             compression: Compression::default(),

@@ -6,6 +6,7 @@
 //! `boot` take over from the one before, `gate` knows who works and whether more may, `lookout` watches for
 //! markers, `stop` and `running` take everything apart.
 
+mod approvals;
 mod boot;
 mod channels;
 pub mod clock;
@@ -38,6 +39,7 @@ mod post;
 mod processes;
 mod publish;
 mod pulse;
+mod questions;
 mod resume;
 mod router;
 mod running;
@@ -53,6 +55,7 @@ mod tasks;
 mod view;
 mod watchdog;
 
+pub use approvals::Consent;
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Stall, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};
@@ -65,7 +68,7 @@ pub use post::{Fate, Mirror, Post, Posted};
 pub use running::{End, Running};
 pub use start::{DATABASE, StartError, start};
 pub use status::{LinkStatus, Status};
-pub use view::{Live, View};
+pub use view::{Asked, Live, View};
 
 use petasos_core::admission::Refusal;
 use petasos_core::lifecycle::Closed;

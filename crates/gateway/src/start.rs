@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use petasos_agent::{Brain, Terminal, Tools, Unjudged};
+use petasos_agent::{Brain, Terminal, Tools};
 use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
@@ -18,7 +18,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::boot;
+use crate::approvals::Approvals;
+use crate::boot::{self, World};
 use crate::channels::Channels;
 use crate::completions::Bell;
 use crate::config::{Config, Settings};
@@ -38,6 +39,7 @@ use crate::lookout::Lookout;
 use crate::marks::Marks;
 use crate::processes::Rows;
 use crate::publish::Publisher;
+use crate::questions::{self, Questions};
 use crate::resume;
 use crate::router::{self, Router};
 use crate::running::Running;
@@ -66,17 +68,18 @@ pub enum StartError {
 
 pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let started_at = clock::now();
-    let brain = Brain::new(config.model)?;
+    let brain = Arc::new(Brain::new(config.model)?);
     let store = open(&config.home).await?;
     let stopper = Stopper::new();
     let (db, writer) = db::start(store, stopper.clone())?;
     let rules = Arc::new(Rules { access: config.access, keys: config.keys });
-    let booted = take_over(&db, &config.home, &config.lifetime, &config.settings, &rules, started_at).await?;
+    let channels = Arc::new(Channels::new(config.adapters));
+    let world = World { rules: rules.clone(), channels: channels.clone() };
+    let booted = take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
     let own = Record::of_this_process();
     let gate = Gate::new(config.lifetime.session_cap);
     // A drain that was asked for before we came counts before anything starts.
     let lookout = Lookout::new(&config.home, config.lifetime.drain_max_age, gate.clone(), own.clone());
-    let channels = Arc::new(Channels::new(config.adapters));
     let (streaming, policy) = (config.settings.streaming.clone(), config.settings.outward_files.clone());
     let (deliver, delivering) =
         Deliver::new(Outward::new(db.clone(), channels.clone(), streaming, policy, stopper.clone()));
@@ -85,11 +88,16 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let (marks, markers) = Marks::new(&channels, &stopper);
     let bell = Bell::default();
     let rows = Rows { db: db.clone(), bell: bell.clone() };
+    let questions = Questions::new(db.clone(), deliver.clone(), channels.clone());
+    let consent = config.settings.consent.clone();
+    let approvals = Arc::new(Approvals::new(db.clone(), brain.clone(), consent, &config.home));
     let shell = Arc::new(Shell {
         fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
         db,
         brain,
-        tools: tools(&config.home, &config.settings, rows)?,
+        tools: tools(&config.home, &config.settings, approvals.clone(), rows)?,
+        approvals,
+        questions: questions.clone(),
         channels,
         deliver,
         marks,
@@ -111,6 +119,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let mut running = vec![
         tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
         tasks::vital("router", &stopper, router::run(shell.clone(), asks)),
+        tasks::vital("questions", &stopper, questions::run(questions, stopper.clone())),
         tasks::vital("counts", &stopper, counts::run(shell.clone())),
         tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
         tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
@@ -174,10 +183,10 @@ fn hooks(home: &Path, stopper: &Stopper) -> Hooks {
 }
 
 /// The terminal is there if it was asked for.
-fn tools(home: &Path, settings: &Settings, rows: Rows) -> Result<Tools, Error> {
+fn tools(home: &Path, settings: &Settings, approvals: Arc<Approvals>, rows: Rows) -> Result<Tools, Error> {
     let tools = Tools::default();
     let Some(config) = settings.terminal.clone() else { return Ok(tools) };
-    let terminal = Terminal::new(config, home, Arc::new(Unjudged), Arc::new(rows));
+    let terminal = Terminal::new(config, home, approvals, Arc::new(rows));
     let terminal =
         terminal.map_err(|error| Error::Io(format!("the terminal's folder cannot be made: {error}")))?;
     Ok(tools.with_terminal(Arc::new(terminal)))
@@ -189,14 +198,14 @@ async fn take_over(
     home: &Path,
     lifetime: &Lifetime,
     settings: &Settings,
-    rules: &Arc<Rules>,
+    world: World,
     now: Millis,
 ) -> Result<Booted, Error> {
     let found = found(home, lifetime);
-    let (rules, crash_recovery) = (rules.clone(), lifetime.crash_recovery);
+    let crash_recovery = lifetime.crash_recovery;
     let (window, limits) = (settings.resume_window, settings.limits);
     let terms = Terms { crash_recovery, window, limits };
-    let booted = db.write(move |tx| boot::take_over(tx, &found, &terms, &rules, now)).await?;
+    let booted = db.write(move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
     boot::tell(&booted.report);
     forget_notes(home);
     Ok(booted)

@@ -4,6 +4,8 @@
 //! reader skips intermediate ones and misses nothing that matters, because finished rows are in the store.
 
 use petasos_core::ids::{RowId, SessionId, TurnId};
+use petasos_core::outbox::Button;
+use serde::Serialize;
 
 #[derive(Debug, Clone, Default)]
 pub struct View {
@@ -17,6 +19,16 @@ pub struct View {
     pub live: Option<Live>,
     /// Messages waiting behind it.
     pub queued: usize,
+    /// What the turn waits for a person to answer, oldest first.
+    pub questions: Vec<Asked>,
+}
+
+/// A question that waits. What a button carries, said in the conversation, is its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    pub id: String,
+    pub text: String,
+    pub buttons: Vec<Button>,
 }
 
 #[derive(Debug, Clone)]

@@ -26,6 +26,7 @@ impl Tx<'_> {
             Write::Owe(draft) => self.owe(draft, now),
             Write::PreviewShown { turn, step, message } => self.preview_shown(*turn, *step, message),
             Write::DropPreview { turn, step } => self.drop_preview(*turn, *step),
+            Write::SendAnew { item } => self.send_anew(*item),
             Write::ClosePreview { turn, step, text } => self.close_preview(*turn, *step, text),
             Write::Sending { item } => self.sending(*item, now),
             Write::PartSent { item, message } => self.part_sent(*item, message),

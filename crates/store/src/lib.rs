@@ -11,6 +11,7 @@
 //! | `dead_chats` | dead_chats |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
+//! | `questions` | questions, approved |
 //! | `jobs`, `occurrences` | their namesakes |
 //! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `todos`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
@@ -36,6 +37,7 @@ mod open;
 mod outbox;
 mod pairing;
 mod processes;
+mod questions;
 mod retention;
 mod routing;
 mod schema;
@@ -62,6 +64,7 @@ pub use occurrences::{Occurrence, RunState};
 pub use outbox::{Claimed, Head, OutboxCounts, Owed, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
 pub use processes::{ProcessEnd, ProcessRow};
+pub use questions::QuestionRow;
 pub use retention::Pruned;
 pub use routing::RoutingState;
 pub use schema::KNOWN as SCHEMA;

@@ -48,6 +48,11 @@ const RULES: &[(u32, &str)] = &[
     (30, "DELETE FROM occurrences WHERE (job, due) IN (
              SELECT job, due FROM occurrences WHERE state = 'delivered' AND ended_at < ?1 LIMIT ?2)"),
     (365, "DELETE FROM todos WHERE session IN (SELECT session FROM todos WHERE at < ?1 LIMIT ?2)"),
+    (7, "DELETE FROM questions WHERE number IN (
+             SELECT number FROM questions WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
+    // Forgetting one costs a question.
+    (90, "DELETE FROM approved WHERE (scope, category) IN (
+             SELECT scope, category FROM approved WHERE scope <> '' AND at < ?1 LIMIT ?2)"),
     (1, "DELETE FROM logins WHERE token_hash IN (SELECT token_hash FROM logins WHERE expires_at < ?1 LIMIT ?2)"),
     (1, "DELETE FROM login_links WHERE token_hash IN (
              SELECT token_hash FROM login_links WHERE expires_at < ?1 LIMIT ?2)"),

@@ -54,6 +54,7 @@ function leave() {
   sender = null;
   chat = null;
   transcript.clear();
+  drawQuestions([]);
   setBusy(false);
   connection('');
 }
@@ -116,6 +117,7 @@ class Stream {
     on('live', live => { setBusy(true); transcript.grow(live); redrawEmpty(); });
     on('tools', ({ tools }) => transcript.tools(tools));
     on('queued', ({ count }) => { this.queued = count; });
+    on('questions', ({ questions }) => drawQuestions(questions));
     on('idle', () => this.idle());
     on('trouble', ({ message }) => connection(`The gateway has a problem: ${message}`));
   }
@@ -171,6 +173,7 @@ class Stream {
     setBusy(false);
     transcript.endLive();
     transcript.tools([]);
+    drawQuestions([]);
     if (!this.queued) sender?.settle();
     if (worked) { refreshSoon(); if (document.hidden) unread = true; }
     redrawEmpty();
@@ -210,6 +213,35 @@ function refused(text, reason) {
   if (text !== null) composer.fill(text);
   if (reason) connection(reason);
   redrawEmpty();
+}
+
+/** The buttons of what the agent waits for; its text is a row above them. */
+function drawQuestions(questions) {
+  const first = questions.find(question => question.buttons.length);
+  $('questions').hidden = !first;
+  $('questions').replaceChildren(...(first?.buttons ?? []).map(({ label, data }) => {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.textContent = label;
+    button.addEventListener('click', () => answerQuestion(data));
+    return button;
+  }));
+  if (first) transcript.jump();
+}
+
+/** Said like any message, and never shown as one: the row that says how it ended is the answer. */
+async function answerQuestion(data) {
+  if (!chat) return;
+  const asked = chat;
+  for (const button of $('questions').children) button.disabled = true;
+  const response = await fetch(`/api/chats/web/${asked}/messages`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ text: data, id: keep.freshId(16) }),
+  }).catch(() => null);
+  if (response?.ok) return;
+  for (const button of $('questions').children) button.disabled = false;
+  connection('Your answer did not get through. Please try again.');
 }
 
 async function stopTurn() {

@@ -4,7 +4,7 @@
 //! is computed from what this reader already has, never from what happened in between.
 
 use petasos_core::TurnId;
-use petasos_gateway::{Live, View};
+use petasos_gateway::{Asked, Live, View};
 use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,6 +25,10 @@ pub(crate) enum Change {
     Queued {
         count: usize,
     },
+    /// What the turn waits for a person to answer.
+    Questions {
+        questions: Vec<Asked>,
+    },
     /// No turn is running.
     Idle {},
 }
@@ -35,6 +39,7 @@ impl Change {
             Self::Live { .. } => "live",
             Self::Tools { .. } => "tools",
             Self::Queued { .. } => "queued",
+            Self::Questions { .. } => "questions",
             Self::Idle {} => "idle",
         }
     }
@@ -45,6 +50,7 @@ impl Change {
 pub(crate) struct Shown {
     turn: Told,
     queued: usize,
+    questions: Vec<Asked>,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +74,7 @@ struct Running {
 pub(crate) struct Now<'a> {
     pub(crate) live: Option<Speaking<'a>>,
     pub(crate) queued: usize,
+    pub(crate) questions: &'a [Asked],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +87,8 @@ pub(crate) struct Speaking<'a> {
 
 impl<'a> From<&'a View> for Now<'a> {
     fn from(view: &'a View) -> Self {
-        Self { live: view.live.as_ref().map(Speaking::from), queued: view.queued }
+        let live = view.live.as_ref().map(Speaking::from);
+        Self { live, queued: view.queued, questions: &view.questions }
     }
 }
 
@@ -101,6 +109,10 @@ impl Shown {
         if self.queued != now.queued {
             self.queued = now.queued;
             changes.push(Change::Queued { count: now.queued });
+        }
+        if self.questions != now.questions {
+            self.questions = now.questions.to_vec();
+            changes.push(Change::Questions { questions: self.questions.clone() });
         }
         changes
     }
@@ -157,10 +169,10 @@ impl Speaking<'_> {
 mod tests {
     use super::*;
 
-    const IDLE: Now<'static> = Now { live: None, queued: 0 };
+    const IDLE: Now<'static> = Now { live: None, queued: 0, questions: &[] };
 
     fn now<'a>(step: u32, text: &'a str, tools: &'a [String]) -> Now<'a> {
-        Now { live: Some(Speaking { turn: TurnId(7), step, text, tools }), queued: 0 }
+        Now { live: Some(Speaking { turn: TurnId(7), step, text, tools }), queued: 0, questions: &[] }
     }
 
     fn live(step: u32, offset: usize, text: &str) -> Change {
@@ -206,6 +218,19 @@ mod tests {
             got.push_str(&text);
         }
         assert_eq!(got, text);
+    }
+
+    #[test]
+    fn questions_are_told_when_they_come_and_go() {
+        let asked = [Asked { id: "q1".into(), text: "May I?".into(), buttons: vec![] }];
+        let waiting = Now { questions: &asked, ..now(0, "", &[]) };
+        let told = |questions: &[Asked]| Change::Questions { questions: questions.to_vec() };
+        check(&[
+            (now(0, "", &[]), vec![live(0, 0, "")]),
+            (waiting, vec![told(&asked)]),
+            (waiting, vec![]),
+            (now(0, "", &[]), vec![told(&[])]),
+        ]);
     }
 
     #[test]

@@ -149,8 +149,7 @@ pub(super) const KEYS: &[Key] = &[
     key("agent.verbose", Flag, "false", "talkative logs"),
     key("agent.personalities", Table, "", "voices to choose from"),
     key("compression", Table, "", "when and how long conversations are summed up"),
-    key("approvals", Table, "", "mode, timeout, deny, cron_mode: commands that need a yes"),
-    key("command_allowlist", List, "", "commands that need no yes"),
+    key("approvals", Table, "", "what else belongs to commands that need a yes"),
     key("terminal", Table, "", "what else belongs to a terminal: backend"),
     key(
         "delegation",

@@ -160,6 +160,26 @@ pub(super) const KEYS: &[Key] = &[
         "seconds a background process gets between the request to end and the end",
     ),
     key(
+        "approvals.mode",
+        Choice(&["manual", "smart", "off"]),
+        "manual",
+        "who agrees to dangerous commands: you; a second look by the model first, then you; nobody",
+    ),
+    key("approvals.timeout", Count(5, 86_400), "60", "seconds you have to answer; silence is no"),
+    key(
+        "approvals.cron_mode",
+        Choice(&["deny", "approve"]),
+        "deny",
+        "what becomes of dangerous commands in scheduled work, where nobody can be asked",
+    ),
+    key("approvals.deny", List, "", "patterns (*, ?) of commands that never run, whatever you approve"),
+    key(
+        "command_allowlist",
+        List,
+        "",
+        "commands, patterns of them and kinds of danger (recursive_delete, ...) that need no yes",
+    ),
+    key(
         "tool_output.max_bytes",
         Count(1000, 100_000),
         "50000",

@@ -48,6 +48,7 @@ use guard::Refused;
 use processes::Processes;
 pub use record::{End, Event, Identity, Kept, Known, Ledger, Promise, Reason, Record};
 use shell::{Launch, Memory};
+pub use text::redact;
 use wish::Wish;
 
 /// How commands are run.
@@ -94,14 +95,16 @@ pub enum Verdict {
 
 /// Decides about every command before it is started; it may take its time and ask a person.
 pub trait Judge: fmt::Debug + Send + Sync {
+    /// `cwd`: where it would run.
     fn judge<'a>(
         &'a self,
         command: &'a str,
+        cwd: &'a Path,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 }
 
-/// Lets everything run. For owners who switch the terminal on without approvals, and for tests.
+/// Lets everything run. For tests of everything else.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unjudged;
 
@@ -109,6 +112,7 @@ impl Judge for Unjudged {
     fn judge<'a>(
         &'a self,
         _command: &'a str,
+        _cwd: &'a Path,
         _ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
         Box::pin(std::future::ready(Verdict::Run { note: None }))
@@ -130,7 +134,8 @@ pub struct Terminal {
 #[derive(Debug)]
 struct Asked<'a> {
     command: &'a str,
-    workdir: Option<&'a str>,
+    memory: &'a Memory,
+    cwd: PathBuf,
     screen: Screen,
     /// What is on record about the consent.
     note: Option<String>,
@@ -189,8 +194,10 @@ impl Terminal {
         }
         let screen = if arguments.flag("pty").map_err(wrong)? { Screen::Terminal } else { Screen::None };
         let wish = Wish::of(arguments).map_err(wrong)?;
-        let note = self.consent(ctx, command).await?;
-        let asked = Asked { command, workdir, screen, note };
+        let memory = self.memory(ctx).await.map_err(|error| cannot_run(&error))?;
+        let cwd = self.place(ctx, &memory, workdir).map_err(|error| cannot_run(&error))?;
+        let note = self.consent(ctx, command, &cwd).await?;
+        let asked = Asked { command, memory: &memory, cwd, screen, note };
         let ran = if background {
             self.background(ctx, &asked, wish).await
         } else {
@@ -215,16 +222,15 @@ impl Terminal {
     }
 
     /// The one place where a command's fate is decided: nothing is started that has not passed here.
-    async fn consent(&self, ctx: &SessionCtx, command: &str) -> Result<Option<String>, Value> {
-        match self.judge.judge(command, ctx).await {
+    async fn consent(&self, ctx: &SessionCtx, command: &str, cwd: &Path) -> Result<Option<String>, Value> {
+        match self.judge.judge(command, cwd, ctx).await {
             Verdict::Run { note } => Ok(note),
             Verdict::Blocked { reason } => Err(blocked(&reason)),
         }
     }
 
     async fn foreground(&self, ctx: &SessionCtx, asked: &Asked<'_>, limit: Duration) -> io::Result<Value> {
-        let memory = self.memory(ctx).await?;
-        let cwd = self.place(ctx, &memory, asked.workdir)?;
+        let (memory, cwd) = (asked.memory, asked.cwd.clone());
         let number = self.commands.fetch_add(1, Ordering::Relaxed);
         let spool = self.directory.join("output").join(format!("cmd_{}_{number}.log", ctx.now.0));
         let launch = Launch {
@@ -246,8 +252,7 @@ impl Terminal {
     }
 
     async fn background(&self, ctx: &SessionCtx, asked: &Asked<'_>, wish: Wish) -> io::Result<Value> {
-        let memory = self.memory(ctx).await?;
-        let cwd = self.place(ctx, &memory, asked.workdir)?;
+        let (memory, cwd) = (asked.memory, asked.cwd.clone());
         let command = guard::without_trailing_ampersand(asked.command);
         let mut env = environment::of_child(ctx, &self.config.passthrough, std::env::vars_os());
         env.push(("PYTHONUNBUFFERED".into(), "1".into()));

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::record::{self, End, Event, Identity, Known, Ledger, Record};
 use super::{Judge, Terminal, TerminalConfig, Unjudged};
-use crate::tools::{Alive, Later, SessionCtx, Tools};
+use crate::tools::{Alive, Later, Person, SessionCtx, Tools};
 
 pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
     SessionCtx {
@@ -21,6 +21,8 @@ pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
         session: SessionId("s".into()),
         source: Source::new(Platform::parse(platform).unwrap(), ChatType::Dm, chat),
         later: Later::Supported,
+        person: Person::Nobody,
+        call: String::new(),
         home: home.to_owned(),
         workspace: home.join("workspace"),
         sent: vec![],

@@ -73,6 +73,7 @@ impl Judge for Never {
     fn judge<'a>(
         &'a self,
         command: &'a str,
+        _cwd: &'a Path,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
         let reason = format!("BLOCKED: {command} for {}", ctx.key);

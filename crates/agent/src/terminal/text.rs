@@ -37,7 +37,7 @@ pub(super) fn strip_control(text: &str) -> String {
 }
 
 /// What looks like a credential is not repeated to anybody.
-pub(super) fn redact(text: &str) -> Cow<'_, str> {
+pub fn redact(text: &str) -> Cow<'_, str> {
     match CREDENTIALS.as_ref() {
         Some(credentials) if credentials.is_match(text) => {
             Cow::Owned(credentials.replace_all(text, "${keep}[redacted]").into_owned())

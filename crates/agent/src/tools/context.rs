@@ -9,6 +9,8 @@ use std::time::Duration;
 use petasos_core::{Millis, SessionId, SessionKey, Source};
 use tokio::time::Instant;
 
+use super::Person;
+
 #[derive(Debug, Clone)]
 pub struct SessionCtx {
     pub key: SessionKey,
@@ -18,6 +20,10 @@ pub struct SessionCtx {
     /// Whether the channel that handles this turn can bring something after the answer. It belongs to the turn: the
     /// same session may be asked over another channel next time.
     pub later: Later,
+    /// Who can be asked while it runs; like `later`, of this turn alone.
+    pub person: Person,
+    /// The call that is being run; empty between calls.
+    pub call: String,
     pub home: PathBuf,
     /// The directory the file tools are confined to, and where commands start. Made if missing.
     pub workspace: PathBuf,
@@ -129,6 +135,8 @@ mod tests {
             session: SessionId("s1".into()),
             source,
             later: Later::Unsupported,
+            person: Person::Nobody,
+            call: String::new(),
             home: "/home".into(),
             workspace: "/home/workspace".into(),
             sent: vec![],

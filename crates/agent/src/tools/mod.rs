@@ -5,6 +5,7 @@
 
 mod clock;
 pub(crate) mod context;
+mod person;
 mod plan;
 mod read;
 mod search;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use clock::local;
 pub use context::{Alive, Later, SessionCtx};
+pub use person::{Ended, People, Person, Question};
 
 use plan::Touch;
 
@@ -148,6 +150,7 @@ impl Tools {
         let Some(arguments) = Arguments::read(&call.arguments) else {
             return failed("The arguments of this call are not a JSON object. Call again with valid JSON.");
         };
+        let ctx = &SessionCtx { call: call.id.clone(), ..ctx.clone() };
         let done = match tool {
             Tool::Clock => clock::run(ctx, &arguments),
             Tool::ReadFile => blocking(ctx, arguments, read::run).await,

@@ -20,6 +20,8 @@ fn desk() -> Desk {
         session: SessionId("s".into()),
         source: Source::new(Platform::parse("local").unwrap(), ChatType::Dm, "1"),
         later: Later::Supported,
+        person: Person::Nobody,
+        call: String::new(),
         home: directory.path().into(),
         workspace,
         sent: ["documents", "images"]

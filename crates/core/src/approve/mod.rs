@@ -20,6 +20,7 @@ mod shell;
 mod state;
 mod text;
 mod walk;
+mod words;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -27,7 +28,10 @@ use alloc::vec::Vec;
 
 pub use category::{Category, Hardline};
 pub use policy::{Audience, Because, Decision, Mode, Policy, Refusal, decide};
-pub use request::{Answer, Ask, Choice, Effect, Ending, Event, Queue, Remembered, Reply, TIMEOUT, Which};
+pub use request::{
+    Answer, Ask, Choice, Effect, Ending, Event, MOST_WAITING, Queue, Remembered, Reply, TIMEOUT, Which, name,
+};
+pub use words::{buttons, outcome, question};
 
 /// Longer commands are refused unread.
 pub const MOST_CHARS: usize = 128_000;

@@ -17,7 +17,7 @@ use super::Category;
 use crate::time::Millis;
 
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-const MOST_WAITING: usize = 32;
+pub const MOST_WAITING: usize = 32;
 const MOST_REASON: usize = 280;
 const MOST_SESSIONS: usize = 1024;
 /// What platforms carry behind a button.
@@ -99,6 +99,10 @@ pub enum Ending {
     TimedOut,
     /// It could not be shown, or whoever waited for the answer is gone.
     Lost,
+    /// Answered in words: it was no question of consent.
+    Said {
+        text: String,
+    },
 }
 
 impl Ending {
@@ -107,7 +111,7 @@ impl Ending {
     pub fn blocked(&self) -> Option<String> {
         const DONT: &str = "Do not run it again, and do not reach the same end by another command.";
         match self {
-            Self::Allowed { .. } => None,
+            Self::Allowed { .. } | Self::Said { .. } => None,
             Self::Denied { reason: None } => {
                 Some(format!("BLOCKED: the user did not consent to this command. {DONT}"))
             }
@@ -140,26 +144,30 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// `/approve [all] [session|always]`
+    /// `/approve [all|id] [session|always]`
     #[must_use]
     pub fn approve(args: &str) -> Option<Self> {
         let mut answer = Self { which: Which::Oldest, choice: Choice::Once, reason: None };
         for word in args.split_whitespace() {
             match word.to_lowercase().as_str() {
                 "all" => answer.which = Which::All,
+                id if is_name(id) => answer.which = Which::Id(id.to_owned()),
                 word => answer.choice = Choice::from_word(word).filter(|choice| *choice != Choice::Deny)?,
             }
         }
         Some(answer)
     }
 
-    /// `/deny [all] [reason]`
+    /// `/deny [all|id] [reason]`
     #[must_use]
     pub fn deny(args: &str) -> Self {
         let args = args.trim();
         let (first, rest) = args.split_once(char::is_whitespace).unwrap_or((args, ""));
-        let (which, reason) =
-            if first.eq_ignore_ascii_case("all") { (Which::All, rest) } else { (Which::Oldest, args) };
+        let (which, reason) = match first.to_lowercase().as_str() {
+            "all" => (Which::All, rest),
+            id if is_name(id) => (Which::Id(id.to_owned()), rest),
+            _reason => (Which::Oldest, args),
+        };
         let reason: String = reason.trim().chars().take(MOST_REASON).collect();
         Self { which, choice: Choice::Deny, reason: (!reason.is_empty()).then_some(reason) }
     }
@@ -208,6 +216,16 @@ impl From<Reply> for Answer {
     }
 }
 
+/// The name of a question: short enough to be typed, and told from every other word.
+#[must_use]
+pub fn name(random: [u8; 4]) -> String {
+    format!("q{:08x}", u32::from_be_bytes(random))
+}
+
+fn is_name(word: &str) -> bool {
+    word.len() == 9 && word.starts_with('q') && word[1..].bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
@@ -251,6 +269,12 @@ pub enum Effect {
 }
 
 impl Queue {
+    /// As it was stored, oldest first.
+    #[must_use]
+    pub fn of(waiting: Vec<Ask>) -> Self {
+        Self { waiting }
+    }
+
     #[must_use]
     pub fn waiting(&self) -> &[Ask] {
         &self.waiting

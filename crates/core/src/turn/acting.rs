@@ -41,12 +41,14 @@ impl Batch {
         vec![]
     }
 
-    /// Rows for calls that will have no result: those under way may have had an effect, the others have not begun.
-    fn broken_off(&self, turn: &Turn, why: Why, now: Millis) -> Vec<Write> {
+    /// Rows for calls that will have no result: those under way may have had an effect, the others have not begun, and
+    /// neither have those that waited for somebody's consent.
+    fn broken_off(&self, turn: &Turn, why: Why, unstarted: &[String], now: Millis) -> Vec<Write> {
         let current = self.current();
         let open = self.calls.iter().filter(|call| self.open.contains(&call.id));
         let row = |call: &ToolCall| {
             let (content, effect) = match current.contains(call) {
+                true if unstarted.contains(&call.id) => (why.unanswered(), EffectState::Cancelled),
                 true => (why.running(), EffectState::Unknown),
                 false => (why.waiting(), EffectState::Cancelled),
             };
@@ -87,7 +89,7 @@ pub(super) fn acting(
             let begins = if running.len() == 1 { batch.current() } else { vec![] };
             go_on(turn, batch, begins, limits, writes)
         }
-        Event::Recovered { clean, repeatable } => {
+        Event::Recovered { clean, repeatable, unstarted } => {
             turn.crashes += u32::from(!clean);
             if turn.crashes > limits.crashes {
                 return give_up(turn, now);
@@ -101,17 +103,17 @@ pub(super) fn acting(
             // What came after them may have relied on them: the model decides anew. Only what can be had again is.
             let kept: Vec<_> = again.iter().map(|call| call.id.clone()).collect();
             let given_up: Vec<_> = batch.open.iter().filter(|id| !kept.contains(id)).cloned().collect();
-            let rows = batch.broken_off(&turn, Why::Crash, now).into_iter();
+            let rows = batch.broken_off(&turn, Why::Crash, &unstarted, now).into_iter();
             let writes = rows.filter(|row| names(row, &given_up)).collect();
             batch.open = kept;
             go_on(turn, batch, again, limits, writes)
         }
-        Event::Interrupted { shown } => {
-            let writes = batch.broken_off(&turn, Why::Stopped, now);
+        Event::Interrupted { shown, unstarted } => {
+            let writes = batch.broken_off(&turn, Why::Stopped, &unstarted, now);
             interrupted(turn, &shown, writes, now)
         }
         Event::Stalled { shown, notice } => {
-            let writes = batch.broken_off(&turn, Why::Stalled, now);
+            let writes = batch.broken_off(&turn, Why::Stalled, &[], now);
             stalled(turn, &shown, writes, notice, now)
         }
         Event::GivenUp { notice } => given_up(turn, notice, now),
@@ -160,6 +162,17 @@ impl Why {
             }
             Self::Stalled => {
                 r#"{"error":"This tool did not come to an end and was given up. Its effect is UNKNOWN: it may have happened in part.","effect_disposition":"unknown"}"#
+            }
+        }
+    }
+
+    const fn unanswered(self) -> &'static str {
+        match self {
+            Self::Crash => {
+                r#"{"error":"NOT RUN: the gateway was interrupted while the user was being asked about this call, and the question is lost. There is no consent. Ask the user before you try it again.","effect_disposition":"none"}"#
+            }
+            Self::Stopped | Self::Stalled => {
+                r#"{"error":"NOT RUN: the turn was stopped while the user was being asked about this call. There is no consent.","effect_disposition":"none"}"#
             }
         }
     }

@@ -76,10 +76,12 @@ pub enum Event {
         rows: Vec<Message>,
     },
     /// The process came back and found this turn open. `clean`: it had stopped on purpose.
-    /// `repeatable`: open calls without side effects.
+    /// `repeatable`: open calls without side effects. `unstarted`: those that certainly never ran, because somebody
+    /// had to agree first and had not.
     Recovered {
         clean: bool,
         repeatable: Vec<String>,
+        unstarted: Vec<String>,
     },
     Answered {
         attempt: u32,
@@ -112,9 +114,10 @@ pub enum Event {
         shown: String,
         notice: String,
     },
-    /// The author wants it to end. `shown`: what they have seen of the answer so far.
+    /// The author wants it to end. `shown`: what they have seen of the answer so far. `unstarted`: as above.
     Interrupted {
         shown: String,
+        unstarted: Vec<String>,
     },
 }
 
@@ -175,7 +178,7 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
         Event::CallFailed { attempt, notice } if attempt == turn.attempt => {
             end_with_notice(turn, Outcome::Refused, notice, now)
         }
-        Event::Interrupted { shown } => interrupted(turn, &shown, vec![], now),
+        Event::Interrupted { shown, .. } => interrupted(turn, &shown, vec![], now),
         Event::Stalled { shown, notice } => stalled(turn, &shown, vec![], notice, now),
         Event::GivenUp { notice } => given_up(turn, notice, now),
         // Answers to a call we have given up on, and tools of an attempt that is over.

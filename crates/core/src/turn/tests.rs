@@ -104,7 +104,8 @@ fn a_reader_who_comes_for_the_answer_is_owed_no_parcel() {
 
 #[test]
 fn an_answer_to_an_older_attempt_changes_nothing() {
-    let (turn, _) = go(started(Delivery::Push), Event::Recovered { clean: false, repeatable: vec![] });
+    let (turn, _) =
+        go(started(Delivery::Push), Event::Recovered { clean: false, repeatable: vec![], unstarted: vec![] });
     assert_eq!(turn.attempt, 2);
     let before = turn.clone();
     let (turn, decision) = go(turn, Event::Answered { attempt: 1, answer: says("late") });
@@ -148,7 +149,7 @@ fn a_result_that_comes_twice_is_stored_once() {
 #[test]
 fn a_tool_lost_in_a_crash_is_reported_as_unknown_and_not_repeated() {
     let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a"]) });
-    let (_, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![] });
+    let (_, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![], unstarted: vec![] });
     let unknown = decision.writes.iter().any(
         |w| matches!(w, Write::Append { message, .. } if message.effect == Some(EffectState::Unknown) && message.content.contains("UNKNOWN")),
     );
@@ -159,7 +160,8 @@ fn a_tool_lost_in_a_crash_is_reported_as_unknown_and_not_repeated() {
 #[test]
 fn a_read_only_tool_lost_in_a_crash_is_run_again() {
     let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a", "b"]) });
-    let (turn, decision) = go(turn, Event::Recovered { clean: true, repeatable: vec!["b".into()] });
+    let (turn, decision) =
+        go(turn, Event::Recovered { clean: true, repeatable: vec!["b".into()], unstarted: vec![] });
     assert!(
         matches!(&decision.effects[..], [Effect::RunTools { attempt: 3, calls }] if calls.len() == 1 && calls[0].id == "b")
     );
@@ -168,12 +170,33 @@ fn a_read_only_tool_lost_in_a_crash_is_run_again() {
 }
 
 #[test]
+fn a_call_that_waited_for_consent_was_not_run_and_is_not_run_again() {
+    let (turn, _) = go(started(Delivery::Push), Event::Answered { attempt: 1, answer: calls(&["a", "b"]) });
+    let unstarted = vec!["a".into()];
+    let told = |decision: &Decision| -> Vec<(Option<EffectState>, bool)> {
+        let rows = decision.writes.iter().filter_map(|w| match w {
+            Write::Append { message, .. } if message.tool_call_id.is_some() => Some(message),
+            _ => None,
+        });
+        rows.map(|row| (row.effect, row.content.contains("NOT RUN"))).collect()
+    };
+    let want = [(Some(EffectState::Cancelled), true), (Some(EffectState::Unknown), false)];
+    let repeatable = vec![];
+    let (_, decision) =
+        go(turn.clone(), Event::Recovered { clean: true, repeatable, unstarted: unstarted.clone() });
+    assert_eq!(told(&decision), want);
+    assert!(matches!(decision.effects[..], [Effect::CallModel { .. }]));
+    let (_, decision) = go(turn, Event::Interrupted { shown: String::new(), unstarted });
+    assert_eq!(told(&decision), want);
+}
+
+#[test]
 fn a_turn_that_keeps_killing_the_process_is_given_up_with_a_notice() {
     let mut turn = started(Delivery::Push);
     for _ in 0..3 {
-        turn = go(turn, Event::Recovered { clean: false, repeatable: vec![] }).0;
+        turn = go(turn, Event::Recovered { clean: false, repeatable: vec![], unstarted: vec![] }).0;
     }
-    let (turn, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![] });
+    let (turn, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![], unstarted: vec![] });
     assert_eq!(turn.phase, Phase::Over);
     assert_eq!(settled(&decision)[0].1, Outcome::Dead);
     assert!(owed(&decision)[0].contains("stopped trying"));
@@ -183,7 +206,7 @@ fn a_turn_that_keeps_killing_the_process_is_given_up_with_a_notice() {
 fn a_planned_stop_does_not_count_as_a_crash() {
     let mut turn = started(Delivery::Push);
     for _ in 0..10 {
-        turn = go(turn, Event::Recovered { clean: true, repeatable: vec![] }).0;
+        turn = go(turn, Event::Recovered { clean: true, repeatable: vec![], unstarted: vec![] }).0;
     }
     assert_eq!((turn.crashes, turn.phase), (0, Phase::Thinking));
 }
@@ -199,7 +222,8 @@ fn a_failed_call_leaves_the_user_row_and_a_notice() {
 
 #[test]
 fn stopping_keeps_what_was_shown_and_says_so() {
-    let (_, decision) = go(started(Delivery::Push), Event::Interrupted { shown: "half an ans".into() });
+    let (_, decision) =
+        go(started(Delivery::Push), Event::Interrupted { shown: "half an ans".into(), unstarted: vec![] });
     let closed = decision
         .writes
         .iter()
@@ -329,7 +353,8 @@ fn a_group_starts_in_the_commit_of_the_last_result_before_it() {
 fn after_a_crash_only_what_was_under_way_is_unknown_and_nothing_behind_it_is_started() {
     let turn = in_groups(&["a", "b", "c"], &[1, 1, 1]);
     let turn = go(turn.clone(), ended(&turn, "a")).0;
-    let (_, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec!["c".into()] });
+    let (_, decision) =
+        go(turn, Event::Recovered { clean: false, repeatable: vec!["c".into()], unstarted: vec![] });
     assert_eq!(made_up(&decision), [("b", EffectState::Unknown), ("c", EffectState::Cancelled)]);
     assert!(matches!(decision.effects[..], [Effect::CallModel { .. }]));
 }
@@ -337,7 +362,8 @@ fn after_a_crash_only_what_was_under_way_is_unknown_and_nothing_behind_it_is_sta
 #[test]
 fn after_a_crash_that_cost_nothing_the_rest_is_run_as_planned() {
     let turn = in_groups(&["a", "b"], &[1, 1]);
-    let (turn, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec!["a".into()] });
+    let (turn, decision) =
+        go(turn, Event::Recovered { clean: false, repeatable: vec!["a".into()], unstarted: vec![] });
     assert_eq!((begun(&decision), made_up(&decision)), (vec!["a"], vec![]));
     let (_, decision) = go(turn.clone(), ended(&turn, "a"));
     assert_eq!(begun(&decision), ["b"]);
@@ -346,7 +372,7 @@ fn after_a_crash_that_cost_nothing_the_rest_is_run_as_planned() {
 #[test]
 fn who_stops_a_turn_learns_what_was_never_started() {
     for event in [
-        Event::Interrupted { shown: String::new() },
+        Event::Interrupted { shown: String::new(), unstarted: vec![] },
         Event::Stalled { shown: String::new(), notice: "nothing happens".into() },
     ] {
         let stalled = matches!(event, Event::Stalled { .. });

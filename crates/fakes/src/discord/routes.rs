@@ -194,6 +194,9 @@ fn edit(world: &mut World, channel: u64, id: u64, body: &Value) -> Done {
     message.wire["content"] = content.as_str().into();
     (message.content, message.edits) = (content, message.edits + 1);
     message.allowed_mentions = body["allowed_mentions"].clone();
+    if let Some(components) = body.get("components") {
+        message.components = components.clone();
+    }
     let message = message.clone();
     Ok((message.wire.clone(), Some(Change::Edited(message))))
 }

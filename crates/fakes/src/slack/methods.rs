@@ -159,7 +159,10 @@ fn update(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     let blocks = blocks(params)?;
     let place = channel(world, workspace, params)?;
     let message = place.find_mut(params.str("ts").unwrap_or_default())?;
-    (message.text, message.blocks) = (text, blocks);
+    message.text = text;
+    if blocks.is_some() {
+        message.blocks = blocks;
+    }
     message.edits += 1;
     let answer = json!({ "channel": message.channel, "ts": message.ts, "text": message.text });
     let message = message.clone();

@@ -102,6 +102,10 @@ impl Following {
         if self.view.has_changed().is_err() {
             return Look::Over;
         }
+        if !view.questions.is_empty() {
+            // It is the reader's turn: nobody types here.
+            return Look::Nothing;
+        }
         // The files it names are no text: they come at its end.
         let text = media::growing(&live.text);
         let visible = text.trim();
@@ -221,6 +225,17 @@ mod tests {
         following.typed(soon);
         assert_eq!(following.look(soon, Showing::Typing), Look::Nothing);
         assert_eq!(following.look(soon.after(TYPING_EVERY), Showing::Typing), Look::Typing);
+    }
+
+    #[test]
+    fn nobody_types_while_the_reader_is_asked_something() {
+        let (show, following) = following(1, "");
+        assert_eq!(following.look(NOW, Showing::Text), Look::Typing);
+        let asked = crate::view::Asked { id: "q1".into(), text: "May I?".into(), buttons: vec![] };
+        show.send_modify(|view| view.questions.push(asked));
+        assert_eq!(following.look(NOW, Showing::Text), Look::Nothing);
+        show.send_modify(|view| view.questions.clear());
+        assert_eq!(following.look(NOW, Showing::Text), Look::Typing);
     }
 
     #[test]

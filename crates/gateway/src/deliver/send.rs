@@ -11,7 +11,7 @@ use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
 use petasos_core::media::{self, Media};
 use petasos_core::outbox::{Item, Kind, Preview, State};
-use petasos_core::{Fault, Millis, OutboxId, Reached, Route, TurnId};
+use petasos_core::{Fault, Millis, OutboxId, Reached, Route};
 use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendOptions};
 
 use super::attach;
@@ -93,10 +93,10 @@ impl Lane {
                 tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
             }
-            if let (Act::Replace { message }, Some((turn, step))) = (&act, item.draft.turn)
+            if let Act::Replace { message } = &act
                 && self.outgrew(&parts[0])
             {
-                return self.send_anew(&item, message, turn, step).await;
+                return self.send_anew(&item, message).await;
             }
             let message = match self.perform(&item, &act, parts).await {
                 Ok(receipt) => {
@@ -157,7 +157,7 @@ impl Lane {
             Act::Withdraw { message } => {
                 self.adapter.delete(route, message).await.map(|()| Receipt::default())
             }
-            // Without buttons: an adapter's edit has none, and only notices, never previewed, carry them.
+            // Without buttons: what replaces a message needs none, and an edit takes those of the old one away.
             Act::Replace { message } => self.adapter.edit(route, message, &parts[0]).await,
             Act::Send { part, marked } => {
                 let last = part + 1 == parts.len();
@@ -187,10 +187,9 @@ impl Lane {
 
     async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
         let (now, fault) = (clock::now(), error.fault());
-        if let (Act::Replace { message }, Fault::Refused, Some((turn, step))) = (act, fault, item.draft.turn)
-        {
-            // The preview is gone or too old.
-            return self.send_anew(item, message, turn, step).await;
+        if let (Act::Replace { message }, Fault::Refused) = (act, fault) {
+            // What it replaces is gone or too old.
+            return self.send_anew(item, message).await;
         }
         if let (Act::Withdraw { .. }, Fault::Refused) = (act, fault) {
             // It is gone already, or stays: either way there is nothing left to say.
@@ -232,7 +231,7 @@ impl Lane {
 
     /// The preview cannot become the answer: that is a new message. First what may be left of the other is taken back:
     /// as long as it may be there, a second message beside it would be a copy that nobody marked.
-    async fn send_anew(&mut self, item: &Item, preview: &str, turn: TurnId, step: u32) -> Next {
+    async fn send_anew(&mut self, item: &Item, preview: &str) -> Next {
         match self.adapter.delete(&item.draft.route, preview).await {
             Ok(()) => {}
             // It is gone, or nobody can take it away.
@@ -244,7 +243,7 @@ impl Lane {
                 return Box::pin(self.failed(item, &act, &error)).await;
             }
         }
-        self.commit(vec![Write::DropPreview { turn, step }]).await;
+        self.commit(vec![Write::SendAnew { item: item.id }]).await;
         Next::Ahead(vec![])
     }
 

@@ -5,7 +5,7 @@
 //! messages and goes on (`recover.rs`). There is no other way to start.
 //!
 //! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask
-//! for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it), `command.rs` obeys, `hear.rs` tells hooks, `say.rs` answers
+//! for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it), `command.rs` obeys, `consent.rs` hears answers, `hear.rs` tells hooks, `say.rs` answers
 //! without a turn, `show.rs` lets others watch.
 
 mod admit;
@@ -13,6 +13,7 @@ mod arrive;
 mod begin;
 mod command;
 mod compress;
+mod consent;
 mod hear;
 mod platform;
 mod prepare;
@@ -45,6 +46,7 @@ use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
+use crate::approvals::Approvals;
 use crate::channels::Channels;
 use crate::completions::Bell;
 use crate::config::Settings;
@@ -57,6 +59,7 @@ use crate::homes::Homes;
 use crate::hooks::{self, Hooks};
 use crate::lifetime::Lifetime;
 use crate::marks::Marks;
+use crate::questions::Questions;
 use crate::router::{Router, Word};
 use crate::stopper::Stopper;
 use crate::supervise::LinkHandle;
@@ -71,8 +74,10 @@ use work::{Report, Work};
 #[derive(Debug)]
 pub(crate) struct Shell {
     pub(crate) db: Db,
-    pub(crate) brain: Brain,
+    pub(crate) brain: Arc<Brain>,
     pub(crate) tools: Tools,
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) questions: Questions,
     pub(crate) channels: Arc<Channels>,
     pub(crate) deliver: Deliver,
     pub(crate) marks: Marks,
@@ -308,6 +313,11 @@ impl Session {
     }
 
     async fn take_in(&mut self, pending: Pending) -> Result<(), Ended> {
+        if let Some(word) = self.as_word(&pending)
+            && Box::pin(self.hear_word(&pending, word)).await?
+        {
+            return Ok(());
+        }
         if is_command(&pending) {
             return Box::pin(self.command(pending)).await;
         }
@@ -325,8 +335,9 @@ impl Session {
             return self.stop_compressing().await;
         }
         self.work = None;
+        let unstarted = self.unanswered().await?;
         let shown = self.shown();
-        self.feed(Event::Interrupted { shown }).await?;
+        self.feed(Event::Interrupted { shown, unstarted }).await?;
         Ok(true)
     }
 

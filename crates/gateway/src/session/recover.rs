@@ -12,7 +12,7 @@ use petasos_store::Pending;
 
 use super::{Ended, Past, Promise, Session, parsed, words};
 use crate::boot::readable;
-use crate::{clock, hooks};
+use crate::{clock, hooks, questions};
 
 /// What the store knows of a conversation.
 struct Known {
@@ -66,12 +66,17 @@ impl Session {
             Phase::Thinking | Phase::Over => vec![],
         };
         let id = turn.id;
-        self.change(move |tx| tx.turn_taken_up(id)).await?;
+        let unstarted = self
+            .change(move |tx| {
+                tx.turn_taken_up(id)?;
+                questions::unstarted(tx, id)
+            })
+            .await?;
         self.slot = Some(slot);
         self.parked = None;
         self.resumed = true;
         self.go_live();
-        self.feed(Event::Recovered { clean, repeatable }).await
+        self.feed(Event::Recovered { clean, repeatable, unstarted }).await
     }
 
     async fn known(&self) -> Result<Known, Ended> {
@@ -118,6 +123,11 @@ impl Session {
             }
             if pending.received_at >= self.shell.started_at {
                 Box::pin(self.take_in(pending)).await?;
+                continue;
+            }
+            if let Some(word) = self.as_word(&pending)
+                && Box::pin(self.hear_word(&pending, word)).await?
+            {
                 continue;
             }
             match parsed(&pending.inbound) {

@@ -165,6 +165,10 @@ impl Session {
 }
 
 impl Address {
+    pub(super) fn delivery(&self) -> Delivery {
+        self.route.delivery
+    }
+
     /// Finds or makes the transcript that this author's messages belong to.
     pub(super) fn open(&self, tx: &Tx<'_>, ask: Ask) -> Result<Opened, StoreError> {
         self.settings.open(tx, &self.key, &self.pending.inbound.source, &self.hint, ask, clock::now())

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::{StreamExt as _, stream};
 use petasos_agent::compact::Force;
 use petasos_agent::outcome::{Room, present};
-use petasos_agent::{Alive, Chunk, Class, SessionCtx, repeated};
+use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, repeated};
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
+use petasos_core::session::Reader;
 use petasos_core::transcript::{EffectState, ToolCall};
 use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
 use petasos_core::{SessionId, SessionKey, Source, TurnId};
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use super::prepare::{Asked, prepare, prepare_quietly};
 use super::relieve::{self, Relieved, relieve};
 use super::{Session, Shell, words};
+use crate::questions::Asker;
 use crate::view::{Live, View};
 use crate::{Error, clock, fetch};
 
@@ -144,7 +146,7 @@ impl Session {
     pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
         let Some(turn) = &self.turn else { return };
         self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
-        let ctx = context(&self.shell, turn, self.author.as_ref(), self.alive.clone());
+        let ctx = context(&self.shell, turn, self.author.as_ref(), &self.show, self.alive.clone());
         // One that repeats a call of an earlier group is not run either.
         let all = match &turn.phase {
             Phase::Acting { calls, .. } => calls.clone(),
@@ -326,16 +328,35 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
 
 /// The only place where a tool call gets its context: what the channel can do is read off the one that the
 /// question came over, wherever the answer goes.
-fn context(shell: &Shell, turn: &Turn, author: Option<&Source>, alive: Alive) -> SessionCtx {
+fn context(
+    shell: &Shell,
+    turn: &Turn,
+    author: Option<&Source>,
+    show: &Arc<watch::Sender<View>>,
+    alive: Alive,
+) -> SessionCtx {
     let route = &turn.route;
     let source = author.cloned().unwrap_or_else(|| {
         let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
         Source { thread_id: route.thread_id.clone(), ..room }
     });
+    let later = Later::from(shell.channels.capabilities(source.platform).async_delivery);
+    // Whoever is there to read an answer can also give one.
+    let person = match (shell.channels.reader(source.platform), later) {
+        _ if shell.channels.is_scheduled(source.platform) && shell.settings.consent.unattended => {
+            Person::NobodyNeeded
+        }
+        (Reader::Interactive, Later::Supported) => {
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show)))
+        }
+        (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
+    };
     SessionCtx {
         key: turn.key.clone(),
         session: turn.session.clone(),
-        later: shell.channels.capabilities(source.platform).async_delivery.into(),
+        later,
+        person,
+        call: String::new(),
         source,
         home: shell.home.clone(),
         workspace: shell.settings.workspace.clone(),

@@ -107,7 +107,8 @@ impl Discord {
 
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
         let path = format!("/channels/{}/messages/{message_id}", target(to));
-        let body = json!({ "content": part.text, "allowed_mentions": allowed_mentions() });
+        // What is not named stays: without its text a button means nothing.
+        let body = json!({ "content": part.text, "components": [], "allowed_mentions": allowed_mentions() });
         self.api.call::<Value>(Method::PATCH, &path, Some(&body)).await?;
         Ok(Receipt { message_id: Some(message_id.to_owned()), thread_fallback: false })
     }

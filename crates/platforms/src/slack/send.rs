@@ -98,7 +98,9 @@ impl Slack {
 
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
         let (token, place) = self.place(&to.chat_id).await?;
-        let parameters = json!({ "channel": place.channel, "ts": message_id, "text": part.text });
+        // What is not named stays: blocks would go on showing the old text and its buttons.
+        let parameters =
+            json!({ "channel": place.channel, "ts": message_id, "text": part.text, "blocks": [] });
         let _edited: Value = self.api.post(&token, "chat.update", &parameters).await?;
         Ok(Receipt { message_id: Some(message_id.to_owned()), thread_fallback: false })
     }

@@ -43,7 +43,7 @@ impl Sim {
         }
         let shown = self.shown(session);
         session.work = None;
-        self.feed(session, Turning::Interrupted { shown })?;
+        self.feed(session, Turning::Interrupted { shown, unstarted: vec![] })?;
         Ok(true)
     }
 

@@ -221,7 +221,7 @@ impl Sim {
         self.commit("taken up", move |tx| tx.turn_taken_up(id))?;
         session.parked = false;
         session.resumed = true;
-        self.feed(session, Turning::Recovered { clean, repeatable })
+        self.feed(session, Turning::Recovered { clean, repeatable, unstarted: vec![] })
     }
 
     /// `Session::admit`.

@@ -63,6 +63,47 @@ impl Tx<'_> {
         Ok(())
     }
 
+    pub(crate) fn send_anew(&self, id: OutboxId) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0, tried_at = NULL,
+                 state = CASE state WHEN 'sending' THEN 'due' ELSE state END
+             WHERE id = ?1 AND state IN ('due', 'sending') AND sent = '[]'",
+        )?
+        .execute([id.0])?;
+        Ok(())
+    }
+
+    /// Says something else in the place of a message, without its buttons. One that certainly has not left is
+    /// changed before it does; otherwise the change is owed behind it, and finds it by what the platform calls it.
+    pub fn amend(&self, id: OutboxId, text: &str, now: Millis) -> Result<()> {
+        let mut change = self.sql(
+            "UPDATE outbox SET text = ?2, buttons = '[]'
+             WHERE id = ?1 AND state = 'due' AND sent = '[]' AND doubtful = 0 AND preview = 'none'",
+        )?;
+        if change.execute(params![id.0, text])? > 0 {
+            return Ok(());
+        }
+        self.sql(
+            "INSERT INTO outbox
+                 (lane, route, session_key, kind, text, buttons, state, preview, preview_id, amends, created_at)
+             SELECT lane, route, session_key, kind, ?2, '[]', 'due',
+                 CASE WHEN known IS NULL THEN 'none' ELSE 'shown' END, known, id, ?3
+             FROM (SELECT *, nullif(json_extract(sent, '$[#-1]'), '') AS known FROM outbox WHERE id = ?1)",
+        )?
+        .execute(params![id.0, text, at(now)])?;
+        Ok(())
+    }
+
+    /// What is to replace this message learns what the platform calls it.
+    fn amendable(&self, id: OutboxId, message: &str) -> Result<()> {
+        self.sql(
+            "UPDATE outbox SET preview = 'shown', preview_id = ?2
+             WHERE amends = ?1 AND state = 'due' AND sent = '[]'",
+        )?
+        .execute(params![id.0, message])?;
+        Ok(())
+    }
+
     pub(crate) fn close_preview(&self, turn: TurnId, step: u32, text: &str) -> Result<()> {
         self.sql(
             "UPDATE outbox SET state = 'due', text = ?3 WHERE turn = ?1 AND step = ?2 AND state = 'streaming'",
@@ -101,7 +142,7 @@ impl Tx<'_> {
              WHERE id = ?1 AND state IN ('due', 'sending', 'dead')",
         )?
         .execute(params![id.0, message, at(now)])?;
-        Ok(())
+        message.map_or(Ok(()), |message| self.amendable(id, message))
     }
 
     pub(crate) fn postpone(

@@ -104,12 +104,15 @@ CREATE TABLE outbox (
     created_at  INTEGER NOT NULL,
     ended_at    INTEGER,
     last_error  TEXT,
+    -- It takes the place of that item's message, once that is known.
+    amends      INTEGER,
     CHECK ((preview = 'shown') = (preview_id IS NOT NULL)),
     CHECK ((turn IS NULL) = (step IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX outbox_step ON outbox (turn, step) WHERE turn IS NOT NULL;
 CREATE INDEX outbox_lane ON outbox (lane, id) WHERE state IN ('due', 'sending');
 CREATE INDEX outbox_open ON outbox (state, id) WHERE state <> 'done';
+CREATE INDEX outbox_amends ON outbox (amends) WHERE amends IS NOT NULL;
 CREATE INDEX outbox_done ON outbox (ended_at) WHERE state = 'done';
 
 -- dead_chats: chats that refused us; nothing is sent there but a probe a day.
@@ -312,6 +315,42 @@ CREATE TABLE todos (
     session TEXT PRIMARY KEY,
     items   TEXT    NOT NULL,
     at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- questions: what people were asked while a turn waited for them, and how that ended (JSON of whoever asked).
+-- Written by: the gateway's questions (asked with the message that shows it, ended once, in the transaction that says so
+-- in the chat), boot, retention (ended ones).
+-- A crash leaves: rows without an end. Nobody waits behind them any more: boot ends them as lost, and their call, which
+-- waited for the answer, was certainly not run.
+CREATE TABLE questions (
+    number      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          TEXT    NOT NULL UNIQUE,
+    session_key TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    turn        INTEGER NOT NULL,
+    call        TEXT    NOT NULL,
+    origin      TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    body        TEXT    NOT NULL,
+    outbox      INTEGER,
+    asked_at    INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    ending      TEXT,
+    CHECK ((ended_at IS NULL) = (ending IS NULL))
+) STRICT;
+CREATE INDEX questions_open ON questions (session_key, number) WHERE ended_at IS NULL;
+CREATE INDEX questions_turn ON questions (turn);
+CREATE INDEX questions_ended ON questions (ended_at) WHERE ended_at IS NOT NULL;
+
+-- approved: kinds of commands that run unasked: in one transcript, or everywhere (scope '').
+-- Written by: the gateway's questions, in the transaction that ends the question; a person; retention (transcripts).
+-- A crash leaves: what was promised before the command ran.
+CREATE TABLE approved (
+    scope    TEXT    NOT NULL,
+    category TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (scope, category)
 ) STRICT, WITHOUT ROWID;
 
 -- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.

@@ -8,6 +8,7 @@ mod intake;
 mod jobs;
 mod model;
 mod opening;
+mod questions;
 mod rest;
 mod sessions;
 mod transcripts;

@@ -1,0 +1,136 @@
+//! Questions to people, what their answers allow, and what takes the place of a message.
+
+use petasos_core::approve::{Category, Choice};
+use petasos_core::journal::Write;
+use petasos_core::outbox::{Button, Preview, State};
+use petasos_core::{OutboxId, TurnId};
+use petasos_store::QuestionRow;
+
+use crate::fixture::{Home, NOW, draft, key, later, session, source};
+
+fn question(id: &str, chat: &str) -> QuestionRow {
+    QuestionRow {
+        id: id.into(),
+        key: key(chat),
+        session: session("s1"),
+        turn: TurnId(5),
+        call: format!("call-{id}"),
+        origin: source(chat),
+        kind: "approval".into(),
+        body: "{}".into(),
+        outbox: Some(OutboxId(9)),
+        asked_at: NOW,
+        expires_at: later(60),
+        ending: None,
+    }
+}
+
+fn ids(rows: &[QuestionRow]) -> Vec<&str> {
+    rows.iter().map(|row| row.id.as_str()).collect()
+}
+
+#[test]
+fn questions_wait_in_their_order_and_end_once() {
+    let mut home = Home::new();
+    for row in [question("z", "7"), question("a", "7"), question("b", "8")] {
+        home.write(|tx| tx.ask(&row));
+    }
+    let mut home = home.crash();
+    assert_eq!(ids(&home.store.open_questions(&key("7")).unwrap()), ["z", "a"]);
+    assert_eq!(home.store.question("z").unwrap(), Some(question("z", "7")));
+    assert!(home.write(|tx| tx.end_question("z", "\"yes\"", NOW)));
+    assert!(!home.write(|tx| tx.end_question("z", "\"no\"", NOW)), "the first end stands");
+    assert_eq!(home.store.question("z").unwrap().unwrap().ending.as_deref(), Some("\"yes\""));
+    assert_eq!(ids(&home.store.open_questions(&key("7")).unwrap()), ["a"]);
+    assert_eq!(ids(&home.store.all_open_questions().unwrap()), ["a", "b"]);
+    assert_eq!(ids(&home.store.questions_of_turn(TurnId(5)).unwrap()), ["z", "a", "b"]);
+    home.write(|tx| tx.prune(later(8 * 24 * 3600)));
+    assert_eq!(
+        ids(&home.store.questions_of_turn(TurnId(5)).unwrap()),
+        ["a", "b"],
+        "what waits is never pruned"
+    );
+}
+
+#[test]
+fn what_was_allowed_is_remembered_as_far_as_the_choice_reaches() {
+    let mut home = Home::new();
+    let (here, there) = (session("s1"), session("s2"));
+    home.write(|tx| {
+        tx.approve(&here, &[Category::Git, Category::Obscured], Choice::Session, NOW)?;
+        tx.approve(&here, &[Category::Sql], Choice::Always, NOW)?;
+        tx.approve(&here, &[Category::Disk], Choice::Once, NOW)
+    });
+    let mut home = home.crash();
+    let covers = |home: &Home, session: &petasos_core::SessionId, category| {
+        home.store.approved(session).unwrap().covers(session.as_str(), category)
+    };
+    for (session, category, want) in [
+        (&here, Category::Git, true),
+        (&there, Category::Git, false),
+        (&there, Category::Sql, true),
+        (&here, Category::Obscured, false),
+        (&here, Category::Disk, false),
+    ] {
+        assert_eq!(covers(&home, session, category), want, "{session} {category:?}");
+    }
+    assert_eq!(home.write(|tx| tx.forget_approved(&there)), 1);
+    assert!(!covers(&home, &here, Category::Sql) && covers(&home, &here, Category::Git));
+}
+
+fn asked(home: &mut Home) -> OutboxId {
+    let buttons = vec![Button { label: "Yes".into(), data: "ea:once:q".into() }];
+    let id =
+        home.write(|tx| tx.owe_new(&petasos_core::outbox::Draft { buttons, ..draft("7", "May I?") }, NOW));
+    assert_eq!(home.item(id).draft.buttons.len(), 1);
+    id
+}
+
+#[test]
+fn a_message_that_has_not_left_is_changed_before_it_does() {
+    let mut home = Home::new();
+    let id = asked(&mut home);
+    home.write(|tx| tx.amend(id, "Denied.", NOW));
+    let item = home.item(id);
+    assert_eq!((item.draft.text.as_str(), item.draft.buttons.len(), item.state), ("Denied.", 0, State::Due));
+    assert_eq!(home.store.due_of_lane("telegram:7", 9).unwrap().len(), 1);
+}
+
+#[test]
+fn one_that_was_sent_or_may_have_been_is_replaced_by_what_the_platform_calls_it() {
+    for known in [true, false] {
+        let mut home = Home::new();
+        let id = asked(&mut home);
+        home.apply(&[Write::Sending { item: id }]).unwrap();
+        let delivered = Write::Delivered { item: id, message: Some("42".into()), at: NOW };
+        if known {
+            home.apply(std::slice::from_ref(&delivered)).unwrap();
+        }
+        home.write(|tx| tx.amend(id, "Denied.", NOW));
+        if !known {
+            let waiting = home.store.due_of_lane("telegram:7", 9).unwrap().pop().unwrap();
+            assert_eq!(waiting.preview, Preview::None, "its name is not known yet");
+            home.apply(&[delivered]).unwrap();
+        }
+        let owed = home.store.due_of_lane("telegram:7", 9).unwrap();
+        assert_eq!(owed.len(), 1);
+        assert_eq!(
+            (&owed[0].preview, owed[0].draft.text.as_str()),
+            (&Preview::Shown("42".into()), "Denied.")
+        );
+        assert!(owed[0].id > id && owed[0].draft.buttons.is_empty());
+        home.apply(&[Write::Sending { item: owed[0].id }, Write::SendAnew { item: owed[0].id }]).unwrap();
+        let anew = home.item(owed[0].id);
+        assert_eq!((anew.preview, anew.state, anew.doubtful), (Preview::None, State::Due, false));
+    }
+}
+
+#[test]
+fn one_that_was_given_up_is_followed_by_a_message_of_its_own() {
+    let mut home = Home::new();
+    let id = asked(&mut home);
+    home.apply(&[Write::Bury { item: id, doubtful: false, error: "x".into(), at: NOW }]).unwrap();
+    home.write(|tx| tx.amend(id, "Denied.", NOW));
+    let owed = home.store.due_of_lane("telegram:7", 9).unwrap();
+    assert_eq!((owed.len(), &owed[0].preview), (1, &Preview::None));
+}
