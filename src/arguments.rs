@@ -79,12 +79,30 @@ pub(crate) enum Command {
     Drain(Drain),
     /// Let turns start again after a drain
     Resume,
+    /// Get credentials for a relay's connector, once for a token
+    Enroll(Enroll),
     /// Let systemd keep the gateway running
     Service(Service),
     /// Print version and build
     Version,
     /// Print a completion script for a shell
     Completions { shell: Shell },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Enroll {
+    /// The enrollment token; default: GATEWAY_RELAY_ENROLL_TOKEN
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// Address of the connector; default: GATEWAY_RELAY_URL
+    #[arg(long)]
+    pub(crate) connector_url: Option<String>,
+    /// Name of this gateway there; default: after this machine
+    #[arg(long)]
+    pub(crate) gateway_id: Option<String>,
+    /// Address that the connector calls when something waits for a gateway that sleeps
+    #[arg(long)]
+    pub(crate) wake_url: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

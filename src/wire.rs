@@ -6,6 +6,7 @@ mod discord;
 pub(crate) mod lifecycle;
 mod media;
 mod model;
+pub(crate) mod relay;
 mod slack;
 mod telegram;
 mod terminal;
@@ -105,13 +106,15 @@ fn sole(home: &Home, spoken: &[Spoken]) -> Vec<Sole> {
 
 /// One that cannot be built does not keep the others from working. Without any, its problems are those of the start.
 fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Spoken>, Vec<Unbuilt>) {
-    type Speak<'a> = &'a dyn Fn(&[Spoken], &mut Vec<Problem>) -> Option<Spoken>;
-    let known: [(&str, Speak<'_>); 4] = [
-        ("telegram", &|_, found| telegram::spoken(settings, found)),
-        ("discord", &|_, found| discord::spoken(settings, found)),
-        ("slack", &|_, found| slack::spoken(home, settings, found)),
+    type Speak<'a> = &'a dyn Fn(&[Spoken], &mut Vec<Problem>) -> Vec<Spoken>;
+    let known: [(&str, Speak<'_>); 5] = [
+        ("telegram", &|_, found| Vec::from_iter(telegram::spoken(settings, found))),
+        ("discord", &|_, found| Vec::from_iter(discord::spoken(settings, found))),
+        ("slack", &|_, found| Vec::from_iter(slack::spoken(home, settings, found))),
+        // It fronts what we do not speak ourselves.
+        ("relay", &|others, found| relay::spoken(settings, others, found)),
         // Last: the answers to its deliveries go to the others.
-        ("webhook", &|others, found| webhook::spoken(home, settings, others, found)),
+        ("webhook", &|others, found| Vec::from_iter(webhook::spoken(home, settings, others, found))),
     ];
     let (mut spoken, mut unbuilt, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for (name, speak) in known {
@@ -119,9 +122,9 @@ fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (
         let built = speak(&spoken, &mut found);
         let reason = found.iter().find(|it| it.severity == Severity::Error).map(|it| it.what.clone());
         match (built, reason, Platform::parse(name)) {
-            (Some(built), ..) => spoken.push(built),
-            (None, Some(reason), Some(platform)) => unbuilt.push(Unbuilt { platform, reason }),
-            (None, ..) => {}
+            (built, ..) if !built.is_empty() => spoken.extend(built),
+            (_none, Some(reason), Some(platform)) => unbuilt.push(Unbuilt { platform, reason }),
+            (_none, ..) => {}
         }
         let (wrong, odd): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.severity == Severity::Error);
         errors.extend(wrong);

@@ -5,6 +5,7 @@ mod chat;
 mod config;
 mod doctor;
 mod drain;
+mod enroll;
 mod links;
 mod open;
 mod outbox;
@@ -89,6 +90,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Restart { no_wait, .. } => block_on(restart::restart(context, no_wait)),
         Command::Drain(wanted) => block_on(drain::drain(context, wanted)),
         Command::Resume => block_on(resume::resume(context)),
+        Command::Enroll(wanted) => block_on(enroll::enroll(context, wanted)),
         Command::Service(wanted) => service::service(context, &wanted),
         Command::Version | Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }

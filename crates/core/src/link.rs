@@ -196,9 +196,11 @@ impl Link {
         Self { state: State::Fatal { failure }, ..Self::default() }
     }
 
-    /// Its state in the words that are published: `connecting`, `connected`, `retrying`, `paused` or `fatal`.
-    pub const fn published(&self) -> &'static str {
+    /// Its state in the words that are published: `connecting`, `connected`, `retrying`, `paused`, `disabled` or
+    /// `fatal`.
+    pub fn published(&self) -> &'static str {
         match (&self.state, &self.trouble) {
+            (State::Fatal { failure }, _) if failure.code.ends_with("_disabled") => "disabled",
             (State::Connecting { .. }, None) => "connecting",
             (State::Connecting { .. } | State::Up { .. }, Some(_))
             | (State::Waiting { slow: false, .. }, _) => "retrying",

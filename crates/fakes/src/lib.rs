@@ -8,8 +8,10 @@
 //! * [`Telegram`]: the Bot API, with a user's view of each chat.
 //! * [`Slack`]: the Web API and Socket Mode, with several workspaces.
 //! * [`hooks`]: a service that delivers webhooks, and delivers them again.
+//! * [`Connector`]: the server's end of the relay, for one gateway.
 //! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
 
+pub mod connector;
 pub mod discord;
 mod files;
 mod gate;
@@ -25,6 +27,7 @@ pub mod slack;
 pub mod telegram;
 mod watched;
 
+pub use connector::Connector;
 pub use discord::Discord;
 pub use files::Upload;
 pub use gate::Gate;

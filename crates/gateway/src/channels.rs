@@ -1,5 +1,6 @@
 //! Every way in and out, and what each can do.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,15 @@ use petasos_core::session::Reader;
 use petasos_core::text::Unit;
 use petasos_core::{Inbound, Platform, Route};
 use petasos_platforms::Adapter;
+use petasos_platforms::relay::Relay;
 
 use crate::cron;
 
 #[derive(Debug)]
 pub(crate) struct Channels {
     adapters: HashMap<Platform, Arc<Adapter>>,
+    /// Whatever has no adapter of its own comes and goes there: a relay that fronts no platform by name.
+    fallback: Option<Arc<Adapter>>,
     /// Page and terminal: readers who come for their answers.
     pulled: Capabilities,
     /// Callers whose channel ends with the response: nothing can follow it.
@@ -35,31 +39,44 @@ const PROGRAMS: [&str; 2] = ["api_server", "webhook"];
 
 impl Channels {
     pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
-        let adapters = adapters.into_iter().map(|adapter| (adapter.platform(), Arc::new(adapter))).collect();
+        let adapters: HashMap<_, _> =
+            adapters.into_iter().map(|adapter| (adapter.platform(), Arc::new(adapter))).collect();
+        let fallback = adapters.values().find(|it| it.relay().is_some_and(Relay::is_for_any)).cloned();
         let pulled = pulled();
         let absent = Capabilities { delivery: Delivery::Push, dialect: Dialect::Plain, ..pulled.clone() };
         let stateless = Capabilities { async_delivery: false, ..pulled.clone() };
         let hint =
             "You run as a scheduled job: nobody reads along, and your final answer is delivered as it is.";
         let scheduled = Capabilities { hint: hint.into(), ..stateless.clone() };
-        Self { adapters, pulled, stateless, scheduled, absent }
+        Self { adapters, fallback, pulled, stateless, scheduled, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
-        self.adapters.get(&platform)
+        let fallback = self.fallback.as_ref().filter(|_| relayable(platform));
+        self.adapters.get(&platform).or(fallback)
+    }
+
+    /// Whether what is said to this platform goes through this adapter.
+    pub(crate) fn is_served_by(&self, platform: Platform, adapter: &Arc<Adapter>) -> bool {
+        self.adapter(platform).is_some_and(|it| Arc::ptr_eq(it, adapter))
+    }
+
+    /// The one that keeps the relay's connection.
+    pub(crate) fn relay(&self) -> Option<&Relay> {
+        self.adapters.values().filter_map(|adapter| adapter.relay()).find(|relay| relay.leads())
     }
 
     pub(crate) fn adapters(&self) -> impl Iterator<Item = &Arc<Adapter>> {
         self.adapters.values()
     }
 
-    pub(crate) fn capabilities(&self, platform: Platform) -> &Capabilities {
-        match self.adapters.get(&platform) {
+    pub(crate) fn capabilities(&self, platform: Platform) -> Cow<'_, Capabilities> {
+        match self.adapter(platform) {
             Some(adapter) => adapter.capabilities(),
-            None if PULLED.contains(&platform.as_str()) => &self.pulled,
-            None if STATELESS.contains(&platform.as_str()) => &self.stateless,
-            None if self.is_scheduled(platform) => &self.scheduled,
-            None => &self.absent,
+            None if PULLED.contains(&platform.as_str()) => Cow::Borrowed(&self.pulled),
+            None if STATELESS.contains(&platform.as_str()) => Cow::Borrowed(&self.stateless),
+            None if self.is_scheduled(platform) => Cow::Borrowed(&self.scheduled),
+            None => Cow::Borrowed(&self.absent),
         }
     }
 
@@ -78,6 +95,34 @@ impl Channels {
         let source = &inbound.source;
         let back = || Route::back_to(source, self.capabilities(source.platform).delivery);
         inbound.answer_to.clone().unwrap_or_else(back)
+    }
+}
+
+/// A platform that could be behind a connector.
+fn relayable(platform: Platform) -> bool {
+    let name = platform.as_str();
+    !PULLED.contains(&name) && !STATELESS.contains(&name) && !PROGRAMS.contains(&name)
+}
+
+/// Platforms whose senders a connector has let through.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Relayed {
+    named: Vec<Platform>,
+    /// Every other one too, except those that we speak ourselves.
+    rest: Option<Vec<Platform>>,
+}
+
+impl Relayed {
+    pub(crate) fn of(adapters: &[Adapter]) -> Self {
+        let (relays, own): (Vec<_>, Vec<_>) = adapters.iter().partition(|adapter| adapter.relay().is_some());
+        let any = relays.iter().any(|it| it.relay().is_some_and(Relay::is_for_any));
+        let own = own.into_iter().map(Adapter::platform).collect();
+        Self { named: relays.into_iter().map(Adapter::platform).collect(), rest: any.then_some(own) }
+    }
+
+    pub(crate) fn includes(&self, platform: Platform) -> bool {
+        let rest = self.rest.as_ref().is_some_and(|own| relayable(platform) && !own.contains(&platform));
+        self.named.contains(&platform) || rest
     }
 }
 

@@ -69,7 +69,9 @@ fn connected(links: &[LinkHandle]) -> Vec<&'static str> {
 async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool, Error> {
     let channels = shell.channels.clone();
     let reachable = move |platform: Platform| {
-        there.contains(&platform.as_str()) || channels.capabilities(platform).delivery == Delivery::Pull
+        let link = channels.adapter(platform).map(|adapter| adapter.platform().as_str());
+        link.is_some_and(|link| there.contains(&link))
+            || channels.capabilities(platform).delivery == Delivery::Pull
     };
     // Most of the time there is nothing, and a look costs no commit.
     let waiting = shell.db.read(|reader| reader.queued_completions()).await?;

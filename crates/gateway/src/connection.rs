@@ -7,13 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::Fault;
+use petasos_core::{Fault, SessionKey};
 use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Post};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Batches that may wait for a commit.
 const BATCHES: usize = 2;
+/// Interrupts that may wait; one more says nothing new.
+const INTERRUPTS: usize = 64;
 
 /// Dropping it ends the adapter at its next wait.
 pub(crate) struct Connection {
@@ -21,6 +23,7 @@ pub(crate) struct Connection {
     task: JoinHandle<Error>,
     batches: mpsc::Receiver<Batch>,
     posts: mpsc::Receiver<Post>,
+    interrupts: mpsc::Receiver<SessionKey>,
     /// What it said last: news that nobody has noticed yet gives way to newer.
     health: watch::Receiver<Health>,
 }
@@ -34,8 +37,14 @@ impl Drop for Connection {
 pub(crate) enum Heard {
     Batch(Batch),
     Post(Post),
+    /// Somebody elsewhere wants this conversation to stop what it does.
+    Interrupt(SessionKey),
     Health(Health),
-    Broke { fault: Fault, code: String, reason: String },
+    Broke {
+        fault: Fault,
+        code: String,
+        reason: String,
+    },
 }
 
 /// How a connection that was ended went.
@@ -48,6 +57,7 @@ pub(crate) enum Parting {
 impl Connection {
     pub(crate) fn open(adapter: Arc<Adapter>, generation: u64, cursor: Option<String>) -> Self {
         let (intake, batches, posts) = Intake::with_posts(BATCHES);
+        let (intake, interrupts) = intake.with_interrupts(INTERRUPTS);
         let (pulse, health) = watch::channel(Health::Connecting);
         let task = tokio::spawn(async move {
             let mut tell = move |health| {
@@ -55,7 +65,7 @@ impl Connection {
             };
             adapter.receive(cursor, &intake, &mut tell).await
         });
-        Self { generation, task, batches, posts, health }
+        Self { generation, task, batches, posts, interrupts, health }
     }
 
     pub(crate) async fn hear(&mut self) -> Heard {
@@ -63,6 +73,7 @@ impl Connection {
             // In the order in which it happens: a round trip, what it brought, the end.
             biased;
             Ok(()) = self.health.changed() => Heard::Health(self.health.borrow_and_update().clone()),
+            Some(key) = self.interrupts.recv() => Heard::Interrupt(key),
             Some(batch) = self.batches.recv() => Heard::Batch(batch),
             Some(post) = self.posts.recv() => Heard::Post(post),
             ended = &mut self.task => match ended {
@@ -99,8 +110,9 @@ mod tests {
 
     fn with(task: JoinHandle<Error>) -> (Connection, watch::Sender<Health>) {
         let (pulse, health) = watch::channel(Health::Connecting);
-        let (_intake, batches, posts) = Intake::with_posts(BATCHES);
-        (Connection { generation: 1, task, batches, posts, health }, pulse)
+        let (intake, batches, posts) = Intake::with_posts(BATCHES);
+        let (_intake, interrupts) = intake.with_interrupts(INTERRUPTS);
+        (Connection { generation: 1, task, batches, posts, interrupts, health }, pulse)
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use petasos_core::{Inbound, Millis, Route, SessionKey, Source};
 use petasos_platforms::Unreadable;
 use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
 
-use crate::channels::Channels;
+use crate::channels::{Channels, Relayed};
 use crate::db::Db;
 use crate::deliver::Deliver;
 use crate::gate::Gate;
@@ -38,6 +38,7 @@ pub(crate) struct Ingest {
 pub(crate) struct Rules {
     pub(crate) access: Access,
     pub(crate) keys: KeyOptions,
+    pub(crate) relayed: Relayed,
 }
 
 /// What became of one message.
@@ -184,7 +185,8 @@ fn place(
 
 /// The lists first; whoever is on none of them may be paired.
 fn verdict(tx: &Tx<'_>, rules: &Rules, source: &Source) -> Result<Verdict, StoreError> {
-    let standing = Standing { role: source.role_authorized, ..Standing::default() };
+    let upstream = rules.relayed.includes(source.platform);
+    let standing = Standing { role: source.role_authorized, upstream, ..Standing::default() };
     let listed = access::decide(&rules.access, source, standing);
     let (Verdict::Deny(_), Some(user)) = (listed, &source.user_id) else { return Ok(listed) };
     let paired = tx.is_paired(source.platform, user)?;

@@ -40,6 +40,7 @@ mod processes;
 mod publish;
 mod pulse;
 mod questions;
+mod relay;
 mod resume;
 mod router;
 mod running;

@@ -19,7 +19,7 @@ use crate::session::Shell;
 use crate::stop::{self, Drained};
 use crate::supervise::LinkHandle;
 use crate::watchdog::Watchdog;
-use crate::{clock, counts};
+use crate::{clock, counts, relay};
 use std::sync::Arc;
 
 /// How long sends under way, and tasks, may take to come back once we stop.
@@ -64,6 +64,8 @@ impl Running {
             gate.clone(),
         );
         self.notifier.stopping();
+        // At the beginning: what comes while we finish is for the process after us, and is kept for it.
+        let idle = tokio::spawn(relay::go_idle(shell.clone()));
         let books = tokio::select! {
             books = stop::drain(&shell, &self.notifier, &watchdog) => Some(books),
             () = shell.stopper.stopped() => None,
@@ -72,6 +74,9 @@ impl Running {
         let parting = tokio::time::Instant::now() + FAREWELL;
         if tokio::time::timeout_at(parting, stop::say_goodbye(&shell, &self.links)).await.is_err() {
             tracing::warn!("some messages could not be sent in time");
+        }
+        if tokio::time::timeout_at(parting, idle).await.is_err() {
+            tracing::warn!("the connector did not say that it keeps what comes for us");
         }
         shell.stopper.stop();
         if shell.stopper.failed() {

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::approvals::Approvals;
 use crate::boot::{self, World};
-use crate::channels::Channels;
+use crate::channels::{Channels, Relayed};
 use crate::completions::Bell;
 use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
@@ -47,8 +47,8 @@ use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
-    Error, clock, completions, cron, directory, links, mirror, network, outages, processes, pulse, sweep,
-    tasks,
+    Error, clock, completions, cron, directory, links, mirror, network, outages, processes, pulse, relay,
+    sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -72,7 +72,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let store = open(&config.home).await?;
     let stopper = Stopper::new();
     let (db, writer) = db::start(store, stopper.clone())?;
-    let rules = Arc::new(Rules { access: config.access, keys: config.keys });
+    let relayed = Relayed::of(&config.adapters);
+    let rules = Arc::new(Rules { access: config.access, keys: config.keys, relayed });
     let channels = Arc::new(Channels::new(config.adapters));
     let world = World { rules: rules.clone(), channels: channels.clone() };
     let booted = take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
@@ -135,6 +136,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         terminal.adopt(processes::known(&shell.db).await?).await;
     }
     let ingest = Arc::new(Ingest::new(&shell, rules));
+    relay::remember(&shell).await;
     let mut links = connect(&shell, &ingest, booted.candidates, &mut running).await;
     links.extend(config.unbuilt.into_iter().map(|it| LinkHandle::unbuilt(it.platform, it.reason)));
     links.sort_by_key(|link| link.name);
@@ -221,7 +223,15 @@ async fn connect(
     let mut candidates = not_in_a_loop(shell, candidates);
     let mut links = Vec::new();
     for adapter in shell.channels.adapters() {
-        let waiting = candidates.remove(&adapter.platform()).unwrap_or_default();
+        let served = |platform: &Platform| shell.channels.is_served_by(*platform, adapter);
+        let mut waiting = Vec::new();
+        candidates.retain(|platform, of| {
+            let served = served(platform);
+            if served {
+                waiting.append(of);
+            }
+            !served
+        });
         let (link, task) = supervise::supervisor(
             adapter.clone(),
             ingest.clone(),

@@ -253,6 +253,12 @@ impl Supervisor {
                 tokio::spawn(pass_on::carry(ingest, self.name(), account, post));
                 None
             }
+            Heard::Interrupt(key) => {
+                let router = self.ingest.router.clone();
+                // Its session may take a moment to stop; a conversation that does nothing has nothing to stop.
+                tokio::spawn(async move { router.stop_turn(key).await });
+                None
+            }
             Heard::Health(Health::Polling) => Some(Event::Alive { generation }),
             Heard::Health(Health::Degraded { reason }) => {
                 tracing::warn!(link = self.name(), reason, "connection troubled");
@@ -287,14 +293,20 @@ impl Supervisor {
 
     /// What waited for this platform need not wait any longer.
     async fn wake_lanes(&self) {
-        let (name, prefix) = (self.name(), format!("{}:", self.name()));
+        let channels = self.ingest.channels.clone();
+        let served: Vec<_> =
+            Platform::known().filter(|platform| channels.is_served_by(*platform, &self.adapter)).collect();
+        let prefixes: Vec<_> = served.iter().map(|platform| format!("{platform}:")).collect();
         let lanes = self.ingest.db.write(move |tx| {
-            tx.poke_platform(name)?;
+            for platform in served {
+                tx.poke_platform(platform.as_str())?;
+            }
             tx.heads()
         });
         match lanes.await {
             Ok(heads) => {
-                for head in heads.into_iter().filter(|head| head.lane.starts_with(&prefix)) {
+                let ours = |lane: &str| prefixes.iter().any(|prefix| lane.starts_with(prefix));
+                for head in heads.into_iter().filter(|head| ours(&head.lane)) {
                     self.ingest.deliver.due(head.lane).await;
                 }
             }

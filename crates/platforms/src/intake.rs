@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use petasos_core::lifecycle::Closed;
-use petasos_core::{Inbound, Route};
+use petasos_core::{Inbound, Route, SessionKey};
 use tokio::sync::{mpsc, oneshot};
 
 /// What the gateway did with a batch.
@@ -109,6 +109,7 @@ pub enum Posted {
 pub struct Intake {
     batches: mpsc::Sender<Batch>,
     posts: mpsc::Sender<Post>,
+    interrupts: Option<mpsc::Sender<SessionKey>>,
 }
 
 impl Intake {
@@ -121,7 +122,22 @@ impl Intake {
     pub fn with_posts(depth: usize) -> (Self, mpsc::Receiver<Batch>, mpsc::Receiver<Post>) {
         let (batches, taken) = mpsc::channel(depth);
         let (posts, posted) = mpsc::channel(depth);
-        (Self { batches, posts }, taken, posted)
+        (Self { batches, posts, interrupts: None }, taken, posted)
+    }
+
+    /// The same for a gateway that can be told to stop a turn.
+    #[must_use]
+    pub fn with_interrupts(self, depth: usize) -> (Self, mpsc::Receiver<SessionKey>) {
+        let (interrupts, interrupted) = mpsc::channel(depth);
+        (Self { interrupts: Some(interrupts), ..self }, interrupted)
+    }
+
+    /// Somebody wants this conversation to stop what it does. Never waits: one more than the gateway can hear at once
+    /// says nothing new.
+    pub fn interrupt(&self, key: String) {
+        if let Some(interrupts) = &self.interrupts {
+            let _enough = interrupts.try_send(SessionKey(key));
+        }
     }
 
     pub async fn commit(

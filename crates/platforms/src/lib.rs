@@ -16,12 +16,14 @@ pub mod kind;
 pub mod listener;
 pub mod markdown;
 pub mod outgoing;
+pub mod relay;
 pub mod slack;
 pub mod telegram;
 mod upload;
 pub mod webhook;
 mod websocket;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use petasos_core::directory::Channel;
@@ -34,13 +36,14 @@ pub use kind::Kind;
 pub use outgoing::{File, Identity, MARK_ROOM, Mark, Part, Receipt, SendOptions, Show};
 pub use petasos_core::Secret;
 
-/// Every platform we speak ourselves; others join over the relay wire.
+/// Every platform we speak ourselves, and the relay, over which others join.
 #[derive(Debug)]
 pub enum Adapter {
     Discord(discord::Discord),
     Telegram(telegram::Telegram),
     Slack(slack::Slack),
     Webhook(webhook::Webhook),
+    Relay(relay::Relay),
 }
 
 impl Adapter {
@@ -50,6 +53,7 @@ impl Adapter {
             Self::Telegram(it) => it.platform(),
             Self::Slack(it) => it.platform(),
             Self::Webhook(it) => it.platform(),
+            Self::Relay(it) => it.platform(),
         }
     }
 
@@ -60,15 +64,26 @@ impl Adapter {
             Self::Telegram(it) => it.account(),
             Self::Slack(it) => it.account(),
             Self::Webhook(it) => it.account(),
+            Self::Relay(it) => it.account(),
         }
     }
 
-    pub fn capabilities(&self) -> &Capabilities {
+    /// As of now: what is behind the relay may change with every connection.
+    pub fn capabilities(&self) -> Cow<'_, Capabilities> {
         match self {
-            Self::Discord(it) => it.capabilities(),
-            Self::Telegram(it) => it.capabilities(),
-            Self::Slack(it) => it.capabilities(),
-            Self::Webhook(it) => it.capabilities(),
+            Self::Discord(it) => Cow::Borrowed(it.capabilities()),
+            Self::Telegram(it) => Cow::Borrowed(it.capabilities()),
+            Self::Slack(it) => Cow::Borrowed(it.capabilities()),
+            Self::Webhook(it) => Cow::Borrowed(it.capabilities()),
+            Self::Relay(it) => it.capabilities(),
+        }
+    }
+
+    /// The relay, for what only it can do.
+    pub fn relay(&self) -> Option<&relay::Relay> {
+        match self {
+            Self::Relay(it) => Some(it),
+            Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => None,
         }
     }
 
@@ -79,6 +94,7 @@ impl Adapter {
             Self::Telegram(it) => it.longest_silence(),
             Self::Slack(it) => it.longest_silence(),
             Self::Webhook(it) => it.longest_silence(),
+            Self::Relay(it) => it.longest_silence(),
         }
     }
 
@@ -96,6 +112,7 @@ impl Adapter {
             Self::Telegram(it) => it.receive(cursor, intake, health).await.into(),
             Self::Slack(it) => it.receive(cursor, intake, health).await.into(),
             Self::Webhook(it) => it.receive(cursor, intake, health).await.into(),
+            Self::Relay(it) => it.receive(cursor, intake, health).await.into(),
         }
     }
 
@@ -106,6 +123,7 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.check().await?),
             Self::Slack(it) => Ok(it.check().await?),
             Self::Webhook(it) => Ok(it.check().await?),
+            Self::Relay(it) => Ok(it.check().await?),
         }
     }
 
@@ -121,6 +139,7 @@ impl Adapter {
             Self::Discord(it) => it.fetch(attachment, most, to).await,
             Self::Telegram(it) => it.fetch(attachment, most, to).await,
             Self::Slack(it) => it.fetch(source, attachment, most, to).await,
+            Self::Relay(it) => it.fetch(source, attachment, most, to).await,
             // Deliveries have no attachments.
             Self::Webhook(_) => Err(download::Error::Barred("a webhook".into())),
         }
@@ -133,6 +152,7 @@ impl Adapter {
             Self::Telegram(it) => it.render(text),
             Self::Slack(it) => it.render(text),
             Self::Webhook(it) => it.render(text),
+            Self::Relay(it) => it.render(text),
         }
     }
 
@@ -143,6 +163,7 @@ impl Adapter {
             Self::Telegram(it) => it.preview(text, cursor),
             Self::Slack(it) => it.preview(text, cursor),
             Self::Webhook(it) => it.preview(text, cursor),
+            Self::Relay(it) => it.preview(text, cursor),
         }
     }
 
@@ -152,6 +173,7 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.send(to, part, options).await?),
             Self::Slack(it) => Ok(it.send(to, part, options).await?),
             Self::Webhook(it) => Ok(it.send(to, part, options).await?),
+            Self::Relay(it) => Ok(it.send(to, part, options, None).await?),
         }
     }
 
@@ -169,6 +191,7 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.send(to, part, options).await?),
             Self::Slack(it) => Ok(it.send(to, part, options).await?),
             Self::Webhook(it) => Ok(it.send(to, part, options).await?),
+            Self::Relay(it) => Ok(it.send(to, part, options, Some(key)).await?),
         }
     }
 
@@ -176,6 +199,7 @@ impl Adapter {
     pub async fn key_memory(&self, to: &Route) -> Result<Option<Duration>, Error> {
         match self {
             Self::Discord(it) => Ok(it.key_memory(to).await?),
+            Self::Relay(it) => Ok(it.key_memory()),
             Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
         }
     }
@@ -187,6 +211,7 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
             Self::Webhook(it) => Ok(it.edit(to, message_id, part).await?),
+            Self::Relay(it) => Ok(it.edit(to, message_id, part).await?),
         }
     }
 
@@ -194,7 +219,7 @@ impl Adapter {
     pub fn drafts(&self, to: &Route) -> bool {
         match self {
             Self::Telegram(it) => it.drafts(to),
-            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) => false,
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => false,
         }
     }
 
@@ -203,7 +228,7 @@ impl Adapter {
     pub async fn draft(&self, to: &Route, number: u32, text: &str) -> Result<(), Error> {
         match self {
             Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
-            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) => Ok(()),
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(()),
         }
     }
 
@@ -212,7 +237,7 @@ impl Adapter {
     pub async fn ensure_topic(&self, chat: &str, name: &str) -> Result<Option<String>, Error> {
         match self {
             Self::Telegram(it) => Ok(Some(it.ensure_topic(chat, name).await?)),
-            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
         }
     }
 
@@ -223,6 +248,7 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.delete(to, message_id).await?),
             Self::Slack(it) => Ok(it.delete(to, message_id).await?),
             Self::Webhook(it) => Ok(it.delete(to, message_id).await?),
+            Self::Relay(it) => Ok(it.delete(to, message_id).await?),
         }
     }
 
@@ -232,6 +258,7 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.typing(to).await?),
             Self::Slack(it) => Ok(it.typing(to).await?),
             Self::Webhook(it) => Ok(it.typing(to).await?),
+            Self::Relay(it) => Ok(it.typing(to).await?),
         }
     }
 
@@ -242,6 +269,8 @@ impl Adapter {
             Self::Telegram(it) => it.marks(),
             Self::Slack(it) => it.marks(),
             Self::Webhook(_) => false,
+            // Where there are no reactions, they are left out.
+            Self::Relay(_) => true,
         }
     }
 
@@ -253,6 +282,7 @@ impl Adapter {
             Self::Slack(it) => Ok(it.react(to, mark).await?),
             // Nobody has written there.
             Self::Webhook(_) => Ok(()),
+            Self::Relay(it) => Ok(it.react(to, mark).await?),
         }
     }
 
@@ -260,7 +290,7 @@ impl Adapter {
     pub async fn channels(&self) -> Result<Option<Vec<Channel>>, Error> {
         match self {
             Self::Discord(it) => Ok(Some(it.channels().await?)),
-            Self::Telegram(_) | Self::Webhook(_) => Ok(None),
+            Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
             Self::Slack(it) => Ok(Some(it.channels().await?)),
         }
     }
@@ -273,6 +303,8 @@ impl Adapter {
             Self::Telegram(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Slack(it) => Ok(it.answer_callback(dedup, notice).await?),
             Self::Webhook(it) => Ok(it.answer_callback(dedup, notice).await?),
+            // A press that comes over the relay was answered at its edge.
+            Self::Relay(_) => Ok(()),
         }
     }
 }
@@ -285,6 +317,7 @@ pub enum Error {
     Telegram(#[from] telegram::Error),
     Slack(#[from] slack::Error),
     Webhook(#[from] webhook::Error),
+    Relay(#[from] relay::Error),
 }
 
 impl Error {
@@ -294,6 +327,7 @@ impl Error {
             Self::Telegram(it) => it.fault(),
             Self::Slack(it) => it.fault(),
             Self::Webhook(it) => it.fault(),
+            Self::Relay(it) => it.fault(),
         }
     }
 
@@ -303,6 +337,7 @@ impl Error {
             Self::Telegram(it) => it.reached(),
             Self::Slack(it) => it.reached(),
             Self::Webhook(it) => it.reached(),
+            Self::Relay(it) => it.reached(),
         }
     }
 
@@ -313,6 +348,7 @@ impl Error {
             Self::Telegram(it) => it.code(),
             Self::Slack(it) => it.code(),
             Self::Webhook(it) => it.code(),
+            Self::Relay(it) => it.code(),
         }
     }
 
@@ -322,6 +358,7 @@ impl Error {
             Self::Telegram(it) => it.kind(),
             Self::Slack(it) => it.kind(),
             Self::Webhook(it) => it.kind(),
+            Self::Relay(it) => it.kind(),
         }
     }
 }

@@ -35,16 +35,24 @@ pub(crate) fn address(url: &str) -> Result<Url, Failure> {
     parsed.ok_or_else(|| Failure::Garbage("no address of a socket".into()))
 }
 
-/// `largest`: the longest message that is read, in bytes.
-pub(crate) async fn dial(url: Url, proxy: Option<&str>, largest: usize) -> Result<Stream, NotOpened> {
+/// `largest`: the longest message that is read, in bytes. `bearer`: who we are, if the upgrade asks for it.
+pub(crate) async fn dial(
+    url: Url,
+    proxy: Option<&str>,
+    largest: usize,
+    bearer: Option<&str>,
+) -> Result<Stream, NotOpened> {
     let key = generate_key();
-    let request = http::upgradable(&url, proxy)
+    let mut request = http::upgradable(&url, proxy)
         .map_err(http::failure)?
         .get(url)
         .header(CONNECTION, "Upgrade")
         .header(UPGRADE, "websocket")
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_KEY, &key);
+    if let Some(bearer) = bearer {
+        request = request.bearer_auth(bearer);
+    }
     let response = request.send().await.map_err(http::failure)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(NotOpened::Answered { status: response.status().as_u16() });

@@ -80,7 +80,6 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES"]),
     key("platforms.discord.extra.max_attachment_bytes", MANY, "", "largest attachment"),
     key("platforms.discord.extra.voice_fx", Table, "", "voice channels"),
-    key("platforms.relay.extra.relay_url", Text, "", "address of the connector"),
     // The API server.
     key("platforms.api_server.extra.key", Secret, "", "bearer key of the API server")
         .env(&["API_SERVER_KEY"]),
@@ -98,14 +97,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     // The gateway.
     key("gateway.delivery_ledger", Flag, "true", "deliveries are always durable here"),
-    key("gateway.relay_url", Text, "", "address of the connector").env(&["GATEWAY_RELAY_URL"]),
-    key("gateway.relay_platforms", List, "", "platforms that come over the relay")
-        .env(&["GATEWAY_RELAY_PLATFORMS"]),
-    key("gateway.relay_id", Text, "", "name of this gateway at the connector").env(&["GATEWAY_RELAY_ID"]),
-    key("gateway.relay_secret", Secret, "", "its secret").env(&["GATEWAY_RELAY_SECRET"]),
-    key("gateway.relay_bot_ids", Table, "", "bot per platform").env(&["GATEWAY_RELAY_BOT_IDS"]),
-    key("gateway.idp", Table, "", "identity provider of the connector"),
-    key("gateway.scale_to_zero", Table, "", "sleep when nothing happens"),
     key("multiplex_profiles", Flag, "false", "several profiles in one process")
         .env(&["GATEWAY_MULTIPLEX_PROFILES"]),
     key("profile_routes", Table, "", "which chat belongs to which profile"),

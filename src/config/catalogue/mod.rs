@@ -5,6 +5,7 @@
 
 mod later;
 mod platforms;
+mod relay;
 mod used;
 
 use petasos_core::Platform;
@@ -100,7 +101,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    used::KEYS.iter().chain(platforms::KEYS).chain(later::KEYS)
+    used::KEYS.iter().chain(platforms::KEYS).chain(relay::KEYS).chain(later::KEYS)
 }
 
 /// The key that `path` means.

@@ -1,7 +1,7 @@
 //! The gateway's end of the relay: one connection to a connector, kept up, put to sleep and taken up again.
 //!
-//! Every dial has a number; what an older one still says is ignored. The first dial that fails is the caller's to
-//! know of; after that the channel dials for ever, with growing waits that begin anew only behind a connection that
+//! Every dial has a number; what an older one still says is ignored. A first dial that fails is the caller's to
+//! know of, unless we were connected before; otherwise the channel dials for ever, with growing waits that begin anew only behind a connection that
 //! has lasted. Nothing is stored: what the connector did not get an acknowledgement for, it says again.
 //!
 //! Going idle is asked for and granted. A grant that comes too late (nobody waits for it any more) leaves a connector
@@ -218,7 +218,9 @@ impl Channel {
                 | State::Closed => (self, vec![]),
             },
             Event::DialFailed { .. } => match self.state {
-                State::Dialing if self.generation == 1 => self.becomes(State::Closed, vec![Effect::GiveUp]),
+                State::Dialing if self.generation == 1 && !self.wanted => {
+                    self.becomes(State::Closed, vec![Effect::GiveUp])
+                }
                 State::Dialing => self.broke(now, roll, None, vec![], terms),
                 State::New
                 | State::Handshaking { .. }

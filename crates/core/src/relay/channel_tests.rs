@@ -71,6 +71,10 @@ fn a_first_dial_that_fails_is_the_callers_to_know_of() {
     assert_eq!(rig.step(Event::DialFailed { generation: 1 }), [Effect::GiveUp]);
     assert_eq!(rig.channel.state, State::Closed);
     assert_eq!(rig.channel.due(&rig.terms), None);
+    let mut known = Rig { channel: Channel::new(true), ..Rig::new() };
+    known.step(Event::Connect);
+    assert_eq!(known.step(Event::DialFailed { generation: 1 }), []);
+    assert_eq!(known.gap(), 1, "it was there before, and will be again");
 }
 
 #[test]

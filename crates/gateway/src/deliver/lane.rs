@@ -38,8 +38,11 @@ pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, w
 }
 
 fn adapter_of(lane: &str, outward: &Outward) -> Option<Arc<Adapter>> {
-    let (platform, _chat) = lane.split_once(':')?;
-    outward.channels.adapter(Platform::parse(platform)?).cloned()
+    outward.channels.adapter(platform_of(lane)?).cloned()
+}
+
+fn platform_of(lane: &str) -> Option<Platform> {
+    Platform::parse(lane.split_once(':')?.0)
 }
 
 pub(super) struct Lane {
@@ -59,6 +62,11 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// Of the chat; the adapter may carry for others too.
+    pub(super) fn platform(&self) -> Platform {
+        platform_of(&self.name).unwrap_or_else(|| self.adapter.platform())
+    }
+
     async fn run(mut self) {
         loop {
             // Between any two operations, so that a busy lane hears what became due meanwhile.
@@ -155,7 +163,7 @@ impl Lane {
 
     /// Keeps the outcome of one item and takes the next: one commit.
     async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Claimed, Error> {
-        let (lane, platform) = (self.name.clone(), self.adapter.platform());
+        let (lane, platform) = (self.name.clone(), self.platform());
         let claimed = self.outward.db.write(move |tx| {
             tx.apply(&outcome, now)?;
             tx.claim_head(&lane, platform, now)

@@ -78,7 +78,7 @@ impl Lane {
         let policy = &self.outward.policy;
         let sent = item.draft.session_key.as_ref().map(|key| fetch::folders(&policy.home, key));
         let policy = policy.with(sent.unwrap_or_default());
-        parts.extend(policy.parts(&media, self.adapter.capabilities()).await);
+        parts.extend(policy.parts(&media, &self.adapter.capabilities()).await);
         Some(parts)
     }
 
@@ -208,7 +208,7 @@ impl Lane {
         if error.fault() != Fault::Refused || !error.kind().is_dead_chat() {
             return None;
         }
-        let (platform, chat_id) = (self.adapter.platform(), self.chat().to_owned());
+        let (platform, chat_id) = (self.platform(), self.chat().to_owned());
         tracing::warn!(lane = self.name, %error, "the chat takes nothing from us any more");
         Some(Write::ChatDead { platform, chat_id, reason: error.to_string(), at: clock::now() })
     }
@@ -219,7 +219,7 @@ impl Lane {
             return;
         }
         self.probing = false;
-        let (platform, chat_id) = (self.adapter.platform(), self.chat().to_owned());
+        let (platform, chat_id) = (self.platform(), self.chat().to_owned());
         self.commit(vec![Write::ChatAlive { platform, chat_id }]).await;
     }
 

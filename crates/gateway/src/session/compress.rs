@@ -85,7 +85,7 @@ impl Session {
         let session = self
             .change(move |tx| {
                 let Some(source) = tx.entry(&key)?.and_then(|entry| entry.origin) else { return Ok(None) };
-                let hint = &shell.channels.capabilities(source.platform).hint;
+                let hint = &shell.channels.capabilities(source.platform).hint.clone();
                 let opened = shell.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;
                 tell(tx, &key, &opened.entry.session_id, pull)?;
                 Ok(Some(opened.entry.session_id))

@@ -77,7 +77,7 @@ pub(super) async fn prepare(shell: &Shell, turn: &Turn, asked: Asked) -> Result<
     let known = known(shell, turn.key.clone(), turn.session.clone()).await?;
     let Known { ids, messages, prompt, entry, pace } = known;
     let tools = if asked.closing.is_some() { vec![] } else { shell.tools.specs() };
-    let hint = &shell.channels.capabilities(turn.route.platform).hint;
+    let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
     let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
     let (mut note, mut silent) = (None, None);
     if let Some(entry) = &entry {

@@ -33,7 +33,7 @@ pub(super) enum Heard {
 
 impl Socket {
     pub(super) async fn dial(url: &str, proxy: Option<&str>) -> Result<Self, Error> {
-        Ok(Self(websocket::dial(address(url)?, proxy, LARGEST).await?))
+        Ok(Self(websocket::dial(address(url)?, proxy, LARGEST, None).await?))
     }
 
     /// Safe to drop and call again: nothing is lost between two calls.

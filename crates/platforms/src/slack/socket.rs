@@ -40,7 +40,7 @@ pub(super) enum Heard {
 
 impl Socket {
     pub(super) async fn dial(number: u64, url: &str, proxy: Option<&str>) -> Result<Self, Error> {
-        let stream = websocket::dial(websocket::address(url)?, proxy, LARGEST).await?;
+        let stream = websocket::dial(websocket::address(url)?, proxy, LARGEST, None).await?;
         let now = Instant::now();
         Ok(Self { number, opened: now, heard: now, leaving: None, stream })
     }

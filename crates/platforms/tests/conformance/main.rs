@@ -11,6 +11,7 @@ mod files;
 mod link;
 mod peer;
 mod receiving;
+mod relay;
 mod sending;
 mod shape;
 mod slack;
@@ -55,16 +56,25 @@ kit! {
     Discord => discord::start,
     Slack => slack::start,
     Webhook => webhook::start,
+    Relay => relay::start,
 }
 
 /// Adapters that cannot do whole groups of cases, and say so themselves; and why that is.
-const STANDING: &[(&str, Except)] = &[(
-    "Webhook",
-    Except::NotApplicable(
-        "other programs call us, and answers go out on other platforms: there is no server to lose and nobody to \
-         write to",
+const STANDING: &[(&str, Except)] = &[
+    (
+        "Webhook",
+        Except::NotApplicable(
+            "other programs call us, and answers go out on other platforms: there is no server to lose and nobody to \
+             write to",
+        ),
     ),
-)];
+    (
+        "Relay",
+        Except::NotApplicable(
+            "what goes out takes the connection that listens, and the kit mostly sends without one; its own tests send",
+        ),
+    ),
+];
 
 /// How a case ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use petasos_core::capability::Dialect;
 use petasos_core::message::Delivery;
-use petasos_platforms::{MARK_ROOM, Part};
+use petasos_platforms::{Adapter, MARK_ROOM, Part};
 use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -19,8 +19,8 @@ pub(crate) fn capabilities(peer: &dyn Peer) -> Verdict {
     assert!(capabilities.split_hint.is_none_or(|hint| (1..=capabilities.max_message).contains(&hint)));
     assert!(!capabilities.label.is_empty() && !capabilities.hint.is_empty());
     assert!(capabilities.edit || !capabilities.finalize, "a final edit is an edit");
-    let reads =
-        if peer.applies("a short text is sent and has an id") { Delivery::Push } else { Delivery::Pull };
+    let carries = matches!(adapter, Adapter::Relay(_)) || peer.applies("a short text is sent and has an id");
+    let reads = if carries { Delivery::Push } else { Delivery::Pull };
     assert_eq!(capabilities.delivery, reads, "we are the ones who send, if somebody reads");
     assert!(!adapter.account().is_empty(), "the account is known by the credentials");
     assert!(peer.secrets().iter().all(|secret| !adapter.account().contains(secret)));

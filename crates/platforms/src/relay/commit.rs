@@ -1,0 +1,117 @@
+//! What was read and is not on disk yet: in order, bounded, and acknowledged only afterwards.
+//!
+//! What the gateway does not take is tried again by itself while others go on, and put aside in the end; what cannot
+//! be put aside either is not acknowledged, and the connector says it again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Error;
+use super::parse::{Told, What};
+use crate::intake::{Intake, NotTaken, Unreadable};
+
+/// Frames that may wait. What has a number and does not fit is said again later.
+const MOST: usize = 256;
+/// What has no number is never said again: it is kept until nothing more can be read.
+const MOST_LIVE: usize = 4096;
+/// Frames in one commit.
+const BATCH: usize = 64;
+const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    queue: VecDeque<Told>,
+    again: Vec<(Instant, Told)>,
+    /// Something with a number did not fit: what comes behind it on this connection must not overtake it.
+    pub(super) overflowed: bool,
+}
+
+/// What became of a commit.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) told: Vec<Told>,
+    pub(super) taken: Result<(), NotTaken>,
+}
+
+impl Waiting {
+    pub(super) fn push(&mut self, told: Told) {
+        let numbered = told.buffer.is_some();
+        if numbered && (self.overflowed || self.queue.len() >= MOST) {
+            self.overflowed = true;
+            return;
+        }
+        self.queue.push_back(told);
+    }
+
+    /// Nothing more may be read.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= MOST_LIVE
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.again.is_empty()
+    }
+
+    /// When something that was refused is to be tried again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again.iter().map(|(at, _)| *at).min()
+    }
+
+    /// What to commit now; nothing: `None`.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Vec<Told>> {
+        if let Some(at) = self.again.iter().position(|(at, _)| *at <= now) {
+            return Some(vec![self.again.remove(at).1]);
+        }
+        let batch: Vec<_> = self.queue.drain(..self.queue.len().min(BATCH)).collect();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// They were not taken. Together they may have failed because of one of them.
+    pub(super) fn refused(&mut self, told: Vec<Told>, now: Instant) {
+        let alone = told.len() == 1;
+        for mut told in told {
+            if !alone {
+                self.again.push((now, told));
+                continue;
+            }
+            let wait = AGAIN.get(told.refused as usize);
+            told.refused += 1;
+            match wait {
+                Some(wait) => self.again.push((now + *wait, told)),
+                None if matches!(told.what, What::Event(_)) => {
+                    tracing::error!("a message could not be kept; it is put aside");
+                    self.again.push((now, told.put_aside()));
+                }
+                None if told.buffer.is_some() => {
+                    tracing::error!("a message could not be put aside; the connector has to say it again");
+                }
+                None => tracing::error!("a message could not be kept, and nobody will say it again"),
+            }
+        }
+    }
+}
+
+/// One transaction of the gateway.
+pub(super) async fn commit(intake: &Intake, told: Vec<Told>) -> Outcome {
+    let (mut events, mut unreadable): (Vec<_>, Vec<Unreadable>) = (Vec::new(), Vec::new());
+    for told in &told {
+        match &told.what {
+            What::Event(event) => events.push((**event).clone()),
+            What::Unreadable(kept) => unreadable.push(kept.clone()),
+            What::Nothing => {}
+        }
+    }
+    if events.is_empty() && unreadable.is_empty() {
+        return Outcome { told, taken: Ok(()) };
+    }
+    let taken = intake.commit(events, unreadable, None).await;
+    Outcome { told, taken }
+}
+
+impl From<NotTaken> for Error {
+    fn from(_closed: NotTaken) -> Self {
+        Self::Deserted
+    }
+}

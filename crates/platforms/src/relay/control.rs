@@ -1,0 +1,312 @@
+//! The connector's HTTP side: credentials for a gateway that has none, and what it is to pass on. One request is one
+//! try; redirects are not followed, so that nobody else is shown who we are.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::hmac;
+use petasos_core::relay::{address, token as tokens};
+use petasos_core::{Platform, Secret};
+use reqwest::header::AUTHORIZATION;
+use reqwest::{Client, RequestBuilder, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::Identity;
+use super::wire::Wire;
+use crate::http::{self, Failure};
+
+const WITHIN: Duration = Duration::from_secs(15);
+
+/// Who we are at the connector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub gateway_id: String,
+    pub secret: Secret,
+}
+
+/// How credentials are asked for at every start.
+#[derive(Debug, Clone)]
+pub struct Provision {
+    pub gateway_id: String,
+    pub route_keys: Vec<String>,
+    pub instance_id: Option<String>,
+    pub wake_url: Option<String>,
+    pub grant: Grant,
+}
+
+/// How we prove who we are to somebody whom the connector believes: OAuth's client credentials.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    pub token_url: String,
+    pub client_id: String,
+    pub client_secret: Secret,
+    pub scope: Option<String>,
+}
+
+/// What the connector passes on of one platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    pub platform: Platform,
+    pub require_address: bool,
+    pub free_response_scopes: Vec<String>,
+    pub allow_other_bots: bool,
+}
+
+/// What `enroll` shows.
+#[derive(Debug, Clone)]
+pub struct Enroll {
+    pub url: String,
+    pub token: Secret,
+    pub gateway_id: String,
+    pub wake_url: Option<String>,
+    pub instance_id: Option<String>,
+    pub grant: Option<Grant>,
+}
+
+/// What `enroll` brings.
+#[derive(Debug, Clone)]
+pub struct Enrolled {
+    pub credentials: Credentials,
+    pub delivery_key: Option<Secret>,
+    pub tenant: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("{0:?} is not an address of a connector")]
+    Address(String),
+    #[error("the identity provider answered {0}")]
+    Identity(u16),
+    #[error("the connector answered {status}{}", advice(*status))]
+    Status { status: u16 },
+    #[error("the answer makes no sense")]
+    Garbage,
+    #[error(transparent)]
+    Link(#[from] Failure),
+    #[error("TLS set-up: {0}")]
+    Client(String),
+}
+
+fn advice(status: u16) -> &'static str {
+    match status {
+        401 => "; it does not accept who we say we are",
+        403 => "; the enrollment token is wrong, used or too old",
+        409 => "; the name of this gateway belongs to somebody else",
+        _ => "",
+    }
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    secret: Option<String>,
+    #[serde(rename = "deliveryKey")]
+    delivery_key: Option<String>,
+    tenant: Option<String>,
+    #[serde(rename = "gatewayId")]
+    gateway_id: Option<String>,
+    #[serde(rename = "secretIssued")]
+    secret_issued: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+}
+
+/// Fresh for every use.
+pub(super) fn token(credentials: &Credentials) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    tokens::mint(&credentials.gateway_id, credentials.secret.expose(), now + tokens::LIFETIME, sign)
+}
+
+fn sign(key: &[u8], message: &[u8]) -> Vec<u8> {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref().to_vec()
+}
+
+/// Where the connector's HTTP side is.
+pub(super) fn base(url: &str) -> Option<Url> {
+    let parsed = Url::parse(&address::endpoint(url, "media")).ok()?;
+    (matches!(parsed.scheme(), "http" | "https") && parsed.has_host()).then_some(parsed)
+}
+
+impl Wire {
+    /// Credentials, if there are none and somebody can vouch for us; then the policies. Nothing of it keeps us from
+    /// dialling.
+    pub(super) async fn prepare(&self) {
+        if let (None, Some(provision)) = (self.credentials(), &self.config.provision) {
+            match self.provision(provision).await {
+                Ok(Some(credentials)) => self.adopt_credentials(credentials),
+                Ok(None) => {
+                    warn!("the connector keeps our secret to itself; enroll, or set GATEWAY_RELAY_SECRET")
+                }
+                Err(error) => warn!(%error, "no credentials for the relay"),
+            }
+        }
+        let Some(credentials) = self.credentials() else { return };
+        for policy in &self.config.policies {
+            if let Err(error) = self.put_policy(&credentials, policy).await {
+                warn!(platform = %policy.platform, %error, "the connector did not take the policy");
+            }
+        }
+    }
+
+    /// One request for each identity; what the first one brings counts. A platform that fails does not keep the others.
+    async fn provision(&self, provision: &Provision) -> Result<Option<Credentials>, Refused> {
+        let bearer = granted(&self.client, &provision.grant).await?;
+        let url = address::endpoint(&self.config.url, "provision");
+        let generic = [Identity { platform: Platform::relay(), bot_id: String::new() }];
+        let identities =
+            if self.config.identities.is_empty() { &generic[..] } else { &self.config.identities };
+        let (mut found, mut failed) = (None, None);
+        for identity in identities {
+            let request = self.client.post(&url).json(&provision_body(provision, identity));
+            match issued(authorized(request, bearer.expose())).await {
+                Ok(Issued { secret: Some(secret), gateway_id, .. }) => {
+                    info!(platform = %identity.platform, "provisioned");
+                    let gateway_id = gateway_id.unwrap_or_else(|| provision.gateway_id.clone());
+                    found.get_or_insert(Credentials { gateway_id, secret: Secret::new(secret) });
+                }
+                Ok(Issued { secret_issued: Some(false), .. }) => {}
+                Ok(Issued { .. }) => failed = Some(Refused::Garbage),
+                Err(error) => {
+                    warn!(platform = %identity.platform, %error, "not provisioned");
+                    failed = Some(error);
+                }
+            }
+        }
+        match (found, failed) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Always, also at its defaults: what was set before is replaced.
+    async fn put_policy(&self, credentials: &Credentials, policy: &Policy) -> Result<(), Refused> {
+        let body = json!({
+            "platform": policy.platform.as_str(),
+            "requireAddress": policy.require_address,
+            "freeResponseScopes": policy.free_response_scopes,
+            "allowOtherBots": policy.allow_other_bots,
+        });
+        let request = self.client.post(address::endpoint(&self.config.url, "policy")).json(&body);
+        let answer = http::once(authorized(request, &token(credentials)), WITHIN).await?;
+        if answer.status == 200 { Ok(()) } else { Err(Refused::Status { status: answer.status }) }
+    }
+}
+
+fn provision_body(provision: &Provision, identity: &Identity) -> Value {
+    let mut body = json!({
+        "gatewayId": provision.gateway_id,
+        "platform": identity.platform.as_str(),
+        "botId": identity.bot_id,
+        "gatewayEndpoint": "",
+        "routeKeys": provision.route_keys,
+    });
+    put(&mut body, "instanceId", provision.instance_id.as_ref());
+    put(&mut body, "wakeUrl", provision.wake_url.as_ref());
+    body
+}
+
+fn put(body: &mut Value, name: &str, value: Option<&String>) {
+    if let Some(value) = value {
+        body[name] = value.as_str().into();
+    }
+}
+
+/// A gateway of its owner's own gets its credentials, once for a token.
+pub async fn enroll(enroll: &Enroll) -> Result<Enrolled, Refused> {
+    let base = base(&enroll.url).ok_or_else(|| Refused::Address(enroll.url.clone()))?;
+    let client = client(&base)?;
+    let mut body = json!({ "enrollmentToken": enroll.token.expose(), "gatewayId": enroll.gateway_id });
+    put(&mut body, "instanceId", enroll.instance_id.as_ref());
+    put(&mut body, "wakeUrl", enroll.wake_url.as_ref());
+    let mut request = client.post(address::endpoint(&enroll.url, "enroll")).json(&body);
+    if let Some(grant) = &enroll.grant {
+        request = authorized(request, granted(&client, grant).await?.expose());
+    }
+    let issued = issued(request).await?;
+    let secret = issued.secret.filter(|secret| !secret.is_empty()).ok_or(Refused::Garbage)?;
+    let gateway_id = issued.gateway_id.unwrap_or_else(|| enroll.gateway_id.clone());
+    Ok(Enrolled {
+        credentials: Credentials { gateway_id, secret: Secret::new(secret) },
+        delivery_key: issued.delivery_key.map(Secret::new),
+        tenant: issued.tenant,
+    })
+}
+
+async fn issued(request: RequestBuilder) -> Result<Issued, Refused> {
+    let answer = http::once(request, WITHIN).await?;
+    if answer.status != 200 {
+        return Err(Refused::Status { status: answer.status });
+    }
+    serde_json::from_slice(&answer.body).map_err(|_| Refused::Garbage)
+}
+
+async fn granted(client: &Client, grant: &Grant) -> Result<Secret, Refused> {
+    let mut form = vec![
+        ("grant_type", "client_credentials"),
+        ("client_id", grant.client_id.as_str()),
+        ("client_secret", grant.client_secret.expose()),
+    ];
+    form.extend(grant.scope.as_deref().map(|scope| ("scope", scope)));
+    let url = Url::parse(&grant.token_url).map_err(|_| Refused::Address(grant.token_url.clone()))?;
+    // Another address than the connector's, so with certificates of its own.
+    let client = if url.scheme() == "https" { self::client(&url)? } else { client.clone() };
+    let body = encoded(&form);
+    let request = client.post(url).header("Content-Type", "application/x-www-form-urlencoded").body(body);
+    let answer = http::once(request, WITHIN).await?;
+    if answer.status != 200 {
+        return Err(Refused::Identity(answer.status));
+    }
+    let Granted { access_token } = serde_json::from_slice(&answer.body).map_err(|_| Refused::Garbage)?;
+    Ok(Secret::new(access_token))
+}
+
+fn client(base: &Url) -> Result<Client, Refused> {
+    http::client(base, None).map_err(|error| Refused::Client(error.without_url().to_string()))
+}
+
+fn encoded(form: &[(&str, &str)]) -> String {
+    let mut url = Url::parse("form:").ok();
+    if let Some(url) = &mut url {
+        url.query_pairs_mut().extend_pairs(form);
+    }
+    url.and_then(|url| url.query().map(str::to_owned)).unwrap_or_default()
+}
+
+fn authorized(request: RequestBuilder, bearer: &str) -> RequestBuilder {
+    request.header(AUTHORIZATION, format!("Bearer {bearer}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_written_as_forms_are() {
+        assert_eq!(encoded(&[("a", "b c&d"), ("e", "ü")]), "a=b+c%26d&e=%C3%BC");
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let grant = Grant {
+            token_url: String::new(),
+            client_id: String::new(),
+            client_secret: Secret::new(""),
+            scope: None,
+        };
+        let provision = Provision {
+            gateway_id: "gw".into(),
+            route_keys: vec![],
+            instance_id: None,
+            wake_url: Some("https://w".into()),
+            grant,
+        };
+        let identity = Identity { platform: Platform::relay(), bot_id: "b".into() };
+        let body = provision_body(&provision, &identity);
+        assert_eq!(body["wakeUrl"], "https://w");
+        assert!(body.get("instanceId").is_none());
+        assert_eq!(body["gatewayEndpoint"], "");
+    }
+}

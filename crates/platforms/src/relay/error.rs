@@ -1,0 +1,192 @@
+//! What can go wrong between us and a connector, and what the platform behind it says.
+
+use std::time::Duration;
+
+use petasos_core::relay::Answer;
+use petasos_core::{Fault, Reached};
+
+use crate::Kind;
+use crate::http::Failure;
+use crate::websocket::NotOpened;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("the connector is not connected")]
+    NotConnected,
+    #[error("the connector gave no answer within {0:?}")]
+    Unanswered(Duration),
+    #[error("the connection was lost before an answer came")]
+    Lost,
+    /// Its words may quote ours, so they are not kept.
+    #[error("the connector answered: {}", kind.as_str())]
+    Refused { kind: Kind, ambiguous: bool, after: Option<Duration>, unsupported: bool },
+    /// The chat is not ours to write to, whichever way.
+    #[error("the connector does not let us write there")]
+    Declined,
+    #[error("the message is too long for the relay")]
+    TooLong,
+    #[error("the connector closed the connection{}", code.map(|code| format!(" ({code})")).unwrap_or_default())]
+    Closed { code: Option<u16> },
+    #[error("the connector does not answer")]
+    Silent,
+    #[error("the connector answered {0} instead of opening a socket")]
+    NoSocket(u16),
+    #[error("the connector sent a line that is too long")]
+    TooBig,
+    #[error(
+        "the connector does not know us any more; check GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, or enroll again"
+    )]
+    Revoked,
+    #[error("the gateway no longer listens")]
+    Deserted,
+    #[error("another link has taken over")]
+    Superseded,
+    #[error(transparent)]
+    Link(#[from] Failure),
+}
+
+impl From<NotOpened> for Error {
+    fn from(not_opened: NotOpened) -> Self {
+        match not_opened {
+            NotOpened::Failed(failure) => Self::Link(failure),
+            NotOpened::Answered { status } => Self::NoSocket(status),
+        }
+    }
+}
+
+/// What our own connector calls a failure; others are read by their words.
+const CODES: [(&str, Kind); 9] = [
+    ("too_long", Kind::TooLong),
+    ("bad_format", Kind::BadFormat),
+    ("forbidden", Kind::Forbidden),
+    ("no_files", Kind::NoFiles),
+    ("chat_not_found", Kind::ChatNotFound),
+    ("not_found", Kind::NotFound),
+    ("rate_limited", Kind::RateLimited),
+    ("transient", Kind::Transient),
+    ("unknown", Kind::Unknown),
+];
+
+impl Error {
+    /// Of an answer that is no success.
+    pub(super) fn of(answer: &Answer) -> Self {
+        if answer.is_declined() {
+            return Self::Declined;
+        }
+        let words = answer.error.as_deref().unwrap_or_default();
+        let code = answer.code.as_deref().unwrap_or_default();
+        let coded = CODES.iter().find(|(name, _)| *name == code).map(|(_, kind)| *kind);
+        Self::Refused {
+            kind: coded.unwrap_or_else(|| Kind::of_text(words)),
+            ambiguous: answer.ambiguous,
+            after: answer.retry_after.map(Duration::from_secs),
+            unsupported: words.starts_with("unsupported op") || words.starts_with("malformed op"),
+        }
+    }
+
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Refused { unsupported: true, .. } | Self::Declined | Self::TooLong => Fault::Refused,
+            Self::Refused { ambiguous: true, after, .. } => Fault::Later { after: *after },
+            Self::Refused { kind, after, .. } => match kind {
+                Kind::TooLong
+                | Kind::BadFormat
+                | Kind::Forbidden
+                | Kind::NoFiles
+                | Kind::ChatNotFound
+                | Kind::NotFound => Fault::Refused,
+                Kind::RateLimited | Kind::Transient | Kind::Unknown => Fault::Later { after: *after },
+            },
+            Self::Revoked => Fault::Fatal,
+            Self::Link(failure) => failure.fault(),
+            Self::NotConnected
+            | Self::Unanswered(_)
+            | Self::Lost
+            | Self::Closed { .. }
+            | Self::Silent
+            | Self::NoSocket(_)
+            | Self::TooBig
+            | Self::Deserted
+            | Self::Superseded => Fault::Later { after: None },
+        }
+    }
+
+    pub fn reached(&self) -> Reached {
+        match self {
+            Self::Unanswered(_) | Self::Lost | Self::Refused { ambiguous: true, .. } => Reached::Maybe,
+            Self::Link(failure) => failure.reached(),
+            Self::NotConnected
+            | Self::Refused { .. }
+            | Self::Declined
+            | Self::TooLong
+            | Self::Closed { .. }
+            | Self::Silent
+            | Self::NoSocket(_)
+            | Self::TooBig
+            | Self::Revoked
+            | Self::Deserted
+            | Self::Superseded => Reached::No,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            // Nothing will get there until somebody lets us.
+            Self::Declined => Kind::Forbidden,
+            Self::Refused { ambiguous: true, .. } | Self::Unanswered(_) | Self::Lost => Kind::Unknown,
+            Self::Refused { kind, .. } => *kind,
+            Self::TooLong => Kind::TooLong,
+            Self::NotConnected | Self::Link(Failure::Unreached(_)) => Kind::Transient,
+            Self::Closed { .. }
+            | Self::Silent
+            | Self::NoSocket(_)
+            | Self::TooBig
+            | Self::Revoked
+            | Self::Deserted
+            | Self::Superseded
+            | Self::Link(_) => Kind::Unknown,
+        }
+    }
+
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotConnected => "relay_not_connected",
+            Self::Unanswered(_) => "relay_unanswered",
+            Self::Lost => "relay_lost",
+            Self::Refused { .. } => "relay_refused",
+            Self::Declined => "relay_declined",
+            Self::TooLong => "relay_too_long",
+            Self::Closed { .. } => "relay_closed",
+            Self::Silent => "relay_silent",
+            Self::NoSocket(_) => "relay_no_socket",
+            Self::TooBig => "relay_line_too_long",
+            Self::Revoked => "relay_disabled",
+            Self::Deserted => "relay_deserted",
+            Self::Superseded => "relay_superseded",
+            Self::Link(_) => "relay_network_error",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_what_to_do() {
+        let of = |answer: Answer| {
+            let error = Error::of(&answer);
+            (error.fault(), error.reached(), error.kind())
+        };
+        let later = |after: Option<u64>| Fault::Later { after: after.map(Duration::from_secs) };
+        assert_eq!(of(Answer::declined()), (Fault::Refused, Reached::No, Kind::Forbidden));
+        assert_eq!(of(Answer::doubtful("timed out")), (later(None), Reached::Maybe, Kind::Unknown));
+        assert_eq!(of(Answer::failed("chat not found")), (Fault::Refused, Reached::No, Kind::ChatNotFound));
+        assert_eq!(of(Answer::failed("unsupported op: fly")).0, Fault::Refused);
+        assert_eq!(of(Answer::failed("")), (later(None), Reached::No, Kind::Unknown));
+        let coded = |code: &str| Answer { code: Some(code.into()), ..Answer::failed("") };
+        assert_eq!(of(coded("too_long")), (Fault::Refused, Reached::No, Kind::TooLong));
+        let flood = Answer { retry_after: Some(7), ..coded("rate_limited") };
+        assert_eq!(of(flood), (later(Some(7)), Reached::No, Kind::RateLimited));
+    }
+}

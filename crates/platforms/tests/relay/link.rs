@@ -1,0 +1,188 @@
+//! The connection: handshake, backlog, acknowledgements, being lost and coming back.
+
+use std::time::Duration;
+
+use petasos_core::Fault;
+use petasos_fakes::connector::event;
+use petasos_platforms::relay::Identity;
+use petasos_platforms::{Health, Taken};
+use serde_json::json;
+
+use crate::rig::{platform, rig, rig_with, said};
+
+#[tokio::test]
+async fn what_was_kept_is_acknowledged_after_the_commit_and_what_is_live_is_not() {
+    let rig = rig();
+    let id = rig.fake.push(said("buffered"));
+    let mut line = rig.up().await;
+    let batch = line.next().await;
+    assert_eq!(batch.events[0].text, "buffered");
+    assert!(rig.fake.read(|world| world.acks.is_empty()), "not on disk yet");
+    batch.done.send(Taken::Committed).expect("it waits");
+    rig.until("an acknowledgement", move |world| (world.acks == [id.clone()]).then_some(())).await;
+    rig.fake.pass(said("live"));
+    assert_eq!(line.texts(1).await, ["live"]);
+    let last = rig.fake.push(said("last"));
+    assert_eq!(line.texts(1).await, ["last"]);
+    rig.until("its acknowledgement", move |world| (world.acks.last() == Some(&last)).then_some(())).await;
+    assert_eq!(rig.fake.read(|world| world.acks.len()), 2);
+    assert_eq!(rig.fake.read(|world| (world.rubbish, world.bearers[0].clone())), (0, None));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_is_followed_and_a_deliberate_end_is_not() {
+    let rig = rig();
+    rig.fake.drop_behind_descriptor(1);
+    let line = rig.start();
+    rig.until("a second handshake", |world| (world.frames("hello").len() >= 2).then_some(())).await;
+    line.task.abort();
+    rig.until("the end", |world| (world.open() == 0).then_some(())).await;
+    let before = rig.fake.read(|world| world.connections());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(rig.fake.read(|world| world.connections()), before);
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_in_the_middle_gets_the_rest_again() {
+    let rig = rig();
+    let ids: Vec<_> = (1..=5).map(|n| rig.fake.push(said(&n.to_string()))).collect();
+    let mut line = rig.up().await;
+    let batch = line.next().await;
+    assert!(!batch.events.is_empty());
+    // It dies with the commit under way: nothing was acknowledged.
+    line.task.abort();
+    rig.until("its end", |world| (world.open() == 0).then_some(())).await;
+    assert!(rig.fake.read(|world| world.acks.is_empty()));
+    let mut line = rig.up().await;
+    let texts = line.texts(5).await;
+    assert_eq!(texts, ["1", "2", "3", "4", "5"]);
+    rig.until("all of it", move |world| (world.acks == ids && world.backlog() == 0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn an_event_that_comes_again_has_the_same_identity() {
+    let rig = rig();
+    rig.fake.push(said("once"));
+    let mut line = rig.up().await;
+    let first = line.next().await.events.remove(0).dedup;
+    rig.fake.close(1001, "");
+    rig.until("a second handshake", |world| (world.frames("hello").len() == 2).then_some(())).await;
+    // The first batch was dropped unanswered, so the same one is also tried again by itself.
+    let again = line.take(1).await.remove(0).dedup;
+    assert_eq!(first, again);
+}
+
+#[tokio::test]
+async fn what_the_gateway_does_not_take_holds_nobody_up() {
+    let rig = rig();
+    let first = rig.fake.push(said("first"));
+    let mut line = rig.up().await;
+    line.next().await.done.send(Taken::NotTaken).expect("it waits");
+    let second = rig.fake.push(said("second"));
+    assert_eq!(line.texts(1).await, ["second"]);
+    let acked = second.clone();
+    rig.until("the second", move |world| (world.acks == [acked.clone()]).then_some(())).await;
+    assert_eq!(line.texts(1).await, ["first"], "tried again by itself");
+    rig.until("both", move |world| (world.acks == [second.clone(), first.clone()]).then_some(())).await;
+    assert_eq!(rig.fake.read(|world| world.connections()), 1);
+}
+
+#[tokio::test]
+async fn every_identity_says_hello_in_its_order_and_is_described() {
+    let rig = rig_with(|config| {
+        config.identities.push(Identity { platform: platform("telegram"), bot_id: "bot9".into() });
+    });
+    rig.fake.describe("telegram", |it| it["max_message_length"] = json!(900));
+    let line = rig.up().await;
+    rig.fake.close(1001, "");
+    let hellos = rig.until("hellos on both connections", |world| {
+        let hellos = world.frames("hello");
+        (hellos.len() == 4).then(|| hellos.into_iter().cloned().collect::<Vec<_>>())
+    });
+    let want = [("discord", "app"), ("telegram", "bot9")];
+    for (hello, (platform, bot)) in hellos.await.iter().zip(want.iter().cycle()) {
+        assert_eq!((hello["platform"].as_str(), hello["botId"].as_str()), (Some(*platform), Some(*bot)));
+    }
+    line.until_up().await;
+    let length = |at: usize| rig.adapters[at].capabilities().max_message;
+    let described = async {
+        while (length(0), length(1)) != (2000, 900) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(crate::rig::SOON, described).await.expect("both are described");
+}
+
+#[tokio::test]
+async fn a_description_that_changes_with_a_new_connection_counts() {
+    let rig = rig();
+    let _line = rig.up().await;
+    assert_eq!(rig.adapter().capabilities().max_message, 2000);
+    rig.fake.describe("discord", |it| it["max_message_length"] = json!(1000));
+    rig.fake.close(1001, "");
+    let changed = async {
+        while rig.adapter().capabilities().max_message != 1000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(crate::rig::SOON, changed).await.expect("adopted");
+    let long = "word ".repeat(300);
+    assert!(rig.adapter().render(&long).iter().all(|part| part.text.chars().count() <= 1000));
+}
+
+#[tokio::test]
+async fn a_first_dial_that_fails_is_for_the_supervisor() {
+    let rig = rig();
+    rig.fake.down();
+    let error = rig.start().ended().await;
+    assert!(matches!(error.fault(), Fault::Later { .. }), "{error}");
+    assert_eq!(error.code(), "relay_network_error");
+}
+
+#[tokio::test]
+async fn those_that_follow_are_up_when_the_connection_is() {
+    let rig = rig_with(|config| {
+        config.identities.push(Identity { platform: platform("telegram"), bot_id: String::new() });
+    });
+    let follower = crate::rig::Rig { fake: rig.fake.clone(), adapters: vec![rig.adapters[1].clone()] };
+    let following = follower.start();
+    let _leading = rig.up().await;
+    following.until_up().await;
+    assert_eq!(rig.fake.read(|world| world.connections()), 1, "one connection for both");
+}
+
+#[tokio::test]
+async fn neighbours_and_interactions_and_interrupts_are_passed_on() {
+    let rig = rig();
+    rig.fake.describe("discord", |it| it["supports_context"] = json!(true));
+    let mut line = rig.up().await;
+    let mut asked = event("discord", "room", "group", "what?", Some("m1"));
+    asked["context"] = json!([{"text": "before", "source": {"user_name": "Bo"}}]);
+    rig.fake.push(asked);
+    let heard = line.take(1).await.remove(0);
+    assert_eq!(heard.context.as_deref(), Some("[Recent channel messages]\nBo: before"));
+    // {"id":"i1","type":2,"data":{"name":"new"},"channel_id":"c1","user":{"id":"u1"}}
+    let body = "eyJpZCI6ImkxIiwidHlwZSI6MiwiZGF0YSI6eyJuYW1lIjoibmV3In0sImNoYW5uZWxfaWQiOiJjMSIsInVzZXIiOnsiaWQiOiJ1MSJ9fQ==";
+    rig.fake.push_forward(json!({"platform": "discord", "bodyB64": body}));
+    assert_eq!(line.texts(1).await, ["/new"]);
+    let odd = rig.fake.push_forward(json!({"platform": "discord", "bodyB64": "%%%"}));
+    rig.until("what nobody can answer", move |world| (world.acks.last() == Some(&odd)).then_some(())).await;
+    rig.fake.say(
+        "{\"type\":\"interrupt_inbound\",\"session_key\":\"agent:main:discord:dm:c1\",\"chat_id\":\"c1\"}\n",
+    );
+    let key = tokio::time::timeout(crate::rig::SOON, line.interrupts.recv()).await.expect("in time");
+    assert_eq!(key.expect("a key").as_str(), "agent:main:discord:dm:c1");
+}
+
+#[tokio::test]
+async fn a_line_without_a_sign_of_life_is_given_up() {
+    let rig = rig_with(|config| {
+        config.ping_every = Duration::from_millis(50);
+        config.silence = Duration::from_millis(200);
+    });
+    let line = rig.up().await;
+    rig.fake.silence();
+    rig.until("a second connection", |world| (world.connections() == 2).then_some(())).await;
+    let told = line.told.lock().expect("whole").clone();
+    assert!(told.contains(&Health::Degraded { reason: "relay_silent" }), "{told:?}");
+}

@@ -1,0 +1,176 @@
+//! The way out.
+
+use std::time::Duration;
+
+use petasos_core::{Fault, Reached, Route};
+use petasos_fakes::connector::{Reply, event};
+use petasos_platforms::{Kind, Mark, Part, SendOptions};
+use serde_json::json;
+
+use crate::rig::{platform, rig, rig_with, route};
+
+#[tokio::test]
+async fn a_message_is_sent_edited_and_taken_back() {
+    let rig = rig();
+    rig.fake
+        .describe("discord", |it| it["supported_ops"] = json!(["send", "edit", "delete", "react", "typing"]));
+    let _line = rig.up().await;
+    let id = rig.say("half").await.expect("sent").message_id.expect("an id");
+    rig.adapter().edit(&route("c1"), &id, &Part::plain("whole")).await.expect("edited");
+    assert_eq!(rig.fake.visible("c1")[0].text, "whole");
+    rig.adapter().typing(&route("c1")).await.expect("shown");
+    let asked = Route { reply_to: Some("m1".into()), ..route("c1") };
+    rig.adapter().react(&asked, Mark::Seen).await.expect("marked");
+    rig.adapter().react(&asked, Mark::Done).await.expect("marked");
+    assert_eq!(rig.fake.read(|world| world.reactions.len()), 1);
+    rig.adapter().delete(&route("c1"), &id).await.expect("gone");
+    assert!(rig.fake.visible("c1").is_empty());
+    let frame = rig.fake.read(|world| world.frames("outbound")[0].clone());
+    assert_eq!((frame["platform"].as_str(), frame["botId"].as_str()), (Some("discord"), Some("app")));
+}
+
+#[tokio::test]
+async fn what_is_not_offered_is_left_out() {
+    let rig = rig();
+    let _line = rig.up().await;
+    let asked = Route { reply_to: Some("m1".into()), ..route("c1") };
+    rig.adapter().react(&asked, Mark::Seen).await.expect("left out");
+    rig.adapter().delete(&route("c1"), "out-1").await.expect("left out");
+    rig.say("hi").await.expect("sent");
+    assert_eq!(rig.fake.read(|world| world.frames("outbound").len()), 1, "no frame for what is not offered");
+}
+
+#[tokio::test]
+async fn the_connector_is_told_whose_chat_it_is() {
+    let rig = rig();
+    let mut line = rig.up().await;
+    let mut scoped = event("discord", "room", "group", "hi", Some("m1"));
+    scoped["source"]["scope_id"] = "g1".into();
+    rig.fake.push(scoped);
+    rig.fake.push(event("discord", "direct", "dm", "hi", Some("m2")));
+    line.take(2).await;
+    for (chat, want) in
+        [("room", json!({"scope_id": "g1"})), ("direct", json!({"user_id": "u1"})), ("unseen", json!({}))]
+    {
+        rig.adapter().send(&route(chat), &Part::plain("x"), &SendOptions::default()).await.expect("sent");
+        assert_eq!(rig.fake.visible(chat)[0].metadata, want);
+    }
+    let threaded = Route { thread_id: Some("t1".into()), ..route("room") };
+    rig.adapter().send(&threaded, &Part::plain("y"), &SendOptions::default()).await.expect("sent");
+    assert_eq!(rig.fake.visible("room")[1].metadata, json!({"scope_id": "g1", "thread_id": "t1"}));
+}
+
+#[tokio::test]
+async fn answers_find_their_questions_in_any_order() {
+    let rig = rig();
+    let _line = rig.up().await;
+    rig.fake.trouble(Reply::Later);
+    let (one, two) = tokio::join!(rig.say("one"), rig.say("two"));
+    let id = |sent: Result<petasos_platforms::Receipt, _>| sent.expect("sent").message_id.expect("an id");
+    let seen = rig.fake.visible("c1");
+    let of = |text: &str| seen.iter().find(|it| it.text == text).expect("seen").id.clone();
+    assert_eq!((id(one), id(two)), (of("one"), of("two")));
+}
+
+#[tokio::test]
+async fn a_send_without_an_answer_may_have_had_its_effect() {
+    let rig = rig_with(|config| config.answer_timeout = Duration::from_millis(200));
+    let _line = rig.up().await;
+    rig.fake.trouble(Reply::Nothing);
+    let silent = rig.say("one").await.expect_err("no answer");
+    assert_eq!((silent.reached(), silent.code()), (Reached::Maybe, "relay_unanswered"));
+    rig.fake.trouble(Reply::Drop);
+    let lost = tokio::time::timeout(Duration::from_secs(1), rig.say("two")).await.expect("at once");
+    let lost = lost.expect_err("lost");
+    assert_eq!((lost.reached(), lost.kind()), (Reached::Maybe, Kind::Unknown));
+    assert!(matches!(lost.fault(), Fault::Later { .. }));
+    assert_eq!(rig.fake.visible("c1").len(), 2, "one try each");
+}
+
+#[tokio::test]
+async fn a_send_without_a_connection_fails_at_once_and_certainly() {
+    let rig = rig();
+    let before = rig.say("nobody").await.expect_err("no link");
+    assert_eq!((before.reached(), before.kind()), (Reached::No, Kind::Transient));
+    let line = rig.up().await;
+    rig.fake.down();
+    let waiting = async {
+        loop {
+            let error = rig.say("in between").await.expect_err("down");
+            if error.reached() == Reached::No {
+                return error;
+            }
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(5), waiting).await.expect("the loss is seen");
+    assert_eq!(error.code(), "relay_not_connected");
+    rig.fake.up().expect("the port is ours");
+    line.task.abort();
+}
+
+#[tokio::test]
+async fn refusals_say_what_to_do() {
+    let rig = rig();
+    let _line = rig.up().await;
+    let result =
+        |code: &str, error: &str| Reply::Result(json!({"success": false, "code": code, "error": error}));
+    rig.fake.trouble(result("egress_declined", "egress declined: no"));
+    let declined = rig.say("x").await.expect_err("declined");
+    assert_eq!((declined.fault(), declined.reached()), (Fault::Refused, Reached::No));
+    assert!(declined.kind().is_dead_chat(), "nothing else is tried there");
+    rig.fake.trouble(Reply::Result(json!({"success": false, "ambiguous": true})));
+    assert_eq!(rig.say("x").await.expect_err("doubtful").reached(), Reached::Maybe);
+    rig.fake.trouble(Reply::Result(json!({"success": false, "code": "rate_limited", "retry_after": 3})));
+    let limited = rig.say("x").await.expect_err("limited");
+    assert_eq!(limited.fault(), Fault::Later { after: Some(Duration::from_secs(3)) });
+    rig.fake.trouble(Reply::Result(json!({})));
+    assert!(matches!(rig.say("secret words").await.expect_err("no result").fault(), Fault::Later { .. }));
+    assert!(rig.fake.visible("c1").is_empty());
+}
+
+#[tokio::test]
+async fn a_connector_that_knows_its_questions_sends_once() {
+    let rig = rig();
+    rig.fake.describe("discord", |it| it["request_memory"] = json!(600));
+    let _line = rig.up().await;
+    let memory = rig.adapter().key_memory(&route("c1")).await.expect("known");
+    assert_eq!(memory, Some(Duration::from_secs(600)));
+    rig.fake.trouble(Reply::Drop);
+    let (to, part) = (route("c1"), Part::plain("once"));
+    let send = || {
+        rig.adapter().send_once(
+            &to,
+            &part,
+            &petasos_platforms::SendOptions { reply: false, silent: false, buttons: &[] },
+            "out:1:0",
+        )
+    };
+    assert_eq!(send().await.expect_err("lost").reached(), Reached::Maybe);
+    let again = async {
+        loop {
+            match send().await {
+                Ok(receipt) => return receipt,
+                Err(error) => assert_eq!(error.reached(), Reached::No, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let receipt = tokio::time::timeout(crate::rig::SOON, again).await.expect("sent");
+    let seen = rig.fake.visible("c1");
+    assert_eq!((seen.len(), receipt.message_id.as_deref()), (1, Some(seen[0].id.as_str())));
+}
+
+#[tokio::test]
+async fn a_platform_that_is_not_fronted_by_name_is_tagged_without_a_bot() {
+    let rig = rig_with(|config| config.identities.clear());
+    let _line = rig.up().await;
+    let to = Route { platform: platform("telegram"), ..route("c9") };
+    rig.adapter().send(&to, &Part::plain("hi"), &SendOptions::default()).await.expect("sent");
+    let frame = rig.fake.read(|world| world.frames("outbound")[0].clone());
+    assert_eq!(frame["platform"], "telegram");
+    assert!(frame.get("botId").is_none());
+    let to = Route { platform: platform("relay"), ..route("c9") };
+    rig.adapter().send(&to, &Part::plain("hi"), &SendOptions::default()).await.expect("sent");
+    let frame = rig.fake.read(|world| world.frames("outbound")[1].clone());
+    assert!(frame.get("platform").is_none());
+}
