@@ -48,6 +48,10 @@ pub(crate) enum Command {
     Channels,
     /// List undelivered messages, send one again, or drop it
     Outbox(Outbox),
+    /// List, set, pause or run scheduled work
+    Cron(Cron),
+    /// Show, edit or clear what the agent remembers
+    Memory(Remembered),
     /// Let people in who asked for it, or out again
     Pairing(Pairing),
     /// Check and explain the configuration
@@ -260,6 +264,71 @@ pub(crate) enum OutboxAction {
     Retry { id: i64 },
     /// Forget a message that was given up
     Drop { id: i64 },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cron {
+    #[command(subcommand)]
+    pub(crate) action: Option<CronAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CronAction {
+    /// List jobs
+    List,
+    /// Set a job
+    Add(NewCron),
+    /// Let a job rest
+    Pause { id: String },
+    /// Let it go on
+    Resume { id: String },
+    /// Forget a job
+    #[command(alias = "delete")]
+    Remove { id: String },
+    /// Run a job now, whatever its schedule says
+    Run { id: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewCron {
+    /// 30m (once), "every 2h", "0 9 * * 1-5", or 2027-02-03T14:00
+    pub(crate) schedule: String,
+    /// What the agent is asked then
+    #[arg(required = true)]
+    pub(crate) prompt: Vec<String>,
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Who hears the answer: a platform, platform:chat[:thread], all, local [default: the first home channel]
+    #[arg(long, value_name = "TARGETS")]
+    pub(crate) deliver: Option<String>,
+    /// How often in all
+    #[arg(long, value_name = "TIMES")]
+    pub(crate) repeat: Option<u32>,
+    /// IANA name of the time zone
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) timezone: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remembered {
+    #[command(subcommand)]
+    pub(crate) action: Option<MemoryAction>,
+    /// Whose memory, as in telegram:7 [default: the owner's]
+    #[arg(long, global = true, value_name = "PERSON")]
+    pub(crate) person: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryAction {
+    /// Show what is remembered
+    Show,
+    /// Change it with your editor
+    Edit {
+        /// memory or user
+        file: Option<String>,
+    },
+    /// Forget everything
+    Clear,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod access;
 mod credential;
+mod cron;
 mod discord;
 pub(crate) mod lifecycle;
 mod media;
@@ -195,6 +196,9 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
         filter_silence: settings.flag("filter_silence_narration"),
+        cron: cron::cron(settings),
+        home: home.path().into(),
+        memory: settings.flag("memory.enabled"),
         compression: petasos_gateway::Compression {
             enabled: settings.flag("compression.enabled"),
             rows: small(settings, "compression.max_messages") as usize,

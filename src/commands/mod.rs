@@ -3,10 +3,12 @@
 mod channels;
 mod chat;
 mod config;
+mod cron;
 mod doctor;
 mod drain;
 mod enroll;
 mod links;
+mod memory;
 mod open;
 mod outbox;
 mod pairing;
@@ -82,6 +84,8 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Send(wanted) => block_on(send::send(context, wanted)),
         Command::Channels => channels::channels(context),
         Command::Outbox(wanted) => block_on(outbox::outbox(context, wanted)),
+        Command::Cron(wanted) => block_on(cron::cron(context, wanted)),
+        Command::Memory(wanted) => memory::memory(context, wanted),
         Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
         Command::Config(wanted) => config::config(context, wanted),
         Command::Doctor { online } => block_on(doctor::doctor(context, online)),

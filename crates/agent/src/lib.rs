@@ -16,6 +16,7 @@ mod failure;
 mod history;
 mod http;
 mod hygiene;
+pub mod memory;
 pub mod outcome;
 mod pictures;
 mod prompt;
@@ -39,4 +40,7 @@ pub use terminal::{
     End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Promise, Reason, Record, Terminal,
     TerminalConfig, Unjudged, Verdict, handed_on, redact,
 };
-pub use tools::{Alive, Ended, Later, People, Person, Question, SessionCtx, ToolResult, Tools, repeated};
+pub use tools::{
+    Alive, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, SessionCtx, Status,
+    Todo, ToolResult, Tools, readable, repeated,
+};

@@ -19,6 +19,8 @@ pub struct Persona<'a> {
     pub timezone: Option<&'a str>,
     /// Whether something can be delivered here after the answer.
     pub async_delivery: bool,
+    /// What is remembered from earlier conversations.
+    pub memory: Option<&'a str>,
 }
 
 pub fn system_prompt(persona: &Persona<'_>) -> String {
@@ -50,6 +52,7 @@ pub fn system_prompt(persona: &Persona<'_>) -> String {
     if let Some(extra) = persona.extra.map(str::trim).filter(|extra| !extra.is_empty()) {
         parts.push(extra.to_owned());
     }
+    parts.extend(persona.memory.map(str::to_owned));
     parts.join("\n\n")
 }
 
@@ -66,6 +69,7 @@ mod tests {
             started: Millis(1_700_000_000_000),
             timezone: Some("UTC"),
             async_delivery: false,
+            memory: None,
         };
         let later = Persona { started: Millis(1_700_003_600_000), ..persona };
         let text = system_prompt(&persona);

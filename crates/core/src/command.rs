@@ -53,6 +53,7 @@ pub enum Name {
     Restart,
     Platform,
     Sethome,
+    Memory,
 }
 
 /// One line of the command table.
@@ -93,6 +94,7 @@ pub const TABLE: &[Spec] = &[
         .also(&["platforms"]),
     spec(Name::Sethome, "sethome", "", "Say here what nobody asked for: outages, restarts, scheduled work")
         .also(&["set-home"]),
+    spec(Name::Memory, "memory", "[clear]", "Show what I remember about you, or forget it"),
     spec(Name::Restart, "restart", "", "Restart the gateway when the running turns have ended"),
     spec(Name::Start, "start", "", "Say hello to the bot"),
     spec(Name::Whoami, "whoami", "", "Show who you are and what you may run"),

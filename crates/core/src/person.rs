@@ -7,7 +7,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionKey;
-use crate::message::{Platform, Source};
+use crate::message::Source;
 
 /// Two with the same words are the same person.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -25,6 +25,11 @@ impl Person {
     /// The owner of this machine.
     pub fn owner() -> Self {
         Self("owner".into())
+    }
+
+    /// As it is written: `owner`, or `telegram:7`.
+    pub fn named(name: &str) -> Self {
+        Self(name.into())
     }
 
     pub fn of(source: &Source, key: &SessionKey) -> Self {
@@ -52,15 +57,10 @@ impl fmt::Display for Person {
     }
 }
 
-/// The channel that scheduled work runs on.
-pub fn schedule_channel() -> Option<Platform> {
-    Platform::parse(FOR_SOMEBODY)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::ChatType;
+    use crate::message::{ChatType, Platform};
 
     #[track_caller]
     fn check(platform: &str, user: Option<&str>, want: &str) {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use petasos_agent::memory::Memory;
 use petasos_agent::{ModelConfig, Persona, TerminalConfig, system_prompt};
 use petasos_core::Millis;
 use petasos_core::access::{Access, Tiers};
 use petasos_core::admission::BusyMode;
+use petasos_core::person::Person;
 use petasos_core::session::{Ask, Background, Entry, KeyOptions, Policies, ResetReason, Resolution, Window};
 use petasos_core::turn::Limits;
 use petasos_core::{Platform, SessionKey, Source};
@@ -114,6 +116,10 @@ pub struct Settings {
     pub filter_silence: bool,
     /// Scheduled work.
     pub cron: cron::Settings,
+    /// Where memories lie.
+    pub home: PathBuf,
+    /// New conversations are told what is remembered.
+    pub memory: bool,
 }
 
 /// How long nothing may happen in a turn. `None`: as long as it likes.
@@ -182,6 +188,8 @@ impl Settings {
             parallel_calls: 64,
             filter_silence: true,
             cron: cron::Settings::default(),
+            home: home.into(),
+            memory: true,
         }
     }
 
@@ -204,21 +212,30 @@ impl Settings {
         let told = match bound.resolution {
             Resolution::Keep | Resolution::Resume | Resolution::Recover(_) => None,
             Resolution::New { reset, .. } => {
-                tx.put_system_prompt(&bound.entry.session_id, &self.system_prompt(hint, now))?;
+                let person = Person::of(source, key);
+                tx.put_system_prompt(&bound.entry.session_id, &self.system_prompt(hint, Some(&person), now))?;
                 reset.filter(|reason| policy.tells(*reason, Some(source.platform)))
             }
         };
         Ok(Opened { entry: bound.entry, told, fresh })
     }
 
-    pub(crate) fn system_prompt(&self, channel: &str, started: Millis) -> String {
+    /// What is remembered of this person goes into it once, when the transcript begins: prompt caches hold.
+    pub(crate) fn system_prompt(&self, channel: &str, person: Option<&Person>, started: Millis) -> String {
+        let memory = person.filter(|_| self.memory).and_then(|person| {
+            Memory::of(&self.home, person).prompt().unwrap_or_else(|error| {
+                tracing::warn!(%error, "what is remembered cannot be read");
+                None
+            })
+        });
         system_prompt(&Persona {
             extra: self.persona.as_deref(),
             channel,
             workspace: &self.workspace,
             started,
-            timezone: None,
+            timezone: self.cron.timezone.as_deref(),
             async_delivery: true,
+            memory: memory.as_deref(),
         })
     }
 }

@@ -19,6 +19,7 @@ mod db;
 mod deliver;
 mod directory;
 mod echo;
+mod errands;
 mod fetch;
 mod gate;
 mod handle;

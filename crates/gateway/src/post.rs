@@ -89,27 +89,30 @@ const SLOWEST_LOOK: Duration = Duration::from_millis(500);
 impl Handle {
     /// In the order in which the places were named, each once.
     pub async fn post(&self, post: Post) -> Vec<Posted> {
-        let shell = &self.0.shell;
-        let mut posted = Vec::new();
-        for (target, aim) in aims(shell, &post).await {
-            let fate = match aim {
-                Ok(Aim::Chat(place)) => say(shell, &place, &post).await,
-                Ok(Aim::File) => saved(shell, &post, output::save).await,
-                Ok(Aim::Homeless(platform)) => {
-                    failed(format!("{platform} has no home channel; /sethome in a chat there makes it one"))
-                }
-                Err(error) => failed(error),
-            };
-            posted.push(Posted { target, fate });
-        }
-        let owed = posted.iter().any(|it| matches!(it.fate, Fate::Queued { .. }));
-        if owed && post.text.chars().nth(LONG).is_some() {
-            let kept = saved(shell, &post, output::save_whole).await;
-            tracing::info!(?kept, "a long text is kept as a whole");
-        }
-        settle(shell, &mut posted, post.wait.min(LONGEST_WAIT)).await;
-        posted
+        say_everywhere(&self.0.shell, post).await
     }
+}
+
+pub(crate) async fn say_everywhere(shell: &Arc<Shell>, post: Post) -> Vec<Posted> {
+    let mut posted = Vec::new();
+    for (target, aim) in aims(shell, &post).await {
+        let fate = match aim {
+            Ok(Aim::Chat(place)) => say(shell, &place, &post).await,
+            Ok(Aim::File) => saved(shell, &post, output::save).await,
+            Ok(Aim::Homeless(platform)) => {
+                failed(format!("{platform} has no home channel; /sethome in a chat there makes it one"))
+            }
+            Err(error) => failed(error),
+        };
+        posted.push(Posted { target, fate });
+    }
+    let owed = posted.iter().any(|it| matches!(it.fate, Fate::Queued { .. }));
+    if owed && post.text.chars().nth(LONG).is_some() {
+        let kept = saved(shell, &post, output::save_whole).await;
+        tracing::info!(?kept, "a long text is kept as a whole");
+    }
+    settle(shell, &mut posted, post.wait.min(LONGEST_WAIT)).await;
+    posted
 }
 
 /// Puts a message for a place into the outbox. `None`: the chat is known to be dead.

@@ -13,6 +13,7 @@ use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
+use petasos_platforms::page::Pages;
 use petasos_store::{Booted, Candidate, Candidates, Found, OpenError, Store, Terms};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -26,6 +27,7 @@ use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
 use crate::deliver::{Deliver, Outward};
+use crate::errands::Desk;
 use crate::fetch::Fetcher;
 use crate::gate::Gate;
 use crate::handle::{Handle, Inner};
@@ -92,11 +94,13 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let questions = Questions::new(db.clone(), deliver.clone(), channels.clone());
     let consent = config.settings.consent.clone();
     let approvals = Arc::new(Approvals::new(db.clone(), brain.clone(), consent, &config.home));
-    let shell = Arc::new(Shell {
+    let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?;
+    let keys = rules.keys;
+    let shell = Arc::new_cyclic(|shell| Shell {
         fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
         db,
         brain,
-        tools: tools(&config.home, &config.settings, approvals.clone(), rows)?,
+        tools: tools.with_errands(Arc::new(Desk { shell: shell.clone(), keys, pages: pages() })),
         approvals,
         questions: questions.clone(),
         channels,
@@ -182,6 +186,11 @@ fn hooks(home: &Path, stopper: &Stopper) -> Hooks {
         tracing::warn!(hook = %hook.folder.display(), why = hook.why, "a hook is skipped");
     }
     Hooks::start(good, stopper)
+}
+
+/// What a gateway without certificates cannot do, it says when it is asked to.
+fn pages() -> Option<Pages> {
+    Pages::new().inspect_err(|error| tracing::warn!(%error, "no web pages can be fetched")).ok()
 }
 
 /// The terminal is there if it was asked for.

@@ -122,6 +122,15 @@ impl Fetcher {
         most: u64,
         to: &mut tokio::fs::File,
     ) -> Result<Fetched, Error> {
+        save(self.begin(url, token).await?, most, to).await
+    }
+
+    /// Follows an address to where something is handed out.
+    pub(crate) async fn begin(
+        &self,
+        url: &str,
+        token: &(dyn Fn(&Url) -> Option<Secret> + Sync),
+    ) -> Result<Response, Error> {
         let mut url = Url::parse(url).map_err(|_| Error::Barred("it is no address".into()))?;
         for _hop in 0..=HOPS {
             let mut request = self.client(&url)?.get(url.clone());
@@ -134,7 +143,7 @@ impl Fetcher {
             let begun = tokio::time::timeout(PATIENCE, request.send()).await;
             let response = begun.map_err(|_| Failure::Silent(PATIENCE))?.map_err(http::failure)?;
             match response.status() {
-                StatusCode::OK => return save(response, most, to).await,
+                StatusCode::OK => return Ok(response),
                 status if status.is_redirection() => url = next(&url, &response)?,
                 status => {
                     let after = http::retry_after(&response);
@@ -143,6 +152,11 @@ impl Fetcher {
             }
         }
         Err(Error::Barred("it leads on and on".into()))
+    }
+
+    /// Whether an address is one of the configured server.
+    pub(crate) fn is_near(&self, url: &str) -> bool {
+        Url::parse(url).is_ok_and(|url| self.is_own(&url))
     }
 
     fn is_own(&self, url: &Url) -> bool {

@@ -3,7 +3,7 @@
 //! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
 //! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
 //! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `websocket`, `listener`, `intake`, `markdown`, `outgoing`, `upload`, `download`.
+//! `websocket`, `listener`, `intake`, `markdown`, `outgoing`, `upload`, `download`, `page`.
 //!
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
@@ -16,6 +16,7 @@ pub mod kind;
 pub mod listener;
 pub mod markdown;
 pub mod outgoing;
+pub mod page;
 pub mod relay;
 pub mod slack;
 pub mod telegram;

@@ -4,10 +4,11 @@ use petasos_core::ids::RowId;
 use petasos_core::person::Person;
 use petasos_core::transcript::Role;
 use petasos_core::{Millis, SessionId, SessionKey};
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::Reads;
+use crate::transcript::Said;
 use crate::value::{json, rows, time_at};
 
 /// The full-text index knows whole words; what has none (Chinese, parts of words) is looked for in this
@@ -49,6 +50,29 @@ impl Reads {
     /// The same in what is this person's, and in nothing else.
     pub fn search_of(&self, person: &Person, query: &str, limit: usize) -> Result<Vec<Hit>> {
         self.find(query, Scope { keys: None, person: Some(person) }, limit)
+    }
+
+    /// What was said around a row of this person's, and in which transcript; `None`: there is no such row of theirs.
+    pub fn rows_around(
+        &self,
+        person: &Person,
+        row: RowId,
+        each_way: usize,
+    ) -> Result<Option<(SessionId, Vec<Said>)>> {
+        let mut read = self.sql(
+            "SELECT m.session FROM messages m JOIN sessions s ON s.id = m.session WHERE m.id = ?1 AND s.person = ?2",
+        )?;
+        let session: Option<String> =
+            read.query_row(params![row.0, person.as_str()], |row| row.get(0)).optional()?;
+        let Some(session) = session.map(SessionId) else { return Ok(None) };
+        let mut read = self.sql(
+            "SELECT id FROM messages WHERE session = ?1 AND id <= ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3",
+        )?;
+        let before: Option<i64> =
+            read.query_row(params![session.as_str(), row.0, rows(each_way)], |row| row.get(0)).optional()?;
+        let from = RowId(before.map_or(0, |before| before - 1));
+        let said = self.rows_after(&session, from, each_way * 2 + 1)?;
+        Ok(Some((session, said.into_iter().filter(|said| !said.is_undone()).collect())))
     }
 
     fn find(&self, query: &str, scope: Scope<'_>, limit: usize) -> Result<Vec<Hit>> {

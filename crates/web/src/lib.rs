@@ -25,6 +25,7 @@ mod profile;
 mod read;
 mod refusal;
 mod router;
+mod schedule;
 mod serve;
 mod situation;
 mod status;

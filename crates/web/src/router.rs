@@ -12,7 +12,7 @@ use petasos_gateway::Handle;
 use crate::origin::Options;
 use crate::refusal::Refusal;
 use crate::token::{self, Caller, Keys};
-use crate::{chat, drain, events, guard, headers, owner, page, read, situation, status, verbs};
+use crate::{chat, drain, events, guard, headers, owner, page, read, schedule, situation, status, verbs};
 
 const BODY_LIMIT: usize = 1024 * 1024;
 const DRAIN_BODY_LIMIT: usize = 64 * 1024;
@@ -33,6 +33,11 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/outbox/{id}", delete(owner::outbox_drop))
         .route("/api/outbox/{id}/retry", post(owner::outbox_retry))
         .route("/api/post", post(crate::post::post))
+        .route("/api/schedule", get(schedule::list).post(schedule::add))
+        .route("/api/schedule/{id}", delete(schedule::remove))
+        .route("/api/schedule/{id}/pause", post(schedule::pause))
+        .route("/api/schedule/{id}/resume", post(schedule::resume))
+        .route("/api/schedule/{id}/run", post(schedule::run))
         .route("/api/pairing", get(owner::pairing))
         .route("/api/pairing/approve", post(owner::pairing_approve))
         .route("/api/pairing/revoke", post(owner::pairing_revoke))

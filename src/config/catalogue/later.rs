@@ -152,9 +152,9 @@ pub(super) const KEYS: &[Key] = &[
     key("toolsets", List, "", "groups of tools that are on"),
     key("platform_toolsets", Table, "", "groups of tools per platform"),
     key("mcp_servers", Table, "", "tool servers to connect to"),
-    key("memory", Table, "", "what is remembered across conversations"),
+    key("memory", Table, "", "what else belongs to what is remembered"),
     key("skills", Table, "", "skill folders and their approval"),
-    key("cron", Table, "", "wrap_response, mirror_delivery"),
+    key("cron", Table, "", "what else belongs to scheduled work"),
     key("always_log_local", Flag, "true", "keep a copy of scheduled output"),
     key("browser", Table, "", "the browser tool"),
     key("auxiliary", Table, "", "models for side tasks"),
@@ -164,6 +164,5 @@ pub(super) const KEYS: &[Key] = &[
     key("logging", Table, "", "log files"),
     key("security", Table, "", "redaction and the like"),
     key("hooks", Table, "", "programs to run on events"),
-    key("timezone", Text, "", "time zone of the agent").env(&["HERMES_TIMEZONE"]),
     key("_config_version", MANY, "", "version of the file's layout"),
 ];

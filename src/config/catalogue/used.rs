@@ -273,6 +273,28 @@ pub(super) const KEYS: &[Key] = &[
         "hold back messages that nobody asked for and that only say that nothing is said",
     )
     .env(&["HERMES_FILTER_SILENCE_NARRATION"]),
+    key("timezone", Text, "", "IANA name of the time zone of the agent and of scheduled work; default: the system's")
+        .env(&["HERMES_TIMEZONE"]),
+    key(
+        "cron.missed",
+        Choice(&["once", "skip", "all"]),
+        "once",
+        "what becomes of scheduled runs whose time passed while the gateway was not running: one makes up for all, none is made up for, or each is",
+    ),
+    key(
+        "cron.missed_grace_seconds",
+        Number,
+        "43200",
+        "how long ago the time of a scheduled run may lie for it to be made up for",
+    ),
+    key("cron.wrap_response", Flag, "true", "name the job above what it says"),
+    key(
+        "cron.mirror_delivery",
+        Flag,
+        "false",
+        "let the conversation in a chat know what a scheduled job said there",
+    ),
+    key("memory.enabled", Flag, "true", "tell new conversations what is remembered"),
     // Access.
     key(
         "unauthorized_dm_behavior",

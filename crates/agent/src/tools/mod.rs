@@ -5,9 +5,14 @@
 
 mod clock;
 pub(crate) mod context;
+mod diff;
+mod errand;
+mod html;
+mod patch;
 mod person;
 mod plan;
 mod read;
+mod remember;
 mod search;
 mod workspace;
 mod write;
@@ -21,6 +26,8 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use clock::local;
 pub use context::{Alive, Later, SessionCtx};
+pub use errand::{Doing, Errand, Errands, JobErrand, Plan, Status, Todo};
+pub use html::readable;
 pub use person::{Ended, People, Person, Question};
 
 use plan::Touch;
@@ -45,21 +52,38 @@ enum Tool {
     ReadFile,
     WriteFile,
     SearchFiles,
+    Patch,
     Clock,
+    Memory,
+    Todo,
+    SessionSearch,
+    WebExtract,
+    SendMessage,
+    Cronjob,
     Terminal,
     Process,
 }
 
 impl Tool {
     /// Those that are on unless somebody says otherwise.
-    const USUAL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::SearchFiles, Self::Clock];
+    const USUAL: [Self; 5] = [Self::ReadFile, Self::WriteFile, Self::Patch, Self::SearchFiles, Self::Clock];
+    /// Those that a gateway carries out.
+    const ERRANDS: [Self; 6] =
+        [Self::Memory, Self::Todo, Self::SessionSearch, Self::WebExtract, Self::SendMessage, Self::Cronjob];
 
     const fn name(self) -> &'static str {
         match self {
             Self::ReadFile => "read_file",
             Self::WriteFile => "write_file",
             Self::SearchFiles => "search_files",
+            Self::Patch => "patch",
             Self::Clock => "clock",
+            Self::Memory => "memory",
+            Self::Todo => "todo",
+            Self::SessionSearch => "session_search",
+            Self::WebExtract => "web_extract",
+            Self::SendMessage => "send_message",
+            Self::Cronjob => "cronjob",
             Self::Terminal => "terminal",
             Self::Process => "process",
         }
@@ -68,19 +92,32 @@ impl Tool {
     /// It changes nothing: it may be repeated.
     const fn read_only(self) -> bool {
         match self {
-            Self::ReadFile | Self::SearchFiles | Self::Clock => true,
-            Self::WriteFile | Self::Terminal | Self::Process => false,
+            Self::ReadFile | Self::SearchFiles | Self::Clock | Self::SessionSearch | Self::WebExtract => true,
+            Self::WriteFile
+            | Self::Patch
+            | Self::Memory
+            | Self::Todo
+            | Self::SendMessage
+            | Self::Cronjob
+            | Self::Terminal
+            | Self::Process => false,
         }
     }
 
     /// What a call may touch: it decides which others run beside it.
     fn touch(self, workspace: &Path, arguments: &Arguments) -> Touch {
         match self {
-            Self::Clock => Touch::Nothing,
+            Self::Clock | Self::SessionSearch | Self::WebExtract => Touch::Nothing,
             Self::ReadFile => Touch::reads(workspace, arguments, ""),
             Self::SearchFiles => Touch::reads(workspace, arguments, "."),
             Self::WriteFile => Touch::writes(workspace, arguments),
-            Self::Terminal | Self::Process => Touch::All,
+            Self::Patch
+            | Self::Memory
+            | Self::Todo
+            | Self::SendMessage
+            | Self::Cronjob
+            | Self::Terminal
+            | Self::Process => Touch::All,
         }
     }
 
@@ -89,7 +126,14 @@ impl Tool {
             Self::ReadFile => read::schema(),
             Self::WriteFile => write::schema(),
             Self::SearchFiles => search::schema(),
+            Self::Patch => patch::schema(),
             Self::Clock => clock::schema(),
+            Self::Memory => remember::schema(),
+            Self::Todo => errand::todo_schema(),
+            Self::SessionSearch => errand::search_schema(),
+            Self::WebExtract => errand::fetch_schema(),
+            Self::SendMessage => errand::send_schema(),
+            Self::Cronjob => errand::jobs_schema(),
             Self::Terminal => terminal::schema(),
             Self::Process => terminal::process::schema(),
         };
@@ -103,24 +147,33 @@ pub struct Tools {
     on: Vec<Tool>,
     /// There if its tools are on.
     terminal: Option<Arc<Terminal>>,
+    /// There if its tools are on.
+    errands: Option<Arc<dyn Errands>>,
 }
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { on: Tool::USUAL.to_vec(), terminal: None }
+        Self { on: Tool::USUAL.to_vec(), terminal: None, errands: None }
     }
 }
 
 impl Tools {
     /// No tools at all.
     pub fn none() -> Self {
-        Self { on: Vec::new(), terminal: None }
+        Self { on: Vec::new(), terminal: None, errands: None }
     }
 
     /// With commands on the owner's machine.
     pub fn with_terminal(mut self, terminal: Arc<Terminal>) -> Self {
         self.on.extend([Tool::Terminal, Tool::Process]);
         self.terminal = Some(terminal);
+        self
+    }
+
+    /// With what a gateway does for its agent.
+    pub fn with_errands(mut self, errands: Arc<dyn Errands>) -> Self {
+        self.on.extend(Tool::ERRANDS);
+        self.errands = Some(errands);
         self
     }
 
@@ -155,6 +208,13 @@ impl Tools {
             Tool::Clock => clock::run(ctx, &arguments),
             Tool::ReadFile => blocking(ctx, arguments, read::run).await,
             Tool::WriteFile => blocking(ctx, arguments, write::run).await,
+            Tool::Patch => blocking(ctx, arguments, patch::run).await,
+            Tool::Memory => blocking(ctx, arguments, remember::run).await,
+            Tool::Todo => self.errand(ctx, errand::todo(&arguments)).await,
+            Tool::SessionSearch => self.errand(ctx, errand::search(&arguments)).await,
+            Tool::WebExtract => self.errand(ctx, errand::fetch(&arguments)).await,
+            Tool::SendMessage => self.errand(ctx, errand::send(&arguments)).await,
+            Tool::Cronjob => self.errand(ctx, errand::jobs(&arguments)).await,
             Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
             Tool::Terminal | Tool::Process => match &self.terminal {
                 Some(terminal) if tool == Tool::Process => Ok(terminal.process(ctx, &arguments).await),
@@ -165,6 +225,13 @@ impl Tools {
         match done {
             Ok(value) => ToolResult { content: bounded(value.to_string()), failed: tells_of_failure(&value) },
             Err(reason) => failed(&reason),
+        }
+    }
+
+    async fn errand(&self, ctx: &SessionCtx, errand: Result<Errand, String>) -> Outcome {
+        match &self.errands {
+            Some(errands) => errands.run(ctx, errand?).await,
+            None => Err("Nobody is here to do this.".to_owned()),
         }
     }
 
@@ -192,7 +259,7 @@ fn tells_of_failure(value: &Value) -> bool {
 }
 
 /// What a tool gives back: a value, or a reason for the model.
-type Outcome = Result<Value, String>;
+pub(crate) type Outcome = Result<Value, String>;
 
 /// Set when nobody waits for the result any more.
 #[derive(Debug, Clone, Default)]

@@ -242,7 +242,7 @@ async fn wrong_arguments_are_named() {
         ("write_file", json!({"path": "a"}), "\"content\" is missing"),
         ("search_files", json!({"pattern": "a", "target": "moon"}), "\"target\" must be"),
         ("clock", json!({"timezone": "Moon/Base"}), "No time zone"),
-        ("delete_all", json!({}), "read_file, write_file, search_files, clock"),
+        ("delete_all", json!({}), "read_file, write_file, patch, search_files, clock"),
     ] {
         let error = desk.error(name, arguments).await;
         assert!(error.contains(want), "{name}: {error}");
@@ -277,10 +277,75 @@ fn specs_and_effects_are_known_for_every_tool() {
     let tools = Tools::default();
     for spec in tools.specs() {
         assert_eq!(spec.parameters["type"], "object", "{}", spec.name);
-        assert_eq!(tools.read_only(&spec.name), spec.name != "write_file");
+        assert_eq!(tools.read_only(&spec.name), !["write_file", "patch"].contains(&spec.name.as_str()));
     }
     assert!(!tools.read_only("unknown"));
     assert!(Tools::none().specs().is_empty());
+}
+
+#[tokio::test]
+async fn a_text_is_replaced_if_it_is_unmistakable() {
+    let desk = desk();
+    desk.put("a.txt", "one\ntwo\ntwo\n");
+    let change = |old: &str, new: &str| json!({"path": "a.txt", "old_string": old, "new_string": new});
+    let done = desk.run("patch", change("one", "ONE")).await;
+    assert_eq!(done["files_modified"], json!(["a.txt"]));
+    assert!(done["diff"].as_str().is_some_and(|diff| diff.contains("-one\n+ONE\n")), "{done}");
+    for (old, new, want) in [
+        ("two", "2", "occurs 2 times"),
+        ("three", "3", "does not occur"),
+        (" ONE\nabsent", "x", "stands in line 1"),
+        ("ONE", "ONE", "nothing to change"),
+        ("", "x", "empty"),
+    ] {
+        let error = desk.error("patch", change(old, new)).await;
+        assert!(error.contains(want), "{error}");
+    }
+    let mut all = change("two", "2");
+    all["replace_all"] = true.into();
+    desk.run("patch", all).await;
+    let text = || std::fs::read_to_string(desk.ctx.workspace.join("a.txt")).unwrap();
+    assert_eq!(text(), "ONE\n2\n2\n");
+    desk.put("a.txt", "a\r\nb\r\n");
+    desk.run("patch", change("a\nb", "a\nc")).await;
+    assert_eq!(text(), "a\r\nc\r\n");
+    assert!(
+        desk.error("patch", json!({"path": "../x", "old_string": "a", "new_string": "b"}))
+            .await
+            .contains("outside")
+    );
+    assert!(
+        desk.error("patch", json!({"path": "none", "old_string": "a", "new_string": "b"}))
+            .await
+            .contains("does not exist")
+    );
+}
+
+#[tokio::test]
+async fn a_patch_that_does_not_fit_everywhere_changes_nothing() {
+    let desk = desk();
+    desk.put("a", "1\n2\n");
+    desk.put("b", "1\n");
+    desk.put("gone", "x\n");
+    let good = "--- a/a\n+++ b/a\n@@ -2 +2 @@\n-2\n+two\n--- /dev/null\n+++ b/new/c\n@@ -0,0 +1 @@\n+c\n";
+    let bad = format!("{good}--- a/b\n+++ b/b\n@@ -1 +1 @@\n-absent\n+x\n");
+    assert!(desk.error("patch", json!({ "patch": bad })).await.contains("b: Part 1"));
+    let outside = format!("{good}--- /dev/null\n+++ b/../../etc/x\n@@ -0,0 +1 @@\n+x\n");
+    assert!(desk.error("patch", json!({ "patch": outside })).await.contains("outside"));
+    let there = |name: &str| std::fs::read_to_string(desk.ctx.workspace.join(name)).ok();
+    assert_eq!((there("a"), there("new/c")), (Some("1\n2\n".into()), None));
+    let done = format!("{good}--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n");
+    let done = desk.run("patch", json!({ "patch": done })).await;
+    assert_eq!(done["files_modified"], json!(["a", "new/c", "gone"]));
+    assert_eq!(
+        (there("a"), there("new/c"), there("gone")),
+        (Some("1\ntwo\n".into()), Some("c\n".into()), None)
+    );
+    let again = desk.error("patch", json!({ "patch": good })).await;
+    assert!(again.contains("does not fit"), "{again}");
+    symlink("/etc/passwd", desk.ctx.workspace.join("link")).unwrap();
+    let through = "--- a/link\n+++ b/link\n@@ -1 +1 @@\n-root\n+x\n";
+    assert!(desk.error("patch", json!({ "patch": through })).await.contains("link"));
 }
 
 #[test]

@@ -47,6 +47,11 @@ pub(crate) struct Asker {
 const MOST: usize = 500;
 
 impl Handle {
+    /// How scheduled work is done here.
+    pub fn schedule(&self) -> &Settings {
+        &self.0.shell.settings.cron
+    }
+
     /// All of them, in the order in which they were made.
     pub async fn jobs(&self) -> Result<Vec<Scheduled>, JobError> {
         self.0.shell.jobs(None).await

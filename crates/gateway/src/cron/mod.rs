@@ -23,6 +23,7 @@ use petasos_core::{Inbound, Millis};
 use petasos_store::{Error as StoreError, Pending, Tx};
 use tokio::sync::watch;
 
+pub(crate) use jobs::Asker;
 pub use jobs::{JobError, Scheduled};
 
 use crate::completions::Bell;
@@ -31,7 +32,7 @@ use crate::{Error, clock};
 use timer::Timer;
 
 /// How scheduled work is done.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub terms: Terms,
     /// Say which job an answer comes from.

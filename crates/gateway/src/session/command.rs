@@ -95,6 +95,7 @@ impl Session {
             Name::Usage => self.usage(&pending).await,
             Name::Where => self.whereabouts(&pending).await,
             Name::Whoami => self.whoami(&pending).await,
+            Name::Memory => self.memory(&pending, &args).await,
             Name::Sethome => self.sethome(&pending).await,
             Name::Restart => self.restart(&pending).await,
             Name::Platform => self.platform(&pending, &args).await,

@@ -15,6 +15,7 @@ mod command;
 mod compress;
 mod consent;
 mod hear;
+mod memory;
 mod platform;
 mod prepare;
 mod recover;

@@ -78,7 +78,7 @@ pub(super) async fn prepare(shell: &Shell, turn: &Turn, asked: Asked) -> Result<
     let Known { ids, messages, prompt, entry, pace } = known;
     let tools = if asked.closing.is_some() { vec![] } else { shell.tools.specs() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
-    let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, turn.started_at));
+    let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
     let (mut note, mut silent) = (None, None);
     if let Some(entry) = &entry {
         let before = messages.partition_point(|row| row.at < turn.started_at);

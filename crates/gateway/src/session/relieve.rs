@@ -12,7 +12,7 @@ use petasos_core::transcript::{Bill, Message};
 
 use super::Shell;
 use super::prepare::Prepared;
-use crate::clock;
+use crate::{clock, errands};
 
 /// A summary that takes longer than this is not waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -86,7 +86,13 @@ async fn sum_up(
     force: Force,
     focus: Option<&str>,
 ) -> Summary {
-    let without = |pass, bill| Summary { text: Some(labelled(&fallback(middle))), pass, bill };
+    // What is still to be done must not get lost with what is summed up.
+    let todo = errands::reminder(shell, &it.request.session).await;
+    let kept = |text: &str| match &todo {
+        Some(todo) => labelled(&format!("{text}\n\n{todo}")),
+        None => labelled(text),
+    };
+    let without = |pass, bill| Summary { text: Some(kept(&fallback(middle))), pass, bill };
     if shell.brain.describe().is_demo() {
         return without(Pass::Effective, Bill::default());
     }
@@ -112,7 +118,7 @@ async fn sum_up(
             let bill = Bill { prompt: None, ..answer.bill };
             return match answer.text.trim() {
                 "" => without(Pass::Failed, bill),
-                text => Summary { text: Some(labelled(text)), pass: Pass::Effective, bill },
+                text => Summary { text: Some(kept(text)), pass: Pass::Effective, bill },
             };
         }
         Ok(Err(failure)) => failure.class,

@@ -364,6 +364,6 @@ fn context(
         results: fetch::results(&shell.home, &turn.key),
         alive,
         now: clock::now(),
-        timezone: None,
+        timezone: shell.settings.cron.timezone.clone(),
     }
 }

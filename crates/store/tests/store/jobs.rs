@@ -105,6 +105,10 @@ fn what_one_person_said_is_not_found_by_another() {
     let stranger = Person::of(&source("9"), &SessionKey("k".into()));
     assert_eq!(found(&stranger, "needle"), [""; 0]);
     assert_eq!(found(&a, "needle of 8"), [""; 0]);
+    let row = home.store.search_of(&a, "needle", 1).unwrap()[0].row;
+    let (of, rows) = home.store.rows_around(&a, row, 5).unwrap().unwrap();
+    assert_eq!((of, rows.len()), (session("s1"), 2));
+    assert_eq!(home.store.rows_around(&b, row, 5).unwrap(), None, "not by its number either");
 }
 
 #[test]

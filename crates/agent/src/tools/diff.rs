@@ -1,0 +1,203 @@
+//! Unified diffs: read, applied, shown. Pure.
+
+/// One file of a patch; `None`: `/dev/null`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Edit {
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) hunks: Vec<Hunk>,
+}
+
+/// Lines that stand somewhere, and those that take their place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Hunk {
+    /// The line it is said to begin at, from 1.
+    line: usize,
+    old: Vec<String>,
+    new: Vec<String>,
+    /// The last line of the new text has no end.
+    open: bool,
+}
+
+/// Lines around a difference that are shown.
+const AROUND: usize = 3;
+
+pub(super) fn parse(patch: &str) -> Result<Vec<Edit>, String> {
+    let mut edits: Vec<Edit> = Vec::new();
+    let mut lines = patch.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some(from) = line.strip_prefix("--- ") {
+            let to = lines.next().and_then(|line| line.strip_prefix("+++ "));
+            let to = to.ok_or("After a line with --- comes one with +++.")?;
+            edits.push(Edit { from: name(from), to: name(to), hunks: Vec::new() });
+            continue;
+        }
+        let Some(head) = line.strip_prefix("@@") else { continue };
+        let edit =
+            edits.last_mut().ok_or("The patch begins with @@: name the file with --- and +++ first.")?;
+        let mut hunk = Hunk { line: starts_at(head), old: vec![], new: vec![], open: false };
+        while let Some(line) = lines.next_if(|line| !line.starts_with("@@") && !line.starts_with("--- ")) {
+            take(&mut hunk, line)?;
+        }
+        if hunk.old.is_empty() && hunk.new.is_empty() {
+            return Err("A part of the patch is empty.".to_owned());
+        }
+        edit.hunks.push(hunk);
+    }
+    if edits.is_empty() || edits.iter().any(|edit| edit.hunks.is_empty()) {
+        return Err("This is no unified diff: it needs ---, +++ and at least one @@ per file.".to_owned());
+    }
+    Ok(edits)
+}
+
+fn take(hunk: &mut Hunk, line: &str) -> Result<(), String> {
+    match line.chars().next() {
+        Some('-') => hunk.old.push(line[1..].to_owned()),
+        Some('+') => hunk.new.push(line[1..].to_owned()),
+        Some(' ') => both(hunk, &line[1..]),
+        // An empty line lost its blank on the way.
+        None => both(hunk, ""),
+        Some('\\') => hunk.open = true,
+        // What git writes between two files.
+        Some(_) if ["diff ", "index ", "new file", "deleted file"].iter().any(|it| line.starts_with(it)) => {}
+        Some(_) => return Err(format!("A line of the patch begins with none of blank, + and -: {line:?}")),
+    }
+    Ok(())
+}
+
+fn both(hunk: &mut Hunk, line: &str) {
+    hunk.old.push(line.to_owned());
+    hunk.new.push(line.to_owned());
+}
+
+/// `a/src/x.rs\t2026-01-01` is `src/x.rs`.
+fn name(text: &str) -> Option<String> {
+    let path = text.split('\t').next().unwrap_or_default().trim();
+    let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
+    (path != "/dev/null").then(|| path.to_owned())
+}
+
+fn starts_at(head: &str) -> usize {
+    let old = head.trim_start().strip_prefix('-').unwrap_or_default();
+    let digits: String = old.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(1)
+}
+
+/// All of it, or why not.
+pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
+    let crlf = text.contains("\r\n");
+    let ended = text.is_empty() || text.ends_with('\n');
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let (mut moved, mut from, mut open) = (0isize, 0usize, !ended);
+    for (number, hunk) in hunks.iter().enumerate() {
+        let wanted = hunk.line.saturating_sub(1).saturating_add_signed(moved);
+        let at = place(&lines, &hunk.old, wanted, from).ok_or_else(|| {
+            format!("Part {} of the patch (line {}) does not fit what is there.", number + 1, hunk.line)
+        })?;
+        let end = at + hunk.old.len();
+        if end == lines.len() {
+            open = hunk.open;
+        }
+        lines.splice(at..end, hunk.new.iter().cloned());
+        from = at + hunk.new.len();
+        moved += isize::try_from(hunk.new.len()).unwrap_or(0) - isize::try_from(hunk.old.len()).unwrap_or(0);
+    }
+    let end = if crlf { "\r\n" } else { "\n" };
+    let mut text = lines.join(end);
+    if !open && !lines.is_empty() {
+        text.push_str(end);
+    }
+    Ok(text)
+}
+
+/// Where these lines stand: where they are said to be, else in the one other place that has them.
+fn place(lines: &[String], old: &[String], wanted: usize, from: usize) -> Option<usize> {
+    let fits = |at: usize| at >= from && lines.get(at..at + old.len()).is_some_and(|there| there == old);
+    if fits(wanted) {
+        return Some(wanted);
+    }
+    if old.is_empty() {
+        return (wanted >= from).then_some(wanted.min(lines.len()));
+    }
+    let mut found = (from..lines.len()).filter(|at| fits(*at));
+    let only = found.next()?;
+    found.next().is_none().then_some(only)
+}
+
+/// The difference in one piece, for reading.
+pub(super) fn show(path: &str, before: Option<&str>, after: Option<&str>) -> String {
+    let old: Vec<_> = before.unwrap_or_default().lines().collect();
+    let new: Vec<_> = after.unwrap_or_default().lines().collect();
+    let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let rest = old.len().min(new.len()) - same;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let start = same.saturating_sub(AROUND);
+    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
+    let after_end = (old_end + AROUND).min(old.len());
+    let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{path}"));
+    let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{path}"));
+    let trailing = after_end - old_end;
+    let mut text = format!(
+        "--- {from}\n+++ {to}\n@@ -{},{} +{},{} @@\n",
+        start + 1,
+        after_end - start,
+        start + 1,
+        new_end + trailing - start
+    );
+    let mut push = |mark: char, lines: &[&str]| {
+        for line in lines {
+            text.push(mark);
+            text.push_str(line);
+            text.push('\n');
+        }
+    };
+    push(' ', &old[start..same]);
+    push('-', &old[same..old_end]);
+    push('+', &new[same..new_end]);
+    push(' ', &old[old_end..after_end]);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, patch: &str, want: Result<&str, &str>) {
+        let done =
+            parse(&format!("--- a/x\n+++ b/x\n{patch}")).and_then(|edits| apply(text, &edits[0].hunks));
+        match (done, want) {
+            (Ok(done), Ok(want)) => assert_eq!(done, want),
+            (Err(why), Err(want)) => assert!(why.contains(want), "{why}"),
+            (done, _) => panic!("{done:?}"),
+        }
+    }
+
+    #[test]
+    fn hunks_go_where_their_lines_are() {
+        check("a\nb\nc\n", "@@ -2 +2 @@\n-b\n+B\n", Ok("a\nB\nc\n"));
+        check("a\nb\nc\n", "@@ -1,3 +1,4 @@\n a\n b\n+x\n c\n", Ok("a\nb\nx\nc\n"));
+        // Said to be elsewhere, and unmistakable.
+        check("0\n0\na\nb\n", "@@ -1 +1 @@\n-b\n+B\n", Ok("0\n0\na\nB\n"));
+        check("b\nx\nb\n", "@@ -9 +9 @@\n-b\n+B\n", Err("does not fit"));
+        check("a\n", "@@ -1 +1 @@\n-b\n+B\n", Err("Part 1"));
+        check("", "@@ -0,0 +1,2 @@\n+a\n+b\n", Ok("a\nb\n"));
+        check("a\nb\nc\nd\n", "@@ -1 +1,2 @@\n-a\n+A\n+A\n@@ -4 +5 @@\n-d\n+D\n", Ok("A\nA\nb\nc\nD\n"));
+        check("a\r\nb\r\n", "@@ -1 +1 @@\n-a\n+A\n", Ok("A\r\nb\r\n"));
+        check("a\nb", "@@ -1 +1 @@\n-a\n+A\n", Ok("A\nb"));
+        check("a\nb", "@@ -2 +2 @@\n-b\n+B\n\\ No newline at end of file\n", Ok("a\nB"));
+        check("a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+B\n", Ok("a\n\nB\n"));
+        check("a\n", "@@ -1 +1 @@\n*nonsense\n", Err("begins with none"));
+        check("a\n", "", Err("no unified diff"));
+    }
+
+    #[test]
+    fn a_difference_is_shown_as_one_that_could_be_applied() {
+        let (before, after) = ("1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nfive\n6\n7\n8\n");
+        let shown = show("x", Some(before), Some(after));
+        assert_eq!(shown, "--- a/x\n+++ b/x\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n");
+        let edits = parse(&shown).unwrap();
+        assert_eq!(apply(before, &edits[0].hunks).unwrap(), after);
+        assert!(show("x", None, Some("a\n")).starts_with("--- /dev/null\n+++ b/x\n"));
+    }
+}

@@ -1,0 +1,181 @@
+//! `patch`: changes parts of files. A text for another, or a unified diff over several files.
+//!
+//! Everything is worked out before anything is written: a patch that does not fit changes nothing. Each file is replaced
+//! in one step; a crash between two files leaves the first ones changed, and the model is told that the effect is unknown.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+
+use rustix::fs::AtFlags;
+use serde_json::{Value, json};
+
+use super::diff::{self, Edit};
+use super::workspace::{Workspace, explain, show};
+use super::{Arguments, Outcome, SessionCtx, Stop, write};
+
+/// Characters of the difference that the model is shown.
+const SHOWN: usize = 8000;
+/// Files of one patch.
+const FILES: usize = 50;
+
+pub(super) fn schema() -> (&'static str, Value) {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "File of the workspace in which old_string is replaced"},
+            "old_string": {"type": "string", "description": "Text as it stands in the file, with enough around it to occur once"},
+            "new_string": {"type": "string", "description": "What stands there afterwards; empty to remove it"},
+            "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
+            "patch": {"type": "string", "description": "Instead of the above: a unified diff (---, +++, @@) over one or more files; /dev/null makes or removes one"},
+        },
+    });
+    (
+        "Changes parts of text files of the workspace: one text for another, or a unified diff. If anything of it does not fit, nothing is changed.",
+        parameters,
+    )
+}
+
+/// A file as it is and as it will be; `None`: it is not there.
+struct Change {
+    names: Vec<OsString>,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
+    let workspace = Workspace::open(&ctx.workspace)?;
+    let changes = match arguments.maybe("patch")?.filter(|patch| !patch.trim().is_empty()) {
+        Some(patch) => by_diff(&workspace, patch)?,
+        None => vec![by_text(&workspace, arguments)?],
+    };
+    let mut shown = String::new();
+    let mut files = Vec::new();
+    for change in &changes {
+        let path = show(&change.names);
+        shown.push_str(&diff::show(&path, change.before.as_deref(), change.after.as_deref()));
+        files.push(path);
+    }
+    for change in &changes {
+        if stop.asked() {
+            return Err("Cancelled; what was not written yet stays as it was.".to_owned());
+        }
+        put(&workspace, change, stop)?;
+    }
+    let shown = match shown.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}\n… (cut)", &shown[..end]),
+        None => shown,
+    };
+    Ok(json!({"success": true, "files_modified": files, "diff": shown}))
+}
+
+fn by_text(workspace: &Workspace, arguments: &Arguments) -> Result<Change, String> {
+    let names = workspace.inside(arguments.text("path")?)?;
+    let (old, new) = (arguments.text("old_string")?, arguments.text("new_string")?);
+    if old.is_empty() {
+        return Err("old_string is empty. Use write_file to make a file.".to_owned());
+    }
+    if old == new {
+        return Err("old_string and new_string are the same: there is nothing to change.".to_owned());
+    }
+    let before = read(workspace, &names)?.ok_or_else(|| format!("{} does not exist.", show(&names)))?;
+    // What is written with other line ends is the same text.
+    let crlf = !before.contains(old) && before.contains("\r\n") && !old.contains("\r\n");
+    let (old, new) = if crlf {
+        (old.replace('\n', "\r\n"), new.replace('\n', "\r\n"))
+    } else {
+        (old.to_owned(), new.to_owned())
+    };
+    let all = arguments.flag("replace_all")?;
+    let after = match before.matches(old.as_str()).count() {
+        0 => return Err(missing(&names, &before, &old)),
+        1 => before.replacen(old.as_str(), &new, 1),
+        _ if all => before.replace(old.as_str(), &new),
+        many => {
+            return Err(format!(
+                "old_string occurs {many} times in {}. Give more of the text around it, or set replace_all.",
+                show(&names)
+            ));
+        }
+    };
+    Ok(Change { names, before: Some(before), after: Some(after) })
+}
+
+fn missing(names: &[OsString], text: &str, old: &str) -> String {
+    let first = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let near = text.lines().position(|line| !first.is_empty() && line.contains(first));
+    let hint = match near {
+        Some(at) => format!("Its first line stands in line {}: read it again and copy it exactly.", at + 1),
+        None => "Read the file again: it may have changed.".to_owned(),
+    };
+    format!("old_string does not occur in {}. Nothing was changed. {hint}", show(names))
+}
+
+fn by_diff(workspace: &Workspace, patch: &str) -> Result<Vec<Change>, String> {
+    let edits = diff::parse(patch)?;
+    if edits.len() > FILES {
+        return Err(format!("A patch may change {FILES} files at once."));
+    }
+    let mut changes: Vec<Change> = Vec::new();
+    for Edit { from, to, hunks } in edits {
+        let Some(path) = to.as_deref().or(from.as_deref()) else {
+            return Err("A file of the patch has no name.".to_owned());
+        };
+        if from.is_some() && to.is_some() && from != to {
+            return Err(format!(
+                "{path}: a patch cannot rename files. Write the new one and remove the old."
+            ));
+        }
+        let names = workspace.inside(path)?;
+        if changes.iter().any(|change| change.names == names) {
+            return Err(format!("{path} occurs twice in the patch."));
+        }
+        let before = read(workspace, &names)?;
+        let after = match (&from, &to, &before) {
+            (None, _, Some(_)) => return Err(format!("{path} exists already. Nothing was changed.")),
+            (Some(_), _, None) => return Err(format!("{path} does not exist. Nothing was changed.")),
+            (_, _, before) => diff::apply(before.as_deref().unwrap_or_default(), &hunks)
+                .map_err(|why| format!("{path}: {why} Nothing was changed."))?,
+        };
+        if to.is_none() && !after.is_empty() {
+            return Err(format!(
+                "{path}: the patch removes the file and not all of its lines. Nothing was changed."
+            ));
+        }
+        changes.push(Change { names, before, after: to.map(|_| after) });
+    }
+    Ok(changes)
+}
+
+/// `None`: there is no such file.
+fn read(workspace: &Workspace, names: &[OsString]) -> Result<Option<String>, String> {
+    let missing = |why: &String| why.ends_with("does not exist.");
+    let mut file = match workspace.file(names) {
+        Ok(file) => file,
+        Err(why) if missing(&why) => return Ok(None),
+        Err(why) => return Err(why),
+    };
+    let size = file.metadata().map_err(|error| error.to_string())?.len();
+    if size > write::MOST as u64 {
+        return Err(format!("{} is larger than {} bytes.", show(names), write::MOST));
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(|error| format!("{}: {error}", show(names)))?;
+    String::from_utf8(text).map(Some).map_err(|_| format!("{} is not a text file.", show(names)))
+}
+
+fn put(workspace: &Workspace, change: &Change, stop: &Stop) -> Result<(), String> {
+    let Some((name, parents)) = change.names.split_last() else {
+        return Err("This is the workspace directory itself, not a file.".to_owned());
+    };
+    let Some(after) = &change.after else {
+        let parent = workspace.directory(parents)?;
+        return rustix::fs::unlinkat(&parent, name, AtFlags::empty())
+            .map_err(|error| explain(error, &change.names));
+    };
+    let (parent, _made) = workspace.make_directory(parents)?;
+    match write::replace(&parent, name, after, stop) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("Cancelled; what was not written yet stays as it was.".to_owned()),
+        Err(error) => Err(format!("{}: {error}", show(&change.names))),
+    }
+}
