@@ -5,6 +5,7 @@ mod credential;
 mod cron;
 mod discord;
 pub(crate) mod lifecycle;
+mod mcp;
 mod media;
 mod model;
 pub(crate) mod relay;
@@ -72,7 +73,10 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
             thread_per_user: settings.flag("thread_sessions_per_user"),
             ..KeyOptions::default()
         },
-        settings: session_settings(home, settings),
+        settings: petasos_gateway::Settings {
+            mcp: mcp::servers(settings, &mut problems),
+            ..session_settings(home, settings)
+        },
         lifetime: Lifetime { sole, ..lifecycle::lifetime(settings, |name| std::env::var_os(name)) },
         notifier: Notifier::from_env(|name| std::env::var_os(name)),
         outward: network::outward,
@@ -192,13 +196,13 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         workspace: workspace(home, settings),
         terminal: terminal::terminal(settings),
         consent: terminal::consent(settings),
-        cron: Default::default(),
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
         filter_silence: settings.flag("filter_silence_narration"),
         cron: cron::cron(settings),
         home: home.path().into(),
         memory: settings.flag("memory.enabled"),
+        mcp: vec![],
         compression: petasos_gateway::Compression {
             enabled: settings.flag("compression.enabled"),
             rows: small(settings, "compression.max_messages") as usize,

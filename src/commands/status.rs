@@ -40,6 +40,7 @@ struct Status {
     outbox: Outbox,
     unreadable: u64,
     dead_chats: Vec<DeadChat>,
+    mcp: Vec<ToolServer>,
     store_trouble: Option<String>,
     drain: Option<Drain>,
     holders: Vec<Holder>,
@@ -56,6 +57,14 @@ struct Model {
 struct Inbox {
     queued: u64,
     running: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolServer {
+    name: String,
+    state: String,
+    tools: usize,
+    why: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,6 +110,13 @@ fn show(context: &Context, client: &Client, status: &Status) {
     }
     for named in &status.links {
         line(&named.name, &links::state_of(&named.link));
+    }
+    for server in &status.mcp {
+        let state = match &server.why {
+            Some(why) => styled(ODD, &format!("{}: {}", server.state, print::cut(why, 100))),
+            None => format!("{}, {} tools", server.state, server.tools),
+        };
+        line(&format!("mcp {}", server.name), &state);
     }
     line("sessions", &format!("{} stored, {} awake", status.stored_sessions, status.sessions));
     line("inbox", &format!("{} running, {} waiting", status.inbox.running, status.inbox.queued));

@@ -16,6 +16,7 @@ mod failure;
 mod history;
 mod http;
 mod hygiene;
+pub mod mcp;
 pub mod memory;
 pub mod outcome;
 mod pictures;
@@ -41,6 +42,6 @@ pub use terminal::{
     TerminalConfig, Unjudged, Verdict, handed_on, redact,
 };
 pub use tools::{
-    Alive, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, SessionCtx, Status,
-    Todo, ToolResult, Tools, readable, repeated,
+    Alive, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, SessionCtx,
+    Status, Todo, ToolResult, Tools, readable, repeated,
 };

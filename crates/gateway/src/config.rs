@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use petasos_agent::mcp;
 use petasos_agent::memory::Memory;
 use petasos_agent::{ModelConfig, Persona, TerminalConfig, system_prompt};
 use petasos_core::Millis;
@@ -118,6 +119,8 @@ pub struct Settings {
     pub cron: cron::Settings,
     /// Where memories lie.
     pub home: PathBuf,
+    /// Whose tools there are beside ours.
+    pub mcp: Vec<mcp::Server>,
     /// New conversations are told what is remembered.
     pub memory: bool,
 }
@@ -189,6 +192,7 @@ impl Settings {
             filter_silence: true,
             cron: cron::Settings::default(),
             home: home.into(),
+            mcp: vec![],
             memory: true,
         }
     }

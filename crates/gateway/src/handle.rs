@@ -22,7 +22,7 @@ use crate::gate::{Gate, Situation};
 use crate::home::drain;
 use crate::ingest::Ingest;
 use crate::session::Shell;
-use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Status};
+use crate::status::{Counts, LinkStatus, Model, OutboxCounts, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
 use crate::{Error, clock};
@@ -310,6 +310,7 @@ impl Handle {
             outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
             unreadable,
             dead_chats,
+            mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
             store_trouble: trouble.map(|error| error.to_string()),
         })
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use petasos_agent::mcp::Servers;
 use petasos_agent::{Brain, Terminal, Tools};
 use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
@@ -195,7 +196,7 @@ fn pages() -> Option<Pages> {
 
 /// The terminal is there if it was asked for.
 fn tools(home: &Path, settings: &Settings, approvals: Arc<Approvals>, rows: Rows) -> Result<Tools, Error> {
-    let tools = Tools::default();
+    let tools = Tools::default().with_servers(Servers::start(settings.mcp.clone()));
     let Some(config) = settings.terminal.clone() else { return Ok(tools) };
     let terminal = Terminal::new(config, home, approvals, Arc::new(rows));
     let terminal =

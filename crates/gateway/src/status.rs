@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use petasos_agent::mcp::State;
 use petasos_core::Millis;
 use petasos_core::dead::DeadChat;
-use petasos_core::lifecycle::State;
+use petasos_core::lifecycle;
 use petasos_core::link::Link;
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ pub struct Status {
     pub home: String,
     pub started_at: Millis,
     /// As published, except that a link that is down or a disk that refuses counts as `degraded`, too.
-    pub state: State,
+    pub state: lifecycle::State,
     #[serde(skip)]
     pub lifecycle: Situation,
     #[serde(skip)]
@@ -32,6 +33,8 @@ pub struct Status {
     pub unreadable: u64,
     /// Chats that refused us, the latest first.
     pub dead_chats: Vec<DeadChat>,
+    /// Servers of other people's tools.
+    pub mcp: Vec<ServerStatus>,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
 }
@@ -42,6 +45,28 @@ pub struct Model {
     pub provider: &'static str,
     /// The scripted model that needs no key.
     pub demo: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ServerStatus {
+    pub name: String,
+    /// `connecting`, `up`, `down` or `parked`.
+    pub state: &'static str,
+    pub tools: usize,
+    /// Why it is not there.
+    pub why: Option<String>,
+}
+
+impl ServerStatus {
+    pub(crate) fn of((name, state): (String, State)) -> Self {
+        let (state, tools, why) = match state {
+            State::Connecting => ("connecting", 0, None),
+            State::Up(tools) => ("up", tools, None),
+            State::Down(why) => ("down", 0, Some(why)),
+            State::Parked(why) => ("parked", 0, Some(why)),
+        };
+        Self { name, state, tools, why }
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]

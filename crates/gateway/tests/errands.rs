@@ -17,7 +17,8 @@ fn obey(request: &Request) -> Answer {
     if last["role"] == "tool" {
         return Answer::text(format!("result: {}", last["content"].as_str().unwrap_or_default()));
     }
-    match request.last_user.strip_prefix("call: ").and_then(|call| call.split_once(' ')) {
+    let said = request.last_user.lines().last().unwrap_or_default();
+    match said.strip_prefix("call: ").and_then(|call| call.split_once(' ')) {
         Some((tool, arguments)) => Answer::tool(tool, serde_json::from_str(arguments).unwrap_or_default()),
         None => Answer::text(format!("heard: {}", request.last_user)),
     }
@@ -184,4 +185,20 @@ fn pages_on_this_machine_cannot_be_fetched() {
         call(&world, 7, "web_extract", &json!({"urls": [format!("{}/v1/models", world.model.url())]}));
     assert!(fetched.contains("not fetched from"), "{fetched}");
     assert!(world.model.requests().iter().all(|request| request.last_user.contains("call: ")));
+}
+
+#[test]
+fn a_question_waits_for_the_next_message_and_gives_it_to_the_model() {
+    let world = world();
+    let asked = json!({"question": "Which colour?", "choices": ["red", "blue"]});
+    world.telegram.push_text(7, 7, format!("call: clarify {asked}"));
+    world.sees(7, "Which colour?");
+    world.telegram.push_text(7, 7, "rather green");
+    world.ends_with(7, "\"user_response\":\"rather green\"");
+    let heard = world.model.requests().iter().filter(|request| request.last_user == "rather green").count();
+    assert_eq!(heard, 0, "the answer starts no turn of its own");
+    let job =
+        json!({"action": "create", "schedule": "1s", "prompt": "call: clarify {\"question\": \"anybody?\"}"});
+    call(&world, 7, "cronjob", &job);
+    world.sees(7, "Nobody can be asked here");
 }

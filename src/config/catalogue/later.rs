@@ -151,7 +151,6 @@ pub(super) const KEYS: &[Key] = &[
     key("tool_output", Table, "", "what else bounds the output of tools"),
     key("toolsets", List, "", "groups of tools that are on"),
     key("platform_toolsets", Table, "", "groups of tools per platform"),
-    key("mcp_servers", Table, "", "tool servers to connect to"),
     key("memory", Table, "", "what else belongs to what is remembered"),
     key("skills", Table, "", "skill folders and their approval"),
     key("cron", Table, "", "what else belongs to scheduled work"),

@@ -294,6 +294,12 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         "let the conversation in a chat know what a scheduled job said there",
     ),
+    key(
+        "mcp_servers",
+        Table,
+        "",
+        "servers of other people's tools by name: command, args, env or url, headers; enabled, tools.include, tools.exclude, parallel, timeout, connect_timeout",
+    ),
     key("memory.enabled", Flag, "true", "tell new conversations what is remembered"),
     // Access.
     key(

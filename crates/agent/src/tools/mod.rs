@@ -3,6 +3,7 @@
 //! File work runs on a blocking thread that watches a flag: when the future is dropped the flag is set,
 //! and the thread stops before its next file, line or rename. Nothing else outlives a call.
 
+mod clarify;
 mod clock;
 pub(crate) mod context;
 mod diff;
@@ -32,6 +33,7 @@ pub use person::{Ended, People, Person, Question};
 
 use plan::Touch;
 
+use crate::mcp::{self, Servers};
 use crate::request::ToolSpec;
 use crate::terminal::{self, Terminal};
 
@@ -39,6 +41,8 @@ use crate::terminal::{self, Terminal};
 const RESULT: usize = 100_000;
 /// Characters of one result, whatever becomes of it. The model sees less: `outcome.rs`.
 const MOST: usize = 2_000_000;
+
+const NO_OBJECT: &str = "The arguments of this call are not a JSON object. Call again with valid JSON.";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
@@ -60,6 +64,7 @@ enum Tool {
     WebExtract,
     SendMessage,
     Cronjob,
+    Clarify,
     Terminal,
     Process,
 }
@@ -68,8 +73,15 @@ impl Tool {
     /// Those that are on unless somebody says otherwise.
     const USUAL: [Self; 5] = [Self::ReadFile, Self::WriteFile, Self::Patch, Self::SearchFiles, Self::Clock];
     /// Those that a gateway carries out.
-    const ERRANDS: [Self; 6] =
-        [Self::Memory, Self::Todo, Self::SessionSearch, Self::WebExtract, Self::SendMessage, Self::Cronjob];
+    const ERRANDS: [Self; 7] = [
+        Self::Memory,
+        Self::Todo,
+        Self::SessionSearch,
+        Self::WebExtract,
+        Self::SendMessage,
+        Self::Cronjob,
+        Self::Clarify,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -84,6 +96,7 @@ impl Tool {
             Self::WebExtract => "web_extract",
             Self::SendMessage => "send_message",
             Self::Cronjob => "cronjob",
+            Self::Clarify => "clarify",
             Self::Terminal => "terminal",
             Self::Process => "process",
         }
@@ -99,6 +112,7 @@ impl Tool {
             | Self::Todo
             | Self::SendMessage
             | Self::Cronjob
+            | Self::Clarify
             | Self::Terminal
             | Self::Process => false,
         }
@@ -116,6 +130,7 @@ impl Tool {
             | Self::Todo
             | Self::SendMessage
             | Self::Cronjob
+            | Self::Clarify
             | Self::Terminal
             | Self::Process => Touch::All,
         }
@@ -134,6 +149,7 @@ impl Tool {
             Self::WebExtract => errand::fetch_schema(),
             Self::SendMessage => errand::send_schema(),
             Self::Cronjob => errand::jobs_schema(),
+            Self::Clarify => clarify::schema(),
             Self::Terminal => terminal::schema(),
             Self::Process => terminal::process::schema(),
         };
@@ -149,18 +165,20 @@ pub struct Tools {
     terminal: Option<Arc<Terminal>>,
     /// There if its tools are on.
     errands: Option<Arc<dyn Errands>>,
+    /// Other people's.
+    servers: Servers,
 }
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { on: Tool::USUAL.to_vec(), terminal: None, errands: None }
+        Self { on: Tool::USUAL.to_vec(), ..Self::none() }
     }
 }
 
 impl Tools {
     /// No tools at all.
     pub fn none() -> Self {
-        Self { on: Vec::new(), terminal: None, errands: None }
+        Self { on: Vec::new(), terminal: None, errands: None, servers: Servers::default() }
     }
 
     /// With commands on the owner's machine.
@@ -177,16 +195,26 @@ impl Tools {
         self
     }
 
+    /// With the tools of other people's servers.
+    pub fn with_servers(mut self, servers: Servers) -> Self {
+        self.servers = servers;
+        self
+    }
+
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
     pub fn terminal(&self) -> Option<&Arc<Terminal>> {
         self.terminal.as_ref()
     }
 
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.on.iter().map(|tool| tool.spec()).collect()
+        self.on.iter().map(|tool| tool.spec()).chain(self.servers.specs()).collect()
     }
 
     pub fn knows(&self, name: &str) -> bool {
-        self.find(name).is_some()
+        self.find(name).is_some() || self.servers.knows(name)
     }
 
     /// Whether a call changes nothing and may be repeated.
@@ -195,13 +223,16 @@ impl Tools {
     }
 
     pub async fn run(&self, ctx: &SessionCtx, call: &ToolCall) -> ToolResult {
+        if call.name.starts_with(mcp::PREFIX) {
+            return self.elsewhere(call).await;
+        }
         let Some(tool) = self.find(&call.name) else {
             let names: Vec<_> = self.on.iter().map(|tool| tool.name()).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return failed(&format!("Unknown tool: {}. Available tools: {known}", call.name));
         };
         let Some(arguments) = Arguments::read(&call.arguments) else {
-            return failed("The arguments of this call are not a JSON object. Call again with valid JSON.");
+            return failed(NO_OBJECT);
         };
         let ctx = &SessionCtx { call: call.id.clone(), ..ctx.clone() };
         let done = match tool {
@@ -214,6 +245,7 @@ impl Tools {
             Tool::SessionSearch => self.errand(ctx, errand::search(&arguments)).await,
             Tool::WebExtract => self.errand(ctx, errand::fetch(&arguments)).await,
             Tool::SendMessage => self.errand(ctx, errand::send(&arguments)).await,
+            Tool::Clarify => clarify::run(ctx, &arguments).await,
             Tool::Cronjob => self.errand(ctx, errand::jobs(&arguments)).await,
             Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
             Tool::Terminal | Tool::Process => match &self.terminal {
@@ -224,6 +256,15 @@ impl Tools {
         };
         match done {
             Ok(value) => ToolResult { content: bounded(value.to_string()), failed: tells_of_failure(&value) },
+            Err(reason) => failed(&reason),
+        }
+    }
+
+    /// A tool of somebody else's server.
+    async fn elsewhere(&self, call: &ToolCall) -> ToolResult {
+        let Some(arguments) = Arguments::read(&call.arguments) else { return failed(NO_OBJECT) };
+        match self.servers.call(&call.name, arguments.0).await {
+            Ok(value) => ToolResult { content: bounded(value.to_string()), failed: false },
             Err(reason) => failed(&reason),
         }
     }

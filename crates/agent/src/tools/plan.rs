@@ -10,6 +10,7 @@ use petasos_core::transcript::ToolCall;
 
 use super::workspace::inside;
 use super::{Arguments, Tools};
+use crate::mcp::PREFIX;
 
 /// What a call may touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +70,11 @@ impl Tools {
     fn touch(&self, workspace: &Path, call: &ToolCall) -> Touch {
         match (self.find(&call.name), Arguments::read(&call.arguments)) {
             (Some(tool), Some(arguments)) => tool.touch(workspace, &arguments),
+            (None, _) if call.name.starts_with(PREFIX) && self.servers().parallel(&call.name) => {
+                Touch::Nothing
+            }
+            // Nobody knows what it touches.
+            (None, _) if call.name.starts_with(PREFIX) => Touch::All,
             // It is answered with an error.
             (None, _) | (_, None) => Touch::Nothing,
         }

@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::outcome::Room;
-use petasos_agent::{Alive, Brain, Tools};
+use petasos_agent::{Alive, Brain, ToolSpec, Tools};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
@@ -177,6 +177,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
         known_up_to: InboxId(0),
         acked_at: None,
         follow_at: None,
+        offered: None,
         resumed: false,
         handling: None,
     };
@@ -221,6 +222,8 @@ struct Session {
     acked_at: Option<Millis>,
     /// When the chat begins to follow the running turn; most turns are over by then.
     follow_at: Option<Instant>,
+    /// The tools that the running turn is offered, from its first question to its last.
+    offered: Option<Arc<Vec<ToolSpec>>>,
     /// The running turn takes up what was interrupted.
     resumed: bool,
     /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
@@ -469,6 +472,7 @@ impl Session {
         self.slot = None;
         self.parked = None;
         self.follow_at = None;
+        self.offered = None;
         self.resumed = false;
         // Nothing took these along: they are the next turn.
         for pending in std::mem::take(&mut self.steering) {

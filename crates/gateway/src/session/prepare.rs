@@ -1,7 +1,7 @@
 //! What a model is asked: the conversation as it stands, with what it must know about interruptions.
 
-use petasos_agent::Request;
 use petasos_agent::compact::Conversation;
+use petasos_agent::{Request, ToolSpec};
 use petasos_core::compaction::Pace;
 use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, Interruption};
@@ -73,10 +73,16 @@ impl Prepared {
     }
 }
 
-pub(super) async fn prepare(shell: &Shell, turn: &Turn, asked: Asked) -> Result<Prepared, Error> {
+/// `offered`: the tools of this turn.
+pub(super) async fn prepare(
+    shell: &Shell,
+    turn: &Turn,
+    asked: Asked,
+    offered: &[ToolSpec],
+) -> Result<Prepared, Error> {
     let known = known(shell, turn.key.clone(), turn.session.clone()).await?;
     let Known { ids, messages, prompt, entry, pace } = known;
-    let tools = if asked.closing.is_some() { vec![] } else { shell.tools.specs() };
+    let tools = if asked.closing.is_some() { vec![] } else { offered.to_vec() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
     let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
     let (mut note, mut silent) = (None, None);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::{StreamExt as _, stream};
 use petasos_agent::compact::Force;
 use petasos_agent::outcome::{Room, present};
-use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, repeated};
+use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, ToolSpec, repeated};
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
 use petasos_core::session::Reader;
@@ -122,6 +122,7 @@ impl Session {
         self.note_doing(Doing::Thinking);
         self.sign_of_life();
         let alive = self.alive.clone();
+        let offered = self.offered.get_or_insert_with(|| Arc::new(shell.tools.specs())).clone();
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -136,7 +137,7 @@ impl Session {
         let busy = relieving.clone();
         let task = tokio::spawn(async move {
             let asked = Asked { attempt, closing, resumed };
-            let report = think(&shell, &show, &turn, asked, &busy, &alive).await;
+            let report = think(&shell, &show, &turn, (asked, &offered), &busy, &alive).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
@@ -247,13 +248,13 @@ async fn think(
     shell: &Shell,
     show: &Arc<watch::Sender<View>>,
     turn: &Turn,
-    asked: Asked,
+    (asked, offered): (Asked, &[ToolSpec]),
     relieving: &AtomicBool,
     alive: &Alive,
 ) -> Report {
     let (id, attempt) = (turn.id, asked.attempt);
     let failed = |notice: String| Report::Failed { attempt, notice };
-    let mut prepared = match prepare(shell, turn, asked).await {
+    let mut prepared = match prepare(shell, turn, asked, offered).await {
         Ok(prepared) => prepared,
         Err(error) => {
             return failed(format!(

@@ -1,0 +1,48 @@
+//! Which servers there are, and how they are reached.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use petasos_core::Secret;
+
+/// One server, as its owner wants it.
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub name: String,
+    pub way: Way,
+    /// Only these of its tools; empty: all.
+    pub include: Vec<String>,
+    /// None of these.
+    pub exclude: Vec<String>,
+    /// Its calls may run beside others.
+    pub parallel: bool,
+    pub connect_within: Duration,
+    pub call_within: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// A program that we start, which speaks on its standard input and output.
+    Command { command: String, args: Vec<String>, env: BTreeMap<String, Secret> },
+    /// A server that is there.
+    Http { url: String, headers: BTreeMap<String, Secret> },
+}
+
+impl Server {
+    pub fn new(name: &str, way: Way) -> Self {
+        Self {
+            name: name.to_owned(),
+            way,
+            include: vec![],
+            exclude: vec![],
+            parallel: false,
+            connect_within: Duration::from_secs(60),
+            call_within: Duration::from_secs(300),
+        }
+    }
+
+    pub(super) fn wants(&self, tool: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|name| name == tool);
+        (self.include.is_empty() || named(&self.include)) && !named(&self.exclude)
+    }
+}

@@ -1,0 +1,141 @@
+//! Against a server of the official Python package: `scripts/test` installs it; without it the tests say that they were not
+//! run, and `PETASOS_MCP_REQUIRED=1` makes that a failure.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on stops, and says so")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use petasos_agent::mcp::{Server, Servers, State, Way};
+use petasos_core::Secret;
+
+const SOON: Duration = Duration::from_secs(40);
+
+const PROGRAM: &str = r#"
+import os, sys, time
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("test")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+@server.tool()
+def environment(name: str) -> str:
+    return os.environ.get(name, "not there")
+
+@server.tool()
+def refuse() -> str:
+    raise ValueError("not today")
+
+@server.tool()
+def leave() -> str:
+    os._exit(3)
+
+@server.tool()
+def sleep() -> str:
+    time.sleep(30)
+    return "late"
+
+if len(sys.argv) > 1:
+    server.run(transport="streamable-http", port=int(sys.argv[1]))
+else:
+    server.run()
+"#;
+
+/// `None`: the package is not here, and that is said.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let python = target.join("mcp-venv/bin/python");
+    if python.exists() {
+        return Some(python);
+    }
+    assert!(std::env::var_os("PETASOS_MCP_REQUIRED").is_none(), "{} is missing", python.display());
+    eprintln!("NOT RUN: there is no MCP server here; scripts/test installs one");
+    None
+}
+
+fn program(folder: &Path) -> String {
+    let path = folder.join("server.py");
+    std::fs::write(&path, PROGRAM).unwrap();
+    path.display().to_string()
+}
+
+fn server(python: &Path, folder: &Path) -> Server {
+    let command = python.display().to_string();
+    let env = [("GIVEN".to_owned(), Secret::new("this"))].into();
+    Server::new("my server", Way::Command { command, args: vec![program(folder)], env })
+}
+
+async fn call(servers: &Servers, tool: &str, arguments: serde_json::Value) -> Result<String, String> {
+    let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
+    let result = servers.call(&format!("mcp__my_server__{tool}"), arguments).await?;
+    Ok(result["result"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn until(servers: &Servers, what: impl Fn(&State) -> bool) {
+    let wait = async {
+        while !servers.states().iter().all(|(_, state)| what(state)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SOON, wait).await.unwrap_or_else(|_| panic!("{:?}", servers.states()));
+}
+
+#[tokio::test]
+async fn a_program_offers_tools_and_knows_only_what_it_was_given() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = server(&python, folder.path());
+    server.exclude = vec!["sleep".into()];
+    let servers = Servers::start(vec![server]);
+    servers.tried(SOON).await;
+    assert_eq!(servers.states(), [("my server".to_owned(), State::Up(4))]);
+    let names: Vec<_> = servers.specs().into_iter().map(|spec| spec.name).collect();
+    assert!(
+        names.contains(&"mcp__my_server__add".to_owned()) && !names.iter().any(|name| name.contains("sleep"))
+    );
+    assert_eq!(call(&servers, "add", serde_json::json!({"a": 2, "b": 3})).await.unwrap(), "5");
+    let variable = |name: &str| serde_json::json!({ "name": name });
+    assert_eq!(call(&servers, "environment", variable("GIVEN")).await.unwrap(), "this");
+    assert_eq!(call(&servers, "environment", variable("CARGO_MANIFEST_DIR")).await.unwrap(), "not there");
+    assert!(call(&servers, "refuse", serde_json::json!({})).await.unwrap_err().contains("not today"));
+    assert!(call(&servers, "absent", serde_json::json!({})).await.unwrap_err().contains("No server offers"));
+}
+
+#[tokio::test]
+async fn a_server_that_goes_comes_back_and_one_that_hangs_is_left_alone() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = server(&python, folder.path());
+    server.call_within = Duration::from_millis(500);
+    let servers = Servers::start(vec![server]);
+    servers.tried(SOON).await;
+    until(&servers, |state| matches!(state, State::Up(_))).await;
+    assert!(call(&servers, "leave", serde_json::json!({})).await.is_err());
+    until(&servers, |state| matches!(state, State::Down(_))).await;
+    until(&servers, |state| matches!(state, State::Up(_))).await;
+    assert_eq!(call(&servers, "add", serde_json::json!({"a": 1, "b": 1})).await.unwrap(), "2");
+    for _ in 0..3 {
+        assert!(call(&servers, "sleep", serde_json::json!({})).await.unwrap_err().contains("did not answer"));
+    }
+    let rests = call(&servers, "add", serde_json::json!({"a": 1, "b": 1})).await.unwrap_err();
+    assert!(rests.contains("left alone"), "{rests}");
+}
+
+#[tokio::test]
+async fn a_server_over_http_offers_the_same() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut running = tokio::process::Command::new(python);
+    running.arg(program(folder.path())).arg(port.to_string()).kill_on_drop(true);
+    let _running = running.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let servers = Servers::start(vec![Server::new("my server", Way::Http { url, headers: [].into() })]);
+    // It may listen a moment later: then the next attempt finds it.
+    until(&servers, |state| matches!(state, State::Up(5))).await;
+    assert_eq!(call(&servers, "add", serde_json::json!({"a": 20, "b": 22})).await.unwrap(), "42");
+}
