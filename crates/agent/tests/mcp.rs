@@ -13,6 +13,7 @@ const SOON: Duration = Duration::from_secs(40);
 const PROGRAM: &str = r#"
 import os, sys, time
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("test")
 
@@ -27,7 +28,7 @@ def environment(name: str) -> str:
 
 @server.tool()
 def refuse() -> str:
-    raise ValueError("not today")
+    raise ToolError("not today")
 
 @server.tool()
 def leave() -> str:
