@@ -1,6 +1,7 @@
 //! From settings to the plain structs that the parts take. After this nobody checks again.
 
 mod access;
+mod connector;
 mod credential;
 mod cron;
 mod discord;
@@ -30,6 +31,8 @@ use petasos_platforms::{Adapter, CatchUp};
 use petasos_web::Doors;
 
 use crate::config::{Home, Problem, Resolved, Settings, Severity};
+
+pub(crate) use connector::connector;
 
 /// Everything a gateway process is started with.
 #[derive(Debug)]

@@ -7,11 +7,10 @@
 //! When the disk refuses (full, read-only, damaged) the jobs fail with that reason, `health` shows it, and
 //! the next job that succeeds clears it.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use petasos_store::{Error as StoreError, Reader, Store, Tx};
+use petasos_store::{Error as StoreError, Place, Reader, Store, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
@@ -23,7 +22,7 @@ const DEPTH: usize = 1024;
 const GROUP: usize = 512;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Db {
+pub struct Db {
     asks: mpsc::Sender<Ask>,
     readers: Arc<Readers>,
     health: watch::Receiver<Option<StoreError>>,
@@ -31,11 +30,11 @@ pub(crate) struct Db {
 
 /// The writer's thread. Joining it closes the database.
 #[derive(Debug)]
-pub(crate) struct Writer(JoinHandle<()>);
+pub struct Writer(JoinHandle<()>);
 
 impl Writer {
     /// Waits until every handle is gone and the file is closed.
-    pub(crate) fn join(self) {
+    pub fn join(self) {
         if self.0.join().is_err() {
             tracing::error!("the database thread panicked");
         }
@@ -43,8 +42,8 @@ impl Writer {
 }
 
 /// Starts the thread around an open store.
-pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
-    let path = store.path().to_owned();
+pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
+    let place = store.place();
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
     let thread = std::thread::Builder::new()
@@ -54,7 +53,7 @@ pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Erro
             write_all(store, waiting, &report);
         })
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
-    let readers = Readers { path, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
+    let readers = Readers { place, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
     let readers = Arc::new(readers);
     Ok((Db { asks, readers, health }, Writer(thread)))
 }
@@ -72,7 +71,7 @@ impl Drop for FailOnPanic {
 
 impl Db {
     /// Runs a job in the next transaction and answers after its commit.
-    pub(crate) async fn write<T, F>(&self, job: F) -> Result<T, Error>
+    pub async fn write<T, F>(&self, job: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -84,7 +83,7 @@ impl Db {
     }
 
     /// Asks a read-only connection.
-    pub(crate) async fn read<T, F>(&self, question: F) -> Result<T, Error>
+    pub async fn read<T, F>(&self, question: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
@@ -97,7 +96,7 @@ impl Db {
     }
 
     /// Folds the log into the file: the last thing before the process ends.
-    pub(crate) async fn fold(&self) {
+    pub async fn fold(&self) {
         let (done, folded) = oneshot::channel();
         // A thread that is gone has closed the file, which does the same.
         if self.asks.send(Ask::Fold(done)).await.is_ok() {
@@ -106,14 +105,14 @@ impl Db {
     }
 
     /// What the disk last refused, until something succeeds again.
-    pub(crate) fn trouble(&self) -> Option<StoreError> {
+    pub fn trouble(&self) -> Option<StoreError> {
         self.health.borrow().clone()
     }
 }
 
 #[derive(Debug)]
 struct Readers {
-    path: PathBuf,
+    place: Place,
     /// Connections nobody uses at the moment. Held only to push or pop.
     idle: Mutex<Vec<Reader>>,
     seats: Semaphore,
@@ -129,7 +128,7 @@ impl Readers {
         let kept = self.lock().pop();
         let reader = match kept {
             Some(reader) => reader,
-            None => open_reader(&self.path)?,
+            None => open_reader(&self.place)?,
         };
         let answer = reader.ask(question).map_err(Error::Store);
         let mut idle = self.lock();
@@ -144,8 +143,8 @@ impl Readers {
     }
 }
 
-fn open_reader(path: &Path) -> Result<Reader, Error> {
-    Reader::open(path).map_err(|error| Error::Io(error.to_string()))
+fn open_reader(place: &Place) -> Result<Reader, Error> {
+    place.reader().map_err(|error| Error::Io(error.to_string()))
 }
 
 enum Ask {

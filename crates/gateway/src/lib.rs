@@ -58,6 +58,14 @@ mod view;
 mod watchdog;
 
 pub use approvals::Consent;
+/// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
+pub mod shell {
+    pub use crate::db::{Db, Writer, start as open};
+    pub use crate::stopper::Stopper;
+    pub use crate::supervise::{Kept, LinkHandle, Taker, supervisor};
+    pub use crate::tasks::vital;
+}
+
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Stall, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};

@@ -36,7 +36,7 @@ use crate::home::process::Record;
 use crate::home::{self, restart};
 use crate::homes::Homes;
 use crate::hooks::{self, Hooks};
-use crate::ingest::{Ingest, Rules};
+use crate::ingest::{Entrance, Ingest, Rules};
 use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
 use crate::marks::Marks;
@@ -73,7 +73,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let started_at = clock::now();
     let brain = Arc::new(Brain::new(config.model)?);
     let store = open(&config.home).await?;
-    let stopper = Stopper::new();
+    let stopper = Stopper::default();
     let (db, writer) = db::start(store, stopper.clone())?;
     let relayed = Relayed::of(&config.adapters);
     let rules = Arc::new(Rules { access: config.access, keys: config.keys, relayed });
@@ -242,13 +242,9 @@ async fn connect(
             }
             !served
         });
-        let (link, task) = supervise::supervisor(
-            adapter.clone(),
-            ingest.clone(),
-            shell.stopper.clone(),
-            &shell.lifetime,
-            waiting,
-        );
+        let entrance = Entrance { ingest: ingest.clone(), waiting };
+        let (link, task) =
+            supervise::supervisor(adapter.clone(), entrance, shell.stopper.clone(), &shell.lifetime);
         links.push(link);
         running.push(tasks::vital("link", &shell.stopper, task));
     }

@@ -16,6 +16,8 @@
 //! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `todos`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
+//!
+//! A connector has a file of its own (`schema/connector.sql`): see [`connector`].
 
 mod apply;
 mod begin;
@@ -23,6 +25,7 @@ mod binding;
 mod boot;
 mod clock;
 mod completions;
+pub mod connector;
 mod dead_chats;
 mod error;
 mod failures;
@@ -56,7 +59,7 @@ pub use boot::{Booted, Candidate, Candidates, Found, Marked, Report, Terms};
 pub use clock::local_time;
 pub use completions::{Completion, CompletionId, CompletionState};
 pub use error::{Error, OpenError, Result};
-pub use group::{Group, Reader, Reads, Store, Tx};
+pub use group::{Group, Place, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};
 pub use legacy::Imported;
 pub use logins::{Login, Token};
