@@ -48,6 +48,7 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         disconnect_within: seconds(settings, "gateway.adapter_disconnect_timeout"),
         // Whoever speaks a platform says what it needs for itself.
         sole: Vec::new(),
+        doze: super::relay::doze(settings),
         supervised: supervised(std::process::id(), env) || in_a_container(),
     }
 }

@@ -17,6 +17,7 @@ use petasos_store::{Accepted, Candidate, Error as StoreError, PairingAnswer, Pen
 use crate::channels::{Channels, Relayed};
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::doze::Traffic;
 use crate::gate::Gate;
 use crate::handle::Submitted;
 use crate::router::Router;
@@ -32,6 +33,7 @@ pub(crate) struct Ingest {
     pub(crate) channels: Arc<Channels>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) gate: Gate,
+    traffic: Traffic,
 }
 
 /// What decides where a message goes and whether it may.
@@ -63,6 +65,7 @@ impl Ingest {
             deliver: shell.deliver.clone(),
             channels: shell.channels.clone(),
             gate: shell.gate.clone(),
+            traffic: shell.traffic.clone(),
             rules,
         }
     }
@@ -81,6 +84,9 @@ impl Ingest {
     ) -> Result<Kept, Error> {
         self.programs_may_start(&events)?;
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+        if !events.is_empty() {
+            self.traffic.heard(now);
+        }
         let placed = self
             .db
             .write(move |tx| {
@@ -121,6 +127,7 @@ impl Ingest {
 
     async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+        self.traffic.heard(now);
         let placed = self.db.write(move |tx| place(tx, &rules, &channels, inbound, now)).await?;
         let submitted = match &placed {
             Placed::Accepted(pending) => {

@@ -18,6 +18,7 @@ pub mod cron;
 mod db;
 mod deliver;
 mod directory;
+mod doze;
 mod echo;
 mod errands;
 mod fetch;
@@ -69,6 +70,7 @@ pub mod shell {
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Stall, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};
+pub use doze::{Doze, Lever};
 pub use fetch::Inward;
 pub use gate::{Leaving, Situation};
 pub use handle::{Handle, Leaver, Submitted};

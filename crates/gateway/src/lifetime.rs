@@ -10,6 +10,8 @@ use petasos_core::target::Place;
 
 use crate::home::scoped::Sole;
 
+use crate::doze::Doze;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lifetime {
     /// How long a stop waits for running turns; zero interrupts them at once.
@@ -40,6 +42,8 @@ pub struct Lifetime {
     pub disconnect_within: Duration,
     /// Somebody starts us again when we end with 75.
     pub supervised: bool,
+    /// What to do when nobody needs us.
+    pub doze: Doze,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +71,7 @@ impl Default for Lifetime {
             sole: Vec::new(),
             disconnect_within: Duration::from_secs(5),
             supervised: false,
+            doze: Doze::default(),
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
 use crate::deliver::{Deliver, Outward};
+use crate::doze::Traffic;
 use crate::errands::Desk;
 use crate::fetch::Fetcher;
 use crate::gate::Gate;
@@ -50,8 +51,8 @@ use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
-    Error, clock, completions, cron, directory, links, mirror, network, outages, processes, pulse, relay,
-    sweep, tasks,
+    Error, clock, completions, cron, directory, doze, links, mirror, network, outages, processes, pulse,
+    relay, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -120,6 +121,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         counts: Counts::default(),
         ended: Bell::default(),
         left_open: booted.left_open,
+        traffic: Traffic::new(started_at),
         links: OnceLock::new(),
     });
     let mut running = vec![
@@ -153,6 +155,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     running.push(tasks::vital("cron", &stopper, schedule));
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
+    running.push(tokio::spawn(doze::run(shell.clone())));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
     running.push(tasks::vital(
         "network",

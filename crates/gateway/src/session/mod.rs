@@ -54,6 +54,7 @@ use crate::config::Settings;
 use crate::counts::Counts;
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::doze::Traffic;
 use crate::fetch::Fetcher;
 use crate::gate::{Gate, Slot};
 use crate::homes::Homes;
@@ -91,6 +92,8 @@ pub(crate) struct Shell {
     pub(crate) fetcher: Fetcher,
     pub(crate) stopper: Stopper,
     pub(crate) gate: Gate,
+    /// When somebody wrote to us last.
+    pub(crate) traffic: Traffic,
     /// Every link, once they are there.
     pub(crate) links: OnceLock<Vec<LinkHandle>>,
     /// Messages accepted before this were promised an answer by the process before us.
