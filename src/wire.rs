@@ -193,6 +193,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
             warn: some_seconds(settings, "agent.gateway_timeout_warning"),
             stop: some_seconds(settings, "agent.gateway_timeout"),
         },
+        narrowed: webhook::narrowed(settings).into_iter().collect(),
         tools_patience: some_seconds(settings, "agent.concurrent_tool_timeout"),
         outward_files: media::policy(home, settings, |name| std::env::var_os(name)),
         inward_files: media::inward(settings),

@@ -287,6 +287,15 @@ impl Route {
         }
     }
 
+    /// To the platform's home, wherever that is when the message is kept: whoever keeps it puts the chat in.
+    pub fn to_home(platform: Platform) -> Self {
+        Self { platform, chat_id: String::new(), thread_id: None, reply_to: None, delivery: Delivery::Push }
+    }
+
+    pub fn is_to_home(&self) -> bool {
+        self.chat_id.is_empty() && self.delivery == Delivery::Push
+    }
+
     /// The lane that keeps this chat's messages in order and shares one rate budget.
     pub fn lane(&self) -> String {
         format!("{}:{}", self.platform, self.chat_id)

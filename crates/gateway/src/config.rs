@@ -94,6 +94,8 @@ pub struct Settings {
     pub limits: Limits,
     /// When a turn in which nothing happens is ended.
     pub stall: Stall,
+    /// Platforms on which a turn has no other tools than these: what comes from there may be anybody's words.
+    pub narrowed: BTreeMap<Platform, Vec<String>>,
     /// How long tools that run at the same time may take; `None`: as long as they like.
     pub tools_patience: Option<Duration>,
     /// Which files an answer may carry.
@@ -175,6 +177,7 @@ impl Settings {
             streaming: Streaming::default(),
             limits: Limits::default(),
             stall: Stall::default(),
+            narrowed: BTreeMap::new(),
             tools_patience: Some(Duration::from_secs(420)),
             outward_files: Policy {
                 home: home.into(),

@@ -20,6 +20,7 @@ use crate::deliver::Deliver;
 use crate::doze::Traffic;
 use crate::gate::Gate;
 use crate::handle::Submitted;
+use crate::homes::Homes;
 use crate::router::Router;
 use crate::session::Shell;
 use crate::supervise::{Kept, Taker};
@@ -31,6 +32,7 @@ pub(crate) struct Ingest {
     pub(crate) router: Router,
     pub(crate) deliver: Deliver,
     pub(crate) channels: Arc<Channels>,
+    pub(crate) homes: Arc<Homes>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) gate: Gate,
     traffic: Traffic,
@@ -64,6 +66,7 @@ impl Ingest {
             router: shell.router.clone(),
             deliver: shell.deliver.clone(),
             channels: shell.channels.clone(),
+            homes: shell.homes.clone(),
             gate: shell.gate.clone(),
             traffic: shell.traffic.clone(),
             rules,
@@ -83,6 +86,7 @@ impl Ingest {
         cursor: Option<String>,
     ) -> Result<Kept, Error> {
         self.programs_may_start(&events)?;
+        let events = events.into_iter().map(|event| self.led(event)).collect::<Result<Vec<_>, _>>()?;
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
         if !events.is_empty() {
             self.traffic.heard(now);
@@ -115,6 +119,12 @@ impl Ingest {
         let mut programs =
             events.iter().filter(|event| self.channels.reader(event.source.platform) == Reader::Machine);
         programs.try_for_each(|event| self.gate.hears(&self.key_of(&event.source)).map_err(Error::Closed))
+    }
+
+    /// A way that leads to a platform's home leads to a chat from here on: a turn's route never changes.
+    fn led(&self, mut event: Inbound) -> Result<Inbound, Error> {
+        event.answer_to = event.answer_to.map(|route| self.homes.lead(route)).transpose()?;
+        Ok(event)
     }
 
     /// One message from a channel that has checked its author. Whoever asked may go away meanwhile: what is

@@ -99,6 +99,8 @@ pub enum Error {
     /// A platform that cannot be spoken as it is configured.
     #[error("{0}")]
     Unbuilt(String),
+    #[error("{0} has no home yet: say /sethome in a chat there")]
+    NoHome(petasos_core::Platform),
     /// No turn may start now.
     #[error("{}", Refusal::Closed(*.0).text())]
     Closed(Closed),

@@ -20,6 +20,10 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Owes the message and answers when it is delivered, given up, or has taken too long.
 pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: String, post: Post) {
     let Post { dedup, route, text, within, mut done } = post;
+    let Ok(route) = ingest.homes.lead(route) else {
+        let _ = done.send(Posted::NoHome);
+        return;
+    };
     let (lane, now) = (route.lane(), clock::now());
     let draft = Draft::notice(route, text);
     let dedup = format!("{account}:{dedup}");

@@ -98,11 +98,15 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let approvals = Arc::new(Approvals::new(db.clone(), brain.clone(), consent, &config.home));
     let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?;
     let keys = rules.keys;
-    let shell = Arc::new_cyclic(|shell| Shell {
+    let shell = Arc::new_cyclic(|shell| {
+        let desk = Arc::new(Desk { shell: shell.clone(), keys, pages: pages() });
+        let tools = tools.with_errands(desk);
+        Shell {
         fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
         db,
         brain,
-        tools: tools.with_errands(Arc::new(Desk { shell: shell.clone(), keys, pages: pages() })),
+        narrowed: config.settings.narrowed.iter().map(|(at, names)| (*at, tools.only(names))).collect(),
+        tools,
         approvals,
         questions: questions.clone(),
         channels,
@@ -112,7 +116,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         calls: Semaphore::new(config.settings.parallel_calls.max(1)),
         settings: config.settings,
         hooks: hooks(&config.home, &stopper),
-        homes: Homes::new(config.lifetime.home_channels.clone()),
+        homes: Arc::new(Homes::new(config.lifetime.home_channels.clone())),
         lifetime: config.lifetime,
         home: config.home,
         stopper: stopper.clone(),
@@ -123,6 +127,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         left_open: booted.left_open,
         traffic: Traffic::new(started_at),
         links: OnceLock::new(),
+        }
     });
     let mut running = vec![
         tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),

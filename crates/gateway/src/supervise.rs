@@ -300,6 +300,7 @@ impl<T: Taker> Supervisor<T> {
                 if kept.news { Taken::Committed } else { Taken::Known }
             }
             Err(Error::Closed(closed)) => Taken::Closed(*closed),
+            Err(Error::NoHome(_)) => Taken::NoHome,
             Err(error) => {
                 tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
                 Taken::NotTaken

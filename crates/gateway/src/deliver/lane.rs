@@ -196,8 +196,11 @@ impl Lane {
 pub(super) fn fault(error: &Error) -> Fault {
     match error {
         Error::Store(error) => error.fault(),
-        Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::Stopping | Error::Closed(_) => {
-            Fault::Later { after: None }
-        }
+        Error::Io(_)
+        | Error::NotFound(_)
+        | Error::Unbuilt(_)
+        | Error::NoHome(_)
+        | Error::Stopping
+        | Error::Closed(_) => Fault::Later { after: None },
     }
 }

@@ -28,7 +28,7 @@ mod stall;
 mod words;
 mod work;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,9 +40,10 @@ use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::ChatType;
+use petasos_core::session::platform_of;
 use petasos_core::transcript::EffectState;
 use petasos_core::turn::{self, Decision, Effect, Event, Phase, Progress, ToolEnd, Turn};
-use petasos_core::{Fault, Inbound, InboxId, Millis, SessionId, SessionKey, Source, TurnId};
+use petasos_core::{Fault, Inbound, InboxId, Millis, Platform, SessionId, SessionKey, Source, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -78,6 +79,8 @@ pub(crate) struct Shell {
     pub(crate) db: Db,
     pub(crate) brain: Arc<Brain>,
     pub(crate) tools: Tools,
+    /// On these platforms there are fewer.
+    pub(crate) narrowed: BTreeMap<Platform, Tools>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) questions: Questions,
     pub(crate) channels: Arc<Channels>,
@@ -86,7 +89,7 @@ pub(crate) struct Shell {
     pub(crate) router: Router,
     pub(crate) settings: Settings,
     pub(crate) lifetime: Lifetime,
-    pub(crate) homes: Homes,
+    pub(crate) homes: Arc<Homes>,
     pub(crate) hooks: Hooks,
     pub(crate) home: PathBuf,
     pub(crate) fetcher: Fetcher,
@@ -109,6 +112,11 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
+    /// The tools of a conversation. Asked of its key, which the next process knows, too.
+    pub(crate) fn tools_of(&self, key: &SessionKey) -> &Tools {
+        platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools)
+    }
+
     /// How long this process has been at it.
     pub(crate) fn age(&self) -> Duration {
         clock::now().since(self.started_at)
@@ -489,7 +497,7 @@ impl Session {
         let fault = match error {
             Error::Stopping => return Err(Ended::Stopping),
             Error::Store(error) => error.fault(),
-            Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::Closed(_) => {
+            Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::NoHome(_) | Error::Closed(_) => {
                 Fault::Later { after: None }
             }
         };

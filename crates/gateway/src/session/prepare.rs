@@ -123,8 +123,9 @@ pub(super) async fn prepare_quietly(
     key: SessionKey,
     session: SessionId,
 ) -> Result<Prepared, Error> {
+    let tools = shell.tools_of(&key).specs();
     let Known { ids, messages, prompt, entry, pace } = known(shell, key, session.clone()).await?;
-    let (system, tools) = (prompt.unwrap_or_default(), shell.tools.specs());
+    let system = prompt.unwrap_or_default();
     let reported = entry.as_ref().map_or(0, |entry| entry.last_prompt_tokens);
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
     let request = Request { system, messages, note: None, closing: None, tools, model, session };
