@@ -30,6 +30,8 @@ pub struct Lifetime {
     pub session_cap: Option<usize>,
     /// Where each platform's owner wants to hear what nobody asked for, as configured. See `homes` for where it is now.
     pub home_channels: Vec<HomeChannel>,
+    /// The thread of a home in which scheduled work speaks, if it is another one.
+    pub scheduled_threads: Vec<(Platform, String)>,
     /// Platforms whose chats are not told about restarts.
     pub quiet_platforms: Vec<Platform>,
     /// Down for this long, and the owner hears of a platform.
@@ -65,6 +67,7 @@ impl Default for Lifetime {
             watchdog: None,
             session_cap: None,
             home_channels: Vec::new(),
+            scheduled_threads: Vec::new(),
             quiet_platforms: Vec::new(),
             outage_notice: Duration::from_secs(180),
             reconnect: Terms::default(),

@@ -8,7 +8,7 @@
 //! | `inbox`, `whereabouts` | inbox, seen, cursors |
 //! | `turns` | turns |
 //! | `outbox` | outbox |
-//! | `dead_chats` | dead_chats |
+//! | `dead_chats`, `topics` | their namesakes |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
 //! | `questions` | questions, approved |
@@ -47,6 +47,7 @@ mod schema;
 mod search;
 mod sessions;
 mod todos;
+mod topics;
 mod transcript;
 mod turns;
 mod unreadable;

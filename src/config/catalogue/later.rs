@@ -65,8 +65,6 @@ pub(super) const KEYS: &[Key] = &[
     key("platforms.telegram.extra.rich_messages", Flag, "false", "longer, richer messages"),
     key("platforms.telegram.fallback_ips", List, "", "addresses to try when the name does not resolve")
         .env(&["TELEGRAM_FALLBACK_IPS"]),
-    key("platforms.telegram.cron_thread_id", Text, "", "topic for scheduled messages")
-        .env(&["TELEGRAM_CRON_THREAD_ID"]),
     // Discord and Slack.
     key("platforms.discord.dm_role_auth_guild", Text, "", "server whose roles count in direct messages")
         .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),

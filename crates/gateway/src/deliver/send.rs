@@ -46,7 +46,7 @@ fn said(media: &Media, preview: &Preview) -> String {
 
 impl Lane {
     /// Takes the first item of the outbox, as it was when it was claimed, as far as it gets.
-    pub(super) async fn carry_out(&mut self, item: Item, now: Millis) -> Next {
+    pub(super) async fn carry_out(&mut self, mut item: Item, now: Millis) -> Next {
         let at = lane::due_at(&item, now);
         if at > now {
             return Next::Wait(at);
@@ -55,8 +55,12 @@ impl Lane {
             // Nobody else sends for this chat: whoever was sending it has panicked, or could not note the end.
             return self.crashed(&item, Reached::Maybe, "its outcome was lost").await;
         }
+        let topic = match self.find_topic(&mut item).await {
+            Ok(topic) => topic,
+            Err(next) => return next,
+        };
         match self.parts(&item).await {
-            Some(parts) => self.send_parts(item, &parts).await,
+            Some(parts) => self.send_parts(item, topic.as_deref(), &parts).await,
             // Nothing has been handed over yet, so what cannot be rendered is not doubtful.
             None => self.crashed(&item, Reached::No, "rendering it panicked").await,
         }
@@ -82,7 +86,8 @@ impl Lane {
         Some(parts)
     }
 
-    async fn send_parts(&mut self, mut item: Item, parts: &[Part]) -> Next {
+    /// `topic`: the name by which the thread was asked for.
+    async fn send_parts(&mut self, mut item: Item, topic: Option<&str>, parts: &[Part]) -> Next {
         loop {
             let memory = match self.key_memory(&item).await {
                 Ok(memory) => memory,
@@ -98,24 +103,28 @@ impl Lane {
             {
                 return self.send_anew(&item, message).await;
             }
-            let message = match self.perform(&item, &act, parts).await {
-                Ok(receipt) => {
-                    self.arrived(&act).await;
-                    if receipt.thread_fallback {
-                        tracing::warn!(lane = self.name, item = %item.id, "the thread is gone; sent beside it");
-                        self.gone_thread.clone_from(&item.draft.route.thread_id);
-                    }
-                    receipt.message_id
+            let Receipt { message_id: message, opened: thread, thread_fallback } =
+                match self.perform(&item, &act, parts).await {
+                    Ok(receipt) => receipt,
+                    Err(error) => return self.failed(&item, &act, &error).await,
+                };
+            self.arrived(&act).await;
+            if thread_fallback {
+                tracing::warn!(lane = self.name, item = %item.id, "the thread is gone; sent beside it");
+                self.gone_thread.clone_from(&item.draft.route.thread_id);
+                if let Some(name) = topic {
+                    self.topic_gone(&item, name).await;
                 }
-                Err(error) => return self.failed(&item, &act, &error).await,
-            };
+            }
             let now = clock::now();
             if item.sent.len() + 1 >= parts.len() {
                 return Next::Ahead(vec![Write::Delivered { item: item.id, message, at: now }]);
             }
             let message = message.unwrap_or_default();
-            self.commit(vec![Write::PartSent { item: item.id, message: message.clone() }]).await;
+            let sent = Write::PartSent { item: item.id, message: message.clone(), thread: thread.clone() };
+            self.commit(vec![sent]).await;
             item.sent.push(message);
+            item.draft.route.thread_id = thread.or(item.draft.route.thread_id);
             (item.doubtful, item.attempts) = (false, 0);
             let allowed = self.budget.message_at(now);
             if self.outward.stopper.stopping() || allowed > now {
@@ -185,7 +194,7 @@ impl Lane {
         }
     }
 
-    async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
+    pub(super) async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
         let (now, fault) = (clock::now(), error.fault());
         if let (Act::Replace { message }, Fault::Refused) = (act, fault) {
             // What it replaces is gone or too old.

@@ -225,7 +225,10 @@ impl Sim {
             return Ok(Some(vec![Write::Delivered { item: item.id, message, at: self.now }]));
         }
         let message = message.unwrap_or_default();
-        self.apply("part sent", vec![Write::PartSent { item: item.id, message: message.clone() }])?;
+        self.apply(
+            "part sent",
+            vec![Write::PartSent { item: item.id, message: message.clone(), thread: None }],
+        )?;
         item.sent.push(message);
         (item.doubtful, item.attempts) = (false, 0);
         let allowed = lane.budget.message_at(self.now);

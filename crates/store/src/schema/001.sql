@@ -115,6 +115,18 @@ CREATE INDEX outbox_open ON outbox (state, id) WHERE state <> 'done';
 CREATE INDEX outbox_amends ON outbox (amends) WHERE amends IS NOT NULL;
 CREATE INDEX outbox_done ON outbox (ended_at) WHERE state = 'done';
 
+-- topics: topics that were asked for by name, and the ids under which the platform made them.
+-- Written by: deliver, before anything is sent there; taken out when the platform says that one is gone.
+-- A crash leaves: at worst a topic at the platform that is not in here; the next message makes another.
+CREATE TABLE topics (
+    platform TEXT    NOT NULL,
+    chat     TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    thread   TEXT    NOT NULL,
+    made_at  INTEGER NOT NULL,
+    PRIMARY KEY (platform, chat, name)
+) STRICT, WITHOUT ROWID;
+
 -- dead_chats: chats that refused us; nothing is sent there but a probe a day.
 -- Written by: deliver (marked with the item that was refused, probed, cleared by what arrived), ingest (cleared by a
 -- message from there), a person (cleared by a retry).
