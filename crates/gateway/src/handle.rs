@@ -25,7 +25,7 @@ use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
-use crate::{Error, clock};
+use crate::{Error, clock, completions};
 
 #[derive(Debug, Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
@@ -66,6 +66,8 @@ pub struct Submitted {
 }
 
 /// How long a login link may wait to be used, and a login to be seen again.
+/// Ended background work that is listed.
+const UNTOLD: u32 = 50;
 const LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
 const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -290,10 +292,11 @@ impl Handle {
             state => state,
         };
         let counted = |reader: &Reader| {
-            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?);
+            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?, reader.untold_completions(UNTOLD)?);
             Ok((reader.backlog()?, reader.unreadable_count()?, unsaid))
         };
-        let (backlog, unreadable, (owed, dead_chats)) = self.0.shell.db.read(counted).await?;
+        let (backlog, unreadable, (owed, dead_chats, untold)) = self.0.shell.db.read(counted).await?;
+        let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
         let model = self.0.shell.brain.describe();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -311,6 +314,7 @@ impl Handle {
             unreadable,
             dead_chats,
             mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
+            untold,
             store_trouble: trouble.map(|error| error.to_string()),
         })
     }

@@ -79,7 +79,8 @@ impl Ledger for Rows {
 
 fn owe(tx: &Tx<'_>, record: &Record, event: &Event, now: Millis) -> Result<(), StoreError> {
     let payload = serde_json::to_string(event).map_err(|_| StoreError::Unreadable("event of a process"))?;
-    tx.complete_work(&event.dispatch(), &record.key, &record.source, event.kind(), &payload, now).map(drop)
+    let to = (&record.key, Some(&record.session));
+    tx.complete_work(&event.dispatch(), to, &record.source, event.kind(), &payload, now).map(drop)
 }
 
 /// What the gateways before us started and did not see the end of, and what ended lately.

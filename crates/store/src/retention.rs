@@ -41,7 +41,7 @@ const RULES: &[(u32, &str)] = &[
     (365, "DELETE FROM dead_chats WHERE (platform, chat) IN (
              SELECT platform, chat FROM dead_chats WHERE marked_at < ?1 LIMIT ?2)"),
     (7, "DELETE FROM completions WHERE id IN (
-             SELECT id FROM completions WHERE state = 'consumed' AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
+             SELECT id FROM completions WHERE state IN ('consumed', 'undeliverable') AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
     (30, "DELETE FROM unreadable WHERE id IN (SELECT id FROM unreadable WHERE at < ?1 ORDER BY at LIMIT ?2)"),
     (7, "DELETE FROM processes WHERE id IN (
              SELECT id FROM processes WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use petasos_core::admission::Refusal;
+use petasos_core::admission::{BusyMode, Refusal};
 use petasos_core::ids::SessionId;
 use petasos_core::journal::Outcome;
 use petasos_core::lifecycle::{Claim, Closed};
@@ -17,6 +17,9 @@ use tokio::time::Instant;
 use super::{Ended, Session, Waiting};
 use crate::config::Opened;
 use crate::{clock, hooks};
+
+/// Messages that come within this time were sent in one go.
+const BURST: Duration = Duration::from_secs(1);
 
 /// How long a message waits for the next of its author's whose files are on their way: pictures that are sent
 /// together are messages of their own.
@@ -103,15 +106,16 @@ impl Session {
     /// The first waiting message, and what its author added meanwhile.
     fn take_batch(&mut self) -> Vec<Pending> {
         let Some(Waiting { pending: first, alone, .. }) = self.queue.pop_front() else { return vec![] };
-        let author = first.inbound.source.user_id.clone();
+        let (author, at) = (first.inbound.source.user_id.clone(), first.received_at);
+        // Whoever wants things to be queued wants them one by one, but for what was sent in one go.
+        let apart = self.shell.settings.busy == BusyMode::Queue;
+        let joins = |next: &mut Waiting| {
+            let late = apart && next.pending.received_at.since(at) > BURST;
+            !alone && !next.alone && !late && next.pending.inbound.source.user_id == author
+        };
         let mut batch = vec![first];
-        while !alone
-            && self
-                .queue
-                .front()
-                .is_some_and(|next| !next.alone && next.pending.inbound.source.user_id == author)
-        {
-            batch.extend(self.queue.pop_front().map(|next| next.pending));
+        while let Some(next) = self.queue.pop_front_if(joins) {
+            batch.push(next.pending);
         }
         batch
     }

@@ -242,26 +242,30 @@ CREATE TABLE pairing (
 
 -- completions: ended background work, addressed to a session.
 -- Written by: whoever ran the work (insert, once per dispatch; consumed, if the session learned of it otherwise), the
--- hand-over (delivered, in the transaction that accepts it as a message of the inbox), the settling of that message
--- (consumed).
+-- hand-over (delivered, in the transaction that accepts it as a message of the inbox; undeliverable, with the reason, in
+-- the transaction that tells the chat), the settling of that message (consumed).
 -- A crash leaves: 'queued' rows, which are handed over; 'delivered' ones, whose message is in the inbox. Only
--- 'consumed' ones are pruned.
+-- 'consumed' and 'undeliverable' ones are pruned.
 CREATE TABLE completions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     dispatch    TEXT    NOT NULL UNIQUE,
     session_key TEXT    NOT NULL,
+    -- The transcript that the work was started in; NULL: whichever is current.
+    session     TEXT,
     origin      TEXT    NOT NULL,
     kind        TEXT    NOT NULL,
     payload     TEXT    NOT NULL,
-    state       TEXT    NOT NULL CHECK (state IN ('queued', 'delivered', 'consumed')),
+    state       TEXT    NOT NULL CHECK (state IN ('queued', 'delivered', 'consumed', 'undeliverable')),
+    reason      TEXT,
     inbox       INTEGER,
     created_at  INTEGER NOT NULL,
     consumed_at INTEGER,
-    CHECK (state <> 'delivered' OR inbox IS NOT NULL)
+    CHECK (state <> 'delivered' OR inbox IS NOT NULL),
+    CHECK ((state = 'undeliverable') = (reason IS NOT NULL))
 ) STRICT;
 CREATE INDEX completions_open ON completions (session_key, id) WHERE state <> 'consumed';
 CREATE INDEX completions_inbox ON completions (inbox) WHERE inbox IS NOT NULL;
-CREATE INDEX completions_done ON completions (consumed_at) WHERE state = 'consumed';
+CREATE INDEX completions_done ON completions (consumed_at) WHERE state IN ('consumed', 'undeliverable');
 
 -- processes: what runs in the background for a session.
 -- Written by: the terminal (begun before anything is started, started, ended), retention (ended ones).
