@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn idle_is_nothing_to_do_for_long_enough() {
         let five = Duration::from_secs(300);
-        let at = |ms| is_idle(Some(Work::default()), Millis(1_000), Millis(1_000 + ms), five);
+        let at = |ms: u64| is_idle(Some(Work::default()), Millis(1_000), Millis(1_000 + ms), five);
         assert!(!at(299_900) && at(300_000));
         for busy in [
             None,
