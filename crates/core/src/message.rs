@@ -54,6 +54,9 @@ const KNOWN: &[&str] = &[
 ];
 
 impl Platform {
+    /// Programs that talk to us over HTTP.
+    pub const API_SERVER: Self = Self("api_server");
+
     /// Case-insensitive; `None` for a name nobody knows.
     pub fn parse(name: &str) -> Option<Self> {
         let wanted = name.trim();

@@ -23,6 +23,7 @@ use crate::deliver::{Policy, Streaming};
 use crate::fetch::Inward;
 use crate::lifetime::Lifetime;
 use crate::network::Outward;
+use crate::runs::RunLimits;
 use crate::sd::Notifier;
 
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct Config {
     pub keys: KeyOptions,
     pub settings: Settings,
     pub lifetime: Lifetime,
+    /// How many runs programs may have at work.
+    pub runs: RunLimits,
     /// The service manager, if there is one.
     pub notifier: Notifier,
     /// Which addresses we have towards the world: [`crate::network::outward`], or what a test says.
@@ -58,6 +61,7 @@ impl Config {
             keys: KeyOptions::default(),
             settings: Settings::new(home),
             lifetime: Lifetime::default(),
+            runs: RunLimits::default(),
             notifier: Notifier::default(),
             outward: Outward::default,
             page: Page::Served,

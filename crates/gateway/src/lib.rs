@@ -46,6 +46,7 @@ mod relay;
 mod resume;
 mod router;
 mod running;
+mod runs;
 pub mod sd;
 mod session;
 mod start;
@@ -78,9 +79,14 @@ pub use lifetime::{HomeChannel, Lifetime};
 pub use output::Job;
 pub use post::{Fate, Mirror, Post, Posted};
 pub use running::{End, Running};
+pub use runs::{
+    NewSession, NotChanged, NotStarted, Once, Place, RunAsk, RunLimits, Started, Told, Wish, fresh_id,
+};
 pub use start::{DATABASE, StartError, start};
 pub use status::{LinkStatus, Status};
 pub use view::{Asked, Live, View};
+
+pub use petasos_store::{CardQuery, RowState, RunEnd, RunRow, Said, SessionCard, SessionRow};
 
 use petasos_core::admission::Refusal;
 use petasos_core::lifecycle::Closed;

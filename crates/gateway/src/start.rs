@@ -123,6 +123,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
             gate,
             started_at,
             counts: Counts::default(),
+            runs: crate::runs::Desk::new(config.runs),
             ended: Bell::default(),
             left_open: booted.left_open,
             traffic: Traffic::new(started_at),
@@ -342,7 +343,10 @@ fn not_in_a_loop(shell: &Shell, mut candidates: Candidates) -> Candidates {
                 boots,
                 "started too often with interrupted turns; they wait for a message this time"
             );
-            candidates.values_mut().for_each(|of| of.retain(|it| !it.is_resumption()));
+            // Nobody writes to a program's run: it goes on, or its crashes end it.
+            for (_, of) in candidates.iter_mut().filter(|(platform, _)| **platform != Platform::API_SERVER) {
+                of.retain(|it| !it.is_resumption());
+            }
         }
     }
     candidates

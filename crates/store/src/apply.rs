@@ -16,7 +16,7 @@ impl Tx<'_> {
         match write {
             Write::PutTurn(turn) => self.put_turn(turn),
             Write::EndTurn { turn, outcome, at } => self.end_turn(*turn, *outcome, *at),
-            Write::ClaimInbox { inbox, turn } => inbox.iter().try_for_each(|id| self.claim(*id, *turn)),
+            Write::ClaimInbox { inbox, turn } => inbox.iter().try_for_each(|id| self.claim(*id, *turn, now)),
             Write::SettleInbox { inbox, outcome, at } => {
                 inbox.iter().try_for_each(|id| self.settle(*id, *outcome, *at))
             }

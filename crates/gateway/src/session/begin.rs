@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::{Ended, Session, Waiting};
 use crate::config::Opened;
+use crate::runs::Wish;
 use crate::{clock, hooks};
 
 /// Messages that come within this time were sent in one go.
@@ -125,7 +126,7 @@ impl Session {
         let now = clock::now();
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
-        let batch = Batch {
+        let mut batch = Batch {
             route: self.shell.channels.way_back(&first.inbound),
             inbox: batch.iter().map(|pending| pending.id).collect(),
             internal: first.inbound.internal,
@@ -136,6 +137,10 @@ impl Session {
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(move |tx| {
+            let run = batch.inbox.first().map_or(Ok(None), |first| tx.run_of(*first))?;
+            if let Some(wish) = run.and_then(|run| Wish::read(&run.wish)) {
+                batch.rows.splice(0..0, wish.rows(now));
+            }
             let before = tx.entry(&key)?.map(|entry| entry.session_id);
             let Opened { entry, told, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
             let begun = tx.begin_turn(&entry, told, batch, settings.limits, now)?;

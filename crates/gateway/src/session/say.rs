@@ -140,6 +140,7 @@ impl Session {
 
     /// After the commit: whoever watches or waits learns of it.
     pub(super) async fn told(&mut self, pending: &Pending, entered: Option<SessionId>) -> Result<(), Ended> {
+        self.settled(pending.inbound.source.message_id.as_ref());
         let route = self.shell.channels.way_back(&pending.inbound);
         match route.delivery {
             Delivery::Push => self.shell.deliver.due(route.lane()).await,

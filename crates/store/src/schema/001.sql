@@ -369,6 +369,46 @@ CREATE TABLE approved (
     PRIMARY KEY (scope, category)
 ) STRICT, WITHOUT ROWID;
 
+-- runs: what programs asked for over HTTP. A run is an accepted message with a name; what it does is in its turn, what
+-- it says is in its transcript between `after_row` and `last_row`. Its events are read off these rows, never stored.
+-- Written by: whoever accepts it, in the transaction of its inbox row (insert); the turn's decisions (claimed, moved,
+-- ended); its owner (hidden); retention (ended ones).
+-- A crash leaves: rows without an end, whose message waits or whose turn is open: they go on like any other.
+CREATE TABLE runs (
+    id          TEXT PRIMARY KEY,
+    inbox       INTEGER NOT NULL UNIQUE,
+    owner       TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    session_key TEXT    NOT NULL,
+    wish        TEXT    NOT NULL,
+    hidden      INTEGER NOT NULL DEFAULT 0 CHECK (hidden IN (0, 1)),
+    created_at  INTEGER NOT NULL,
+    claimed_at  INTEGER,
+    after_row   INTEGER,
+    last_row    INTEGER,
+    ended_at    INTEGER,
+    outcome     TEXT,
+    usage       TEXT,
+    partial     INTEGER NOT NULL DEFAULT 0 CHECK (partial IN (0, 1)),
+    said        TEXT,
+    CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX runs_session ON runs (session, inbox);
+CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
+
+-- repeats: what a client called a request, so that the same one again is the same run. A day long.
+-- Written by: whoever accepts a run, in its transaction; retention.
+-- A crash leaves: a name only together with its run.
+CREATE TABLE repeats (
+    owner       TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    fingerprint BLOB    NOT NULL,
+    run         TEXT    NOT NULL,
+    at          INTEGER NOT NULL,
+    PRIMARY KEY (owner, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX repeats_age ON repeats (at);
+
 -- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.
 -- Written by: the web server. A crash leaves: a link either redeemed with its login, or still good.
 CREATE TABLE logins (
