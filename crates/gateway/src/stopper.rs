@@ -6,7 +6,7 @@
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     Running,
     Stopping,
     /// Something we cannot live without has ended.
@@ -15,37 +15,35 @@ pub enum Phase {
 
 /// Watches the phase and can end it.
 #[derive(Debug, Clone)]
-pub struct Stopper(watch::Sender<Phase>);
-
-impl Default for Stopper {
-    fn default() -> Self {
-        Self(watch::Sender::new(Phase::Running))
-    }
-}
+pub(crate) struct Stopper(watch::Sender<Phase>);
 
 impl Stopper {
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(Phase::Running))
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
         *self.0.borrow()
     }
 
-    pub fn stopping(&self) -> bool {
+    pub(crate) fn stopping(&self) -> bool {
         self.phase() != Phase::Running
     }
 
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.phase() == Phase::Failed
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.end(Phase::Stopping);
     }
 
-    pub fn fail(&self) {
+    pub(crate) fn fail(&self) {
         self.end(Phase::Failed);
     }
 
     /// Resolves when stopping begins.
-    pub async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         // The sender lives in `self`, so this cannot end by itself.
         let _ = self.0.subscribe().wait_for(|phase| *phase != Phase::Running).await;
     }

@@ -9,7 +9,6 @@ mod follow;
 mod lane;
 mod preview;
 mod send;
-mod topic;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -99,8 +99,6 @@ impl Drop for Time {
     }
 }
 
-const LOOK: Duration = Duration::from_micros(250);
-
 /// Returns when every other thread sleeps and none has run since the last look.
 pub fn settle() {
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -112,8 +110,7 @@ pub fn settle() {
         }
         assert!(Instant::now() < deadline, "never quiet: {now:?}");
         before = Some(now);
-        // Looking costs more than most of what is waited for, and takes a processor from it.
-        std::thread::park_timeout(LOOK);
+        std::thread::yield_now();
     }
 }
 
