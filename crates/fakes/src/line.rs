@@ -36,10 +36,9 @@ impl Line {
 pub(crate) struct Lines(Arc<Mutex<Vec<Weak<Scissors>>>>);
 
 impl Lines {
-    /// How many there were.
-    pub(crate) fn reset_all(&self) -> usize {
+    pub(crate) fn reset_all(&self) {
         let lines = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        lines.iter().filter_map(Weak::upgrade).map(|line| Line(line).reset()).count()
+        lines.iter().filter_map(Weak::upgrade).for_each(|line| Line(line).reset());
     }
 
     fn add(&self, line: &Line) {

@@ -124,6 +124,6 @@ pub(crate) fn random_hex<const N: usize>() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-pub(crate) fn hash(token: &str) -> Vec<u8> {
+fn hash(token: &str) -> Vec<u8> {
     digest::digest(&digest::SHA256, token.as_bytes()).as_ref().to_vec()
 }

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{InboxId, SessionId, SessionKey, TurnId};
 use crate::message::Route;
 use crate::time::Millis;
-use crate::transcript::{ToolCall, Usage};
+use crate::transcript::ToolCall;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
@@ -53,12 +53,6 @@ pub struct Turn {
     pub astray: u32,
     #[serde(default)]
     pub guard: Guard,
-    /// What its model calls have cost so far.
-    #[serde(default)]
-    pub usage: Usage,
-    /// Its answer is not all there.
-    #[serde(default)]
-    pub partial: bool,
     pub started_at: Millis,
 }
 
@@ -104,8 +98,6 @@ impl Turn {
             crashes: 0,
             astray: 0,
             guard: Guard::default(),
-            usage: Usage::default(),
-            partial: false,
             started_at: now,
         })
     }

@@ -83,9 +83,8 @@ impl Sessions {
         }
     }
 
-    /// How many heard it.
-    pub(crate) fn order(&mut self, order: &Order) -> usize {
-        self.connections.values_mut().map(|it| it.orders.push_back(order.clone())).count()
+    pub(crate) fn order(&mut self, order: &Order) {
+        self.connections.values_mut().for_each(|it| it.orders.push_back(order.clone()));
     }
 
     pub(crate) fn order_for(&mut self, connection: u64, order: Order) {

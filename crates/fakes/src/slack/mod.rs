@@ -88,9 +88,9 @@ impl Slack {
         self.server.addr().port()
     }
 
-    /// Resets every connection and refuses new ones, until `up`. Gives how many there were.
-    pub fn down(&self) -> usize {
-        self.server.down()
+    /// Resets every connection and refuses new ones, until `up`.
+    pub fn down(&self) {
+        self.server.down();
     }
 
     /// Serves again, on the same port and with the same state.
@@ -98,9 +98,8 @@ impl Slack {
         self.server.up()
     }
 
-    /// Gives how many there were.
-    pub fn reset_connections(&self) -> usize {
-        self.server.reset_connections()
+    pub fn reset_connections(&self) {
+        self.server.reset_connections();
     }
 
     /// The app is installed in one more workspace. Its bot is `U<n>BOT` for a team `T<n>`.
@@ -225,14 +224,12 @@ impl Slack {
         self.wish(|connection| connection.leaving, &Wish::Close);
     }
 
-    /// Gives how many there were.
-    pub fn close_sockets(&self) -> usize {
-        self.wish(|_| true, &Wish::Close)
+    pub fn close_sockets(&self) {
+        self.wish(|_| true, &Wish::Close);
     }
 
-    /// Gives how many there were.
-    pub fn reset_sockets(&self) -> usize {
-        self.wish(|_| true, &Wish::Reset)
+    pub fn reset_sockets(&self) {
+        self.wish(|_| true, &Wish::Reset);
     }
 
     pub fn ping(&self) {
@@ -327,10 +324,10 @@ impl Slack {
         self.shared.observe(observer);
     }
 
-    fn wish(&self, of: impl Fn(&world::Connection) -> bool, wish: &Wish) -> usize {
+    fn wish(&self, of: impl Fn(&world::Connection) -> bool, wish: &Wish) {
         self.shared.ring(|world| {
             let wanted = world.connections.iter_mut().filter(|connection| of(connection));
-            wanted.map(|connection| connection.wishes.push_back(wish.clone())).count()
-        })
+            wanted.for_each(|connection| connection.wishes.push_back(wish.clone()));
+        });
     }
 }

@@ -33,6 +33,7 @@ use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
 use gate::Gate;
+use topic::Topics;
 use webhook::Door;
 pub use webhook::WebhookConfig;
 
@@ -163,6 +164,7 @@ pub struct Telegram {
     poll: Api,
     /// For everything else.
     talk: Api,
+    topics: Topics,
     files: Fetcher,
 }
 
@@ -184,6 +186,7 @@ impl Telegram {
             poll: Api::new(poll, &config),
             files: Fetcher::new(base, talk.clone(), config.proxy.clone()),
             talk: Api::new(talk, &config),
+            topics: Topics::default(),
             config,
         })
     }
