@@ -64,8 +64,6 @@ pub(crate) enum Command {
     },
     /// Print a fresh link to the web page; it lets one browser in
     Open,
-    /// Try the promises on this machine: kills, network cuts, a full disk; nothing of yours is touched
-    Prove(Prove),
     /// Stop the running gateway and wait until it is gone
     Stop {
         /// Interrupt the turns that are running; the next start resumes them
@@ -87,6 +85,8 @@ pub(crate) enum Command {
     Resume,
     /// Get credentials for a relay's connector, once for a token
     Enroll(Enroll),
+    /// Hold the platforms' credentials for gateways that come and go
+    Connector(Connector),
     /// Let systemd keep the gateway running
     Service(Service),
     /// Print version and build
@@ -131,16 +131,6 @@ pub(crate) struct Run {
     /// Accepted for other gateways' sake; does nothing here
     #[arg(long, hide = true)]
     pub(crate) no_supervise: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Prove {
-    /// Chance begins here; the same number does the same again
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) seed: Option<u64>,
-    /// Go on with other seeds for so long
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1440))]
-    pub(crate) minutes: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -383,6 +373,95 @@ pub(crate) enum ConfigAction {
     Reference,
     /// Print where the files are
     Path,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Connector {
+    #[command(subcommand)]
+    pub(crate) action: ConnectorAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConnectorAction {
+    /// Run the connector in the foreground
+    Run {
+        /// Address and port to listen on, instead of connector.listen
+        #[arg(long, value_name = "ADDR")]
+        listen: Option<String>,
+    },
+    /// Who agents belong to
+    #[command(subcommand)]
+    Tenant(TenantAction),
+    /// The gateways that may come in
+    #[command(subcommand)]
+    Gateway(GatewayAction),
+    /// Print a token with which one gateway can enroll itself
+    EnrollToken {
+        /// Whose gateway it will be
+        #[arg(long, value_name = "TENANT")]
+        tenant: String,
+        /// How long it is good for
+        #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+        within: u64,
+    },
+    /// Print a token with which a tenant's installer provisions gateways
+    IdentityToken {
+        /// Whose installer
+        #[arg(long, value_name = "TENANT")]
+        tenant: String,
+    },
+    /// Give somebody's messages, or a whole scope, to one agent
+    Bind {
+        /// The platform: telegram, discord, slack
+        platform: String,
+        /// The id of a person; with --scope, of a guild, a workspace or a group
+        id: String,
+        /// The agent
+        #[arg(long, value_name = "INSTANCE")]
+        instance: String,
+        /// Everyone in that guild, workspace or group
+        #[arg(long)]
+        scope: bool,
+    },
+    /// Print a code; whoever sends the bot /link CODE speaks to that agent from then on
+    Link {
+        /// The agent
+        #[arg(long, value_name = "INSTANCE")]
+        instance: String,
+    },
+    /// Show instances, their queues, and what was put aside
+    Status,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantAction {
+    /// Add one
+    Add { id: String },
+    /// List them
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GatewayAction {
+    /// Add one, and print its secret
+    Add {
+        id: String,
+        /// Whose it is
+        #[arg(long, value_name = "TENANT")]
+        tenant: String,
+        /// The agent it runs; made if there is none
+        #[arg(long, value_name = "INSTANCE")]
+        instance: String,
+        /// The address that is called when something waits for it
+        #[arg(long, value_name = "URL")]
+        wake_url: Option<String>,
+    },
+    /// List them
+    List,
+    /// Give one a new secret, and print it; the old one is good for a day
+    Rotate { id: String },
+    /// Let one in no longer; it is put out at once
+    Revoke { id: String },
 }
 
 #[derive(Debug, Args)]

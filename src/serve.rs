@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::lifecycle::State;
+use petasos_gateway::home::api_key;
 use petasos_gateway::home::pid::{self, PidFile};
 use petasos_gateway::home::{Durable, process::Record, state};
 use petasos_gateway::{End, Handle, Running, StartError, clock};
+use petasos_web::{ApiKey, ApiOptions, Scope};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -18,7 +20,7 @@ use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
 use crate::socket;
-use crate::wire::{Listen, Wired};
+use crate::wire::{Listen, Wired, api::DEFAULT};
 
 /// A started gateway. Dropping it without `wait` leaves everything to the next start's recovery.
 #[derive(Debug)]
@@ -53,6 +55,18 @@ pub(crate) fn not_taken(home: &Home, error: NotTaken) -> Failure {
     }
 }
 
+/// Whoever has configured no key for the API finds one in the home.
+fn with_keys(home: &Home, mut options: ApiOptions) -> Result<ApiOptions, Failure> {
+    if options.keys.is_empty() {
+        let secret = api_key::read_or_make(home.path()).map_err(|error| {
+            Failure::new(format!("{}: {error}", api_key::path(home.path()).display())).next(WRITABLE)
+        })?;
+        let (name, scopes) = (DEFAULT.to_owned(), Scope::ALL.into());
+        options.keys.push(ApiKey { name, secret, scopes, per_minute: None });
+    }
+    Ok(options)
+}
+
 /// Whoever looks at the status file shall see why there is no gateway.
 pub(crate) fn tell_unstartable(home: &Home, failure: &Failure) {
     let published = state::Published {
@@ -77,6 +91,7 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
         Some(listen) => Some(bind(listen).await?),
         None => None,
     };
+    let api = wired.api.map(|options| with_keys(home, options)).transpose()?;
     let socket = socket::place(home.path(), |name| std::env::var_os(name));
     socket::prepare(&socket)
         .map_err(|error| Failure::new(format!("no place for the control socket: {error}")))?;
@@ -89,7 +104,8 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     let mut url = None;
     if let (Some((listener, address)), Some(listen)) = (listener, &wired.listen) {
         url = Some(address_of(listen, address));
-        let options = petasos_web::Options { hosts: vec![listen.host.clone()], doors: wired.doors };
+        let hosts = vec![listen.host.clone()];
+        let options = petasos_web::Options { hosts, doors: wired.doors, api, pageless: wired.pageless };
         let router = petasos_web::public(handle.clone(), options);
         doors.push(tokio::spawn(petasos_web::serve_tcp(listener, router, closed(closing.clone()))));
     }

@@ -1,6 +1,8 @@
 //! From settings to the plain structs that the parts take. After this nobody checks again.
 
 mod access;
+pub(crate) mod api;
+mod connector;
 mod credential;
 mod cron;
 mod discord;
@@ -14,6 +16,7 @@ mod telegram;
 mod terminal;
 pub(crate) mod webhook;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,9 +30,11 @@ use petasos_gateway::home::scoped::{self, Sole};
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, network};
 use petasos_platforms::{Adapter, CatchUp};
-use petasos_web::Doors;
+use petasos_web::{ApiOptions, Doors};
 
 use crate::config::{Home, Problem, Resolved, Settings, Severity};
+
+pub(crate) use connector::connector;
 
 /// Everything a gateway process is started with.
 #[derive(Debug)]
@@ -38,6 +43,10 @@ pub(crate) struct Wired {
     /// `None`: no web page.
     pub(crate) listen: Option<Listen>,
     pub(crate) doors: Doors,
+    /// `None`: no API for programs. One without keys gets the key of the home.
+    pub(crate) api: Option<ApiOptions>,
+    /// There is an API and no page.
+    pub(crate) pageless: bool,
 }
 
 /// A platform that is to be spoken, and what nobody else may use meanwhile: its kind and itself.
@@ -57,11 +66,20 @@ pub(crate) struct Listen {
 pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Problem>> {
     let settings = &resolved.settings;
     let mut problems = Vec::new();
-    let (spoken, unbuilt) = platforms(home, settings, &mut problems);
+    let (spoken, mut unbuilt) = platforms(home, settings, &mut problems);
     let sole = sole(home, &spoken);
     let adapters = spoken.into_iter().map(|spoken| spoken.adapter).collect();
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
+    let page = settings.flag("web.enabled");
+    let (api, listens) = match api::served(settings, &mut problems) {
+        api::Served::No => (None, page),
+        api::Served::Yes { options, asked_for } => (Some(options), page || asked_for),
+        api::Served::Unbuilt(reason) => {
+            unbuilt.push(reason);
+            (None, page)
+        }
+    };
     let gateway = petasos_gateway::Config {
         home: home.path().into(),
         model,
@@ -80,10 +98,11 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         lifetime: Lifetime { sole, ..lifecycle::lifetime(settings, |name| std::env::var_os(name)) },
         notifier: Notifier::from_env(|name| std::env::var_os(name)),
         outward: network::outward,
-        page: if settings.flag("web.enabled") { Page::Served } else { Page::None },
+        page: if listens { Page::Served } else { Page::None },
+        runs: api::limits(settings),
         mirror: settings.flag("gateway.write_sessions_json"),
     };
-    let listen = settings.flag("web.enabled").then(|| listen(settings));
+    let listen = listens.then(|| listen(settings));
     problems.extend(listen.as_ref().and_then(|listen| plain_http(settings, listen)));
     problems.extend(settings.idle().map(|(path, origin)| {
         Problem::warning(
@@ -96,7 +115,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     if resolved.has_errors() {
         return Err(resolved.problems.clone());
     }
-    Ok(Wired { gateway, listen, doors })
+    Ok(Wired { gateway, listen, doors, api, pageless: !page })
 }
 
 fn sole(home: &Home, spoken: &[Spoken]) -> Vec<Sole> {
@@ -176,7 +195,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         ..ResetPolicy::default()
     };
     petasos_gateway::Settings {
-        resets: Policies { default: policy, ..Policies::default() },
+        resets: Policies { by_platform: lasting(&policy), default: policy, ..Policies::default() },
         resume_window: Window(seconds(settings, "agent.gateway_auto_continue_freshness")),
         busy: BusyMode::parse(&settings.text("display.busy_input_mode").unwrap_or_default()),
         busy_ack: settings.flag("display.busy_ack_enabled"),
@@ -190,6 +209,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
             warn: some_seconds(settings, "agent.gateway_timeout_warning"),
             stop: some_seconds(settings, "agent.gateway_timeout"),
         },
+        narrowed: webhook::narrowed(settings).into_iter().collect(),
         tools_patience: some_seconds(settings, "agent.concurrent_tool_timeout"),
         outward_files: media::policy(home, settings, |name| std::env::var_os(name)),
         inward_files: media::inward(settings),
@@ -212,6 +232,11 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
             .and_then(|n| usize::try_from(n).ok())
             .unwrap_or(64),
     }
+}
+
+/// A conversation that a program names is the one it gets, however old.
+fn lasting(policy: &ResetPolicy) -> BTreeMap<Platform, ResetPolicy> {
+    BTreeMap::from([(Platform::API_SERVER, ResetPolicy { mode: Mode::None, ..policy.clone() })])
 }
 
 fn mode(settings: &Settings) -> Mode {

@@ -536,6 +536,29 @@ fn doctor_tells_of_left_over_markers_and_of_the_service() {
 }
 
 #[test]
+fn doctor_lists_hooks_and_names_those_that_are_skipped() {
+    let bench = Bench::new();
+    assert!(!stdout(&bench.run(&["doctor"])).contains("hooks"), "there are none");
+    for (folder, yaml) in [
+        ("greet", "name: greeter\nevents: [session:start, 'command:*']\ncommand: cat\n"),
+        ("dream", "events: [agent:dream]\ncommand: cat\n"),
+        ("mute", "events: [agent:end]\n"),
+    ] {
+        let folder = bench.home.path().join("hooks").join(folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("HOOK.yaml"), yaml).expect("written");
+    }
+    let said = stdout(&bench.run(&["doctor"]));
+    let lines: Vec<&str> =
+        said.lines().filter(|line| line.split_whitespace().nth(1) == Some("hooks")).collect();
+    let [fine, dream, mute] = lines[..] else { panic!("{said}") };
+    assert!(fine.contains("ok") && fine.ends_with("greeter (session:start, command:*)"), "{fine}");
+    assert!(dream.contains("hooks/dream is skipped: there is no event \"agent:dream\""), "{dream}");
+    assert!(mute.contains("hooks/mute is skipped: there is neither a file"), "{mute}");
+    assert!([dream, mute].iter().all(|line| line.contains("warn")), "{said}");
+}
+
+#[test]
 fn links_are_listed_paused_and_brought_back() {
     let mut bench = Bench::new();
     bench.start();

@@ -69,12 +69,13 @@ fn a_connector_that_fronts_what_it_likes_is_answered_too() {
 fn killed_in_the_middle_of_a_replay_it_loses_nothing_and_runs_nothing_twice() {
     let (mut bench, connector) = bench(DISCORD);
     let texts: Vec<String> = (0..20).map(|n| format!("message {n}")).collect();
-    for (round, some) in texts.chunks(5).enumerate() {
+    // A third time would be the last: a conversation that is always interrupted is given up, with a notice.
+    for (round, some) in texts.chunks(10).enumerate() {
         for (at, text) in some.iter().enumerate() {
             say(&connector, &format!("c{round}-{at}"), text);
         }
         bench.launch();
-        until(&connector, "the first acknowledgement of these", |world| world.acks.len() > round * 5);
+        until(&connector, "the first acknowledgement of these", |world| world.acks.len() > round * 10);
         bench.kill();
     }
     bench.launch();
@@ -159,4 +160,34 @@ fn enrolling_keeps_the_secret_to_the_file() {
     let refused = bench.run(&["enroll", "--token", "once", "--gateway-id", "gw-2"]);
     assert!(failed(&refused, 1).contains("403"));
     assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "nothing was written");
+}
+
+const SLEEPY: &str = "  relay_wake_url: https://wake.example\n  scale_to_zero:\n    enabled: true\n    \
+                      idle_timeout_minutes: 0.02\n    tick_seconds: 0.1\n";
+
+#[test]
+fn with_nothing_to_do_it_ends_and_what_comes_meanwhile_is_answered_by_the_next() {
+    let (mut bench, connector) = bench(&format!("{DISCORD}{SLEEPY}    action: exit\n"));
+    say(&connector, "c1", "one");
+    bench.launch();
+    let (code, told) = bench.gateway.take().expect("running").wait();
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(connector.read(|world| world.frames("going_idle").len()), 1);
+    assert!(connector.read(|world| shows(world, "c1", "echo: one")), "what there was to do came first");
+    say(&connector, "c1", "two");
+    bench.launch();
+    until(&connector, "an answer to what came while it slept", |world| shows(world, "c1", "echo: two"));
+}
+
+#[test]
+fn without_a_grant_or_a_way_to_sleep_it_stays() {
+    let (mut bench, connector) =
+        bench(&format!("{DISCORD}{SLEEPY}    action: command\n    command: 'exit 3'\n"));
+    bench.launch();
+    // A machine that does not sleep is taken back at once.
+    until(&connector, "it lies down and is up again", |world| {
+        world.frames("going_idle").len() == 1 && world.frames("hello").len() == 2 && world.open() == 1
+    });
+    say(&connector, "c1", "still here?");
+    until(&connector, "an answer", |world| shows(world, "c1", "echo: still here?"));
 }

@@ -55,6 +55,31 @@ fn outputs(bench: &Bench) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
+fn a_long_text_for_a_forum_is_one_post_through_a_kill_between_its_parts() {
+    let mut bench = Bench::setup().telegram().discord().build();
+    bench.discord().add_forum(1, 90, "ideas");
+    bench.start();
+    // The first is refused: a forum takes only posts.
+    let hold = bench.discord().on("createMessage").nth(2).gate(Side::Before);
+    let text = "A long idea.\n\n".repeat(400);
+    // Nobody waits for it.
+    let sent = bench.run(&["send", "--wait", "0", "discord:90", &text]);
+    assert_eq!(sent.status.code(), Some(75), "{sent:?}");
+    assert!(hold.wait(SOON), "the second part is on its way");
+    bench.kill();
+    hold.open();
+    bench.start();
+    bench.settle();
+    let opened = bench.discord().calls_of("createThread");
+    assert_eq!(opened.len(), 1, "one post");
+    let further = bench.discord().calls_of("createMessage");
+    let thread = further.last().and_then(|call| call.channel).expect("a channel");
+    let parts = bench.discord().texts(thread);
+    let whole: usize = parts.iter().map(|part| part.matches("A long idea.").count()).sum();
+    assert!(parts.len() >= 3 && whole >= 400, "{} parts, {whole} of 400", parts.len());
+}
+
+#[test]
 fn a_message_goes_to_every_place_that_was_named_by_id_or_by_name() {
     let mut bench = Bench::setup().telegram().discord().slack().build();
     bench.slack().add_named_channel("T1", "C7", "random");

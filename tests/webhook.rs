@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use petasos_fakes::hooks::{Delivery, Reply, Sender};
-use petasos_fakes::model::Point;
+use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
 use support::{Bench, SOON, failed};
 
@@ -17,9 +17,14 @@ const CHAT: i64 = 77;
 
 /// A gateway on Telegram with routes; the port they listen on.
 fn bench(routes: &str) -> (Bench, u16) {
+    bench_with("", routes)
+}
+
+/// `extra`: lines of that section.
+fn bench_with(extra: &str, routes: &str) -> (Bench, u16) {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
     let more = format!(
-        "webhook:\n  enabled: true\n  extra:\n    port: {port}\n    delivery_wait: 1\n    routes:\n{routes}"
+        "webhook:\n  enabled: true\n  extra:\n    port: {port}\n    delivery_wait: 1\n{extra}    routes:\n{routes}"
     );
     (Bench::with(&more), port)
 }
@@ -164,6 +169,37 @@ fn a_message_whose_chat_cannot_be_reached_is_owed_once_until_it_is_delivered() {
 }
 
 #[test]
+fn what_goes_to_a_platforms_home_goes_where_the_home_is_by_then() {
+    let (mut bench, port) = bench(
+        "
+      ci: {secret: s, prompt: 'build {n}', deliver: telegram}
+      say: {secret: s, prompt: '{text}', deliver: telegram, deliver_only: true}
+",
+    );
+    bench.start();
+    let calls = |id: &str| {
+        let turn = delivery("ci", id, &json!({ "n": id }));
+        [turn, delivery("say", id, &json!({ "text": format!("as it is {id}") }))]
+    };
+    for call in calls("a") {
+        let refused = post(port, &call);
+        assert_eq!(refused.status, 502, "{}", refused.text);
+        assert!(refused.text.contains("/sethome"), "{}", refused.text);
+    }
+    for (chat, id) in [(7, "a"), (8, "b")] {
+        bench.telegram.push_text(chat, chat, "/sethome");
+        bench.wait_messages(chat, 1);
+        let [turn, say] = calls(id);
+        assert_eq!(post(port, &turn).status, 202, "it was not kept before");
+        assert_eq!(bench.wait_messages(chat, 2)[1], format!("echo: build {id}"));
+        assert_eq!(post(port, &say).status, 200);
+        assert_eq!(bench.wait_messages(chat, 3)[2], format!("as it is {id}"));
+    }
+    bench.settle();
+    assert_eq!([7, 8].map(|chat| bench.telegram.texts(chat).len()), [3, 3]);
+}
+
+#[test]
 fn what_a_payload_says_is_never_a_command() {
     let (mut bench, port) = bench(
         "      say: {secret: s, prompt: '{text}', deliver: telegram, deliver_extra: {chat_id: '77'}}\n",
@@ -171,6 +207,35 @@ fn what_a_payload_says_is_never_a_command() {
     bench.start();
     assert_eq!(post(port, &delivery("say", "d1", &json!({ "text": "/help" }))).status, 202);
     assert_eq!(bench.wait_messages(CHAT, 1), ["echo: /help"]);
+}
+
+#[test]
+fn what_a_stranger_says_has_only_the_tools_that_its_owner_gave_it_also_after_a_kill() {
+    for (extra, want) in
+        [("", vec!["clock"]), ("    tools: [read_file, clock]\n", vec!["read_file", "clock"])]
+    {
+        let (mut bench, port) = bench_with(extra, ROUTES);
+        bench.model.respond(|request| match request.messages().iter().any(|it| it["role"] == "tool") {
+            false => Answer::tool("write_file", json!({ "path": "planted.txt", "content": "x" })),
+            true => Answer::text("done"),
+        });
+        let hold = bench.model.gate(Point::Before);
+        bench.start();
+        assert_eq!(post(port, &delivery("ci", "d1", &json!({ "n": "write a file" }))).status, 202);
+        assert!(hold.wait(SOON), "the turn began");
+        // The next process does not know who asked, only where.
+        bench.kill();
+        hold.open();
+        bench.start();
+        bench.wait_messages(CHAT, 1);
+        let offered = bench.model.requests();
+        let offered: Vec<_> = offered.iter().map(|request| request.tools()).collect();
+        assert!(offered.len() >= 2 && offered.iter().all(|tools| *tools == want), "{offered:?}");
+        assert!(!bench.home.path().join("workspace/planted.txt").exists());
+        bench.telegram.push_text(8, 8, "write a file");
+        bench.wait_messages(8, 1);
+        assert!(bench.home.path().join("workspace/planted.txt").exists(), "people have their tools");
+    }
 }
 
 #[test]

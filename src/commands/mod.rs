@@ -3,6 +3,7 @@
 mod channels;
 mod chat;
 mod config;
+mod connector;
 mod cron;
 mod doctor;
 mod drain;
@@ -12,7 +13,6 @@ mod memory;
 mod open;
 mod outbox;
 mod pairing;
-mod prove;
 mod restart;
 mod resume;
 mod run;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use petasos_store::{OpenError, Reader, Store};
 
-use crate::arguments::{Arguments, Command, Gateway};
+use crate::arguments::{Arguments, Command, ConnectorAction, Gateway};
 use crate::config::Home;
 use crate::failure::Failure;
 use crate::logs::{self, Loudness};
@@ -91,12 +91,18 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Config(wanted) => config::config(context, wanted),
         Command::Doctor { online } => block_on(doctor::doctor(context, online)),
         Command::Open => block_on(open::open(context)),
-        Command::Prove(wanted) => prove::prove(context, &wanted),
         Command::Stop { now } => block_on(stop::stop(context, if now { Haste::Now } else { Haste::Patient })),
         Command::Restart { no_wait, .. } => block_on(restart::restart(context, no_wait)),
         Command::Drain(wanted) => block_on(drain::drain(context, wanted)),
         Command::Resume => block_on(resume::resume(context)),
         Command::Enroll(wanted) => block_on(enroll::enroll(context, wanted)),
+        Command::Connector(wanted) => match wanted.action {
+            ConnectorAction::Run { listen } => {
+                logs::start(context.loudness);
+                block_on(connector::run::run(context, listen))
+            }
+            other => connector::connector(context, other),
+        },
         Command::Service(wanted) => service::service(context, &wanted),
         Command::Version | Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }

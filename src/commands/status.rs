@@ -41,9 +41,20 @@ struct Status {
     unreadable: u64,
     dead_chats: Vec<DeadChat>,
     mcp: Vec<ToolServer>,
+    untold: Vec<Untold>,
     store_trouble: Option<String>,
     drain: Option<Drain>,
     holders: Vec<Holder>,
+}
+
+/// Ended background work that its conversation was not told of.
+#[derive(Debug, Deserialize)]
+struct Untold {
+    work: String,
+    session_key: String,
+    undeliverable: bool,
+    reason: String,
+    since: Millis,
 }
 
 #[derive(Debug, Deserialize)]
@@ -131,6 +142,18 @@ fn show(context: &Context, client: &Client, status: &Status) {
     }
     for dead in status.dead_chats.iter().take(SHOWN) {
         line("dead chat", &styled(ODD, &super::outbox::about(dead)));
+    }
+    for untold in status.untold.iter().take(SHOWN) {
+        let fate = if untold.undeliverable { "undeliverable" } else { "waits" };
+        let Untold { work, session_key, reason, .. } = untold;
+        let since = ago(untold.since, now());
+        line(
+            "background",
+            &styled(ODD, &format!("{work} of {session_key}, ended {since}: {fate}, {reason}")),
+        );
+    }
+    if status.untold.len() > SHOWN {
+        line("", &format!("and {} more", status.untold.len() - SHOWN));
     }
     if let Some(trouble) = &status.store_trouble {
         line("disk", &styled(BAD, trouble));

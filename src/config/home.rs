@@ -68,6 +68,14 @@ impl Home {
         self.path.join("gateway.lock")
     }
 
+    pub(crate) fn connector_database(&self) -> PathBuf {
+        self.path.join(petasos_connector::DATABASE)
+    }
+
+    pub(crate) fn connector_lock(&self) -> PathBuf {
+        self.path.join("connector.lock")
+    }
+
     pub(crate) fn chat_history(&self) -> PathBuf {
         self.path.join("chat_history")
     }

@@ -41,6 +41,36 @@ pub(crate) fn load(home: &Home) -> Resolved {
     from_texts(&yaml, &dotenv, Environment::of_process())
 }
 
+/// What a connector is set to: its own keys, and its platforms as if they were a gateway's.
+#[derive(Debug)]
+pub(crate) struct ForConnector {
+    pub(crate) own: Resolved,
+    pub(crate) platforms: Resolved,
+}
+
+pub(crate) fn load_connector(home: &Home) -> ForConnector {
+    let own = load(home);
+    let platforms =
+        match (bytes_of(&home.config_file(), "config.yaml"), bytes_of(&home.dotenv_file(), ".env")) {
+            (Ok(yaml), Ok(dotenv)) => connector_from_texts(&yaml, &dotenv, Environment::of_process()),
+            // Said above.
+            (Err(_), _) | (_, Err(_)) => Resolved::default(),
+        };
+    ForConnector { own, platforms }
+}
+
+/// The same without files, and without what `from_texts` says already.
+fn connector_from_texts(
+    yaml: &[u8],
+    dotenv: &[u8],
+    process: impl IntoIterator<Item = (String, String)>,
+) -> Resolved {
+    let text = std::str::from_utf8(dotenv).ok();
+    let env = text.and_then(|dotenv| Environment::new(process, dotenv).ok());
+    let (Some(env), Ok(document)) = (env, yaml::parse(yaml)) else { return Resolved::default() };
+    resolve::resolve(document.below("connector", &["platforms"]), &env)
+}
+
 /// The same without files.
 pub(crate) fn from_texts(
     yaml: &[u8],

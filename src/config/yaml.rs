@@ -19,6 +19,20 @@ pub(crate) struct Document {
     pub(crate) twice: Vec<Twice>,
 }
 
+impl Document {
+    /// What stands below a section, as if it stood at the top; of its keys these only.
+    pub(crate) fn below(mut self, section: &str, keys: &[&str]) -> Self {
+        let mut value = match self.value.remove(section) {
+            Some(Value::Object(value)) => value,
+            Some(_) | None => Map::new(),
+        };
+        value.retain(|name, _| keys.contains(&name.as_str()));
+        let prefix = format!("{section}.");
+        let inner = |(path, line): (String, u32)| Some((path.strip_prefix(&prefix)?.to_owned(), line));
+        Self { value, lines: self.lines.into_iter().filter_map(inner).collect(), twice: vec![] }
+    }
+}
+
 /// A key that stands in one section more than once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Twice {

@@ -60,7 +60,7 @@ pub(super) fn filled(
     Some(text)
 }
 
-fn is_placeholder(text: &str) -> bool {
+pub(super) fn is_placeholder(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let rest = BEGINNINGS.iter().find_map(|it| lower.strip_prefix(it)).unwrap_or(&lower);
     PLACEHOLDERS.iter().any(|word| rest.starts_with(word))

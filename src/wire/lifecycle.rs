@@ -21,6 +21,8 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3600);
 /// Whoever has refused so often is not asked more often than this.
 const SHORTEST_PROBE: Duration = Duration::from_secs(30);
 
+const CRON_THREAD: &str = "platforms.telegram.cron_thread_id";
+
 /// `env`: where a supervisor left its sign.
 pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
     Lifetime {
@@ -42,12 +44,14 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         watchdog: Some(seconds(settings, "gateway.systemd_watchdog_seconds")).filter(|it| !it.is_zero()),
         session_cap: amount(settings, "max_concurrent_sessions").filter(|cap| *cap > 0),
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
+        scheduled_threads: Platform::known().filter_map(|it| scheduled_thread(settings, it)).collect(),
         quiet_platforms: Platform::known().filter(|platform| !tells_restarts(settings, *platform)).collect(),
         outage_notice: seconds(settings, "gateway.outage_notice_seconds"),
         reconnect: reconnect(settings),
         disconnect_within: seconds(settings, "gateway.adapter_disconnect_timeout"),
         // Whoever speaks a platform says what it needs for itself.
         sole: Vec::new(),
+        doze: super::relay::doze(settings),
         supervised: supervised(std::process::id(), env) || in_a_container(),
     }
 }
@@ -101,6 +105,12 @@ pub(super) fn home_channel(settings: &Settings, platform: Platform) -> Option<Ho
         thread_id: text("thread_id").filter(|_| !foreign),
         name: text("name").unwrap_or_default(),
     })
+}
+
+/// Only Telegram's key for it is known.
+fn scheduled_thread(settings: &Settings, platform: Platform) -> Option<(Platform, String)> {
+    let thread = settings.text(CRON_THREAD).filter(|_| platform.as_str() == "telegram")?;
+    Some((platform, thread))
 }
 
 fn tells_restarts(settings: &Settings, platform: Platform) -> bool {

@@ -6,6 +6,7 @@ use petasos_core::Platform;
 use petasos_core::access::Bots;
 use petasos_core::relay::Terms;
 use petasos_core::relay::channel::ladder;
+use petasos_gateway::{Doze, Lever};
 use petasos_platforms::relay::{self, Config, Credentials, Grant, Identity, Policy, Provision};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::Value;
@@ -154,6 +155,25 @@ fn config(
         },
         answer_timeout: seconds(settings, "gateway.relay_answer_timeout"),
         ..Config::new(url)
+    }
+}
+
+/// When and how we sleep. Only a wait that means something counts.
+pub(super) fn doze(settings: &Settings) -> Doze {
+    let path = |name: &str| format!("gateway.scale_to_zero.{name}");
+    let usual = Doze::default();
+    let minutes = settings.number(&path("idle_timeout_minutes"));
+    let after = Duration::try_from_secs_f64(minutes * 60.0).ok().filter(|it| !it.is_zero());
+    Doze {
+        wanted: settings.flag(&path("enabled")),
+        wake_url: settings.text("gateway.relay_wake_url").is_some_and(|url| !url.trim().is_empty()),
+        after: after.unwrap_or(usual.after),
+        lever: match (settings.text(&path("action")).as_deref(), settings.text(&path("command"))) {
+            (Some("exit"), _) => Lever::Exit,
+            (Some("command"), Some(command)) => Lever::Command(command),
+            (_none, _) => Lever::None,
+        },
+        tick: seconds(settings, &path("tick_seconds")).max(Duration::from_millis(10)),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use petasos_agent::Tools;
 use petasos_core::Platform;
 use petasos_platforms::listener::is_loopback;
 use petasos_platforms::webhook::{self, Config, Invalid, Targets, Webhook};
@@ -14,6 +15,7 @@ use super::{Spoken, lifecycle, seconds, small};
 use crate::config::{Home, Problem, Settings};
 
 const ROUTES: &str = "platforms.webhook.extra.routes";
+const TOOLS: &str = "platforms.webhook.extra.tools";
 const HOST: &str = "platforms.webhook.extra.host";
 /// A caller is cut off after a minute.
 const LONGEST_WAIT: Duration = Duration::from_secs(50);
@@ -37,11 +39,18 @@ pub(super) fn spoken(
         Wanted::Maybe | Wanted::Yes => {}
     }
     for (name, route) in &routes {
+        let wanted = webhook::wants_home(route);
+        if let Some(platform) = wanted.filter(|it| lifecycle::home_channel(settings, *it).is_none()) {
+            let what = format!("{ROUTES}.{name} delivers to {platform}'s home, and there is none yet");
+            let problem = Problem::warning(settings.origin(ROUTES).to_string(), what);
+            problems.push(problem.next(format!("say /sethome in a chat on {platform}")));
+        }
         if let Some(key) = webhook::idle(route) {
             let what = format!("{ROUTES}.{name}.{key} is accepted, but this version does nothing with it");
             problems.push(Problem::warning(settings.origin(ROUTES).to_string(), what));
         }
     }
+    problems.extend(unknown_tools(settings));
     let config = config(home, settings, routes, others);
     problems.extend(plain_http(settings, &config.host));
     match Webhook::new(config) {
@@ -89,16 +98,27 @@ fn config(home: &Home, settings: &Settings, routes: Map<String, Value>, others: 
         rate_limit: small(settings, &path("rate_limit")),
         max_body: count("max_body_bytes").and_then(|it| usize::try_from(it).ok()).unwrap_or(fresh.max_body),
         delivery_wait: seconds(settings, &path("delivery_wait")).min(LONGEST_WAIT),
-        targets: Targets(others.iter().map(|it| home_of(settings, it.adapter.platform())).collect()),
+        targets: Targets(others.iter().map(|it| it.adapter.platform()).collect()),
         github_token: settings.text(&path("github_token")).map(Secret::new),
         github_api: settings.text(&path("github_api")).unwrap_or(fresh.github_api),
         request_timeout: seconds(settings, &path("request_timeout")),
     }
 }
 
-fn home_of(settings: &Settings, platform: Platform) -> (Platform, Option<webhook::Home>) {
-    let home = lifecycle::home_channel(settings, platform);
-    (platform, home.map(|home| webhook::Home { chat_id: home.chat_id, thread_id: home.thread_id }))
+/// The tools of turns that a delivery starts.
+pub(super) fn narrowed(settings: &Settings) -> Option<(Platform, Vec<String>)> {
+    Some((Platform::parse("webhook")?, settings.list(TOOLS)))
+}
+
+fn unknown_tools(settings: &Settings) -> Vec<Problem> {
+    let mut named = settings.list(TOOLS);
+    named.retain(|name| !Tools::names().contains(&name.as_str()));
+    let problem = |name: String| {
+        let what = format!("{TOOLS}: there is no tool {name}");
+        let known = Tools::names().join(", ");
+        Problem::warning(settings.origin(TOOLS).to_string(), what).next(format!("known are {known}"))
+    };
+    named.into_iter().map(problem).collect()
 }
 
 /// Signatures keep others from speaking, not from listening.

@@ -79,8 +79,8 @@ pub enum Write {
     ClosePreview { turn: TurnId, step: u32, text: String },
     /// The next part is being handed to the platform.
     Sending { item: OutboxId },
-    /// A part was acknowledged under this id; more parts follow.
-    PartSent { item: OutboxId, message: String },
+    /// A part was acknowledged under this id; more parts follow, in the thread that it opened if it did.
+    PartSent { item: OutboxId, message: String, thread: Option<String> },
     /// The last part was acknowledged (`None`: the platform gave no id, or nothing was left to send).
     Delivered { item: OutboxId, message: Option<String>, at: Millis },
     /// Try again later. `doubtful`: the part may be visible already.
@@ -91,6 +91,10 @@ pub enum Write {
     ChatDead { platform: Platform, chat_id: String, reason: String, at: Millis },
     /// Something arrived there.
     ChatAlive { platform: Platform, chat_id: String },
+    /// A topic that was asked for by name is there under this id.
+    TopicMade { platform: Platform, chat_id: String, name: String, thread: String, at: Millis },
+    /// It is there no longer.
+    TopicGone { platform: Platform, chat_id: String, name: String },
     /// A successful turn proves the session healthy: clear its resume mark and its failure count.
     ClearResume { key: SessionKey },
 }

@@ -54,6 +54,9 @@ const KNOWN: &[&str] = &[
 ];
 
 impl Platform {
+    /// Programs that talk to us over HTTP.
+    pub const API_SERVER: Self = Self("api_server");
+
     /// Case-insensitive; `None` for a name nobody knows.
     pub fn parse(name: &str) -> Option<Self> {
         let wanted = name.trim();
@@ -285,6 +288,15 @@ impl Route {
             reply_to: source.message_id.clone(),
             delivery,
         }
+    }
+
+    /// To the platform's home, wherever that is when the message is kept: whoever keeps it puts the chat in.
+    pub fn to_home(platform: Platform) -> Self {
+        Self { platform, chat_id: String::new(), thread_id: None, reply_to: None, delivery: Delivery::Push }
+    }
+
+    pub fn is_to_home(&self) -> bool {
+        self.chat_id.is_empty() && self.delivery == Delivery::Push
     }
 
     /// The lane that keeps this chat's messages in order and shares one rate budget.

@@ -9,6 +9,7 @@
 //! * [`Slack`]: the Web API and Socket Mode, with several workspaces.
 //! * [`hooks`]: a service that delivers webhooks, and delivers them again.
 //! * [`Connector`]: the server's end of the relay, for one gateway.
+//! * [`relay`]: a gateway that dials a connector and does what it is told, and the address that wakes it.
 //! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
 
 pub mod connector;
@@ -19,6 +20,7 @@ pub mod hooks;
 mod keep;
 mod line;
 pub mod model;
+pub mod relay;
 mod road;
 mod rules;
 mod server;

@@ -36,9 +36,10 @@ impl Line {
 pub(crate) struct Lines(Arc<Mutex<Vec<Weak<Scissors>>>>);
 
 impl Lines {
-    pub(crate) fn reset_all(&self) {
+    /// How many there were.
+    pub(crate) fn reset_all(&self) -> usize {
         let lines = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        lines.iter().filter_map(Weak::upgrade).for_each(|line| Line(line).reset());
+        lines.iter().filter_map(Weak::upgrade).map(|line| Line(line).reset()).count()
     }
 
     fn add(&self, line: &Line) {

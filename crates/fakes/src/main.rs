@@ -85,7 +85,9 @@ fn telegram(port: u16) -> io::Result<()> {
         }
         Ok(Typed::Fault { method, fault }) => fake.on(method).does(fault),
         Ok(Typed::Clear) => fake.clear_faults(),
-        Ok(Typed::Down) => fake.down(),
+        Ok(Typed::Down) => {
+            fake.down();
+        }
         Ok(Typed::Up) => up(fake.up()),
         Ok(Typed::Help) => tell(HELP),
         Err(why) => tell(&format!("? {why} (:help)")),

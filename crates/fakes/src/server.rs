@@ -54,8 +54,8 @@ impl Server {
         self.addr
     }
 
-    /// Resets every connection and refuses new ones.
-    pub(crate) fn down(&self) {
+    /// Resets every connection and refuses new ones. Gives how many there were.
+    pub(crate) fn down(&self) -> usize {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(listener) = listener {
             listener.abort();
@@ -63,7 +63,7 @@ impl Server {
                 std::thread::yield_now(); // the port is refused only once the task has let it go
             }
         }
-        self.lines.reset_all();
+        self.lines.reset_all()
     }
 
     /// Listens again on the same port; does nothing when already up.
@@ -74,8 +74,8 @@ impl Server {
         self.listen(TcpListener::bind(self.addr)?)
     }
 
-    pub(crate) fn reset_connections(&self) {
-        self.lines.reset_all();
+    pub(crate) fn reset_connections(&self) -> usize {
+        self.lines.reset_all()
     }
 
     fn listen(&self, socket: TcpListener) -> io::Result<()> {

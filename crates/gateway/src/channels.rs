@@ -44,7 +44,8 @@ impl Channels {
         let fallback = adapters.values().find(|it| it.relay().is_some_and(Relay::is_for_any)).cloned();
         let pulled = pulled();
         let absent = Capabilities { delivery: Delivery::Push, dialect: Dialect::Plain, ..pulled.clone() };
-        let stateless = Capabilities { async_delivery: false, ..pulled.clone() };
+        let hint = "You answer a program over HTTP; what it shows is usually Markdown. Nothing can follow your answer.";
+        let stateless = Capabilities { async_delivery: false, hint: hint.into(), ..pulled.clone() };
         let hint =
             "You run as a scheduled job: nobody reads along, and your final answer is delivered as it is.";
         let scheduled = Capabilities { hint: hint.into(), ..stateless.clone() };

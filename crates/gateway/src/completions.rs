@@ -2,21 +2,25 @@
 //!
 //! Owns nothing: a completion is a row until it is a message of the inbox, in one commit, and from there on it goes the
 //! way of every message, as a turn of its own that interrupts nobody. It goes to the session and the chat that the work
-//! was started from and nowhere else. While its platform is away it stays a row.
+//! was started from and nowhere else. While its platform is away it stays a row. If its conversation has been ended
+//! meanwhile, the new one is not bothered with it: the chat is told once that it ended, and it is listed with the reason.
 
 use std::sync::Arc;
 
 use petasos_agent::Event;
-use petasos_core::Platform;
+use petasos_core::journal::Write;
 use petasos_core::link::State;
 use petasos_core::message::Delivery;
-use petasos_store::{Completion, Error as StoreError, Pending, Tx};
+use petasos_core::outbox::{Draft, Kind};
+use petasos_core::{Platform, Route, SessionKey};
+use petasos_store::{Completion, CompletionState, Error as StoreError, Pending, Tx};
 use tokio::sync::Notify;
 use tokio::time::Duration;
 
-use crate::commit::Commit;
+use crate::channels::Channels;
 use crate::links::any_changed;
 use crate::session::Shell;
+use crate::status::{LinkStatus, Untold};
 use crate::supervise::LinkHandle;
 use crate::{Error, clock};
 
@@ -82,23 +86,81 @@ async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool,
     if waiting.is_empty() {
         return Ok(false);
     }
-    let accept = move |tx: &Tx<'_>| -> Result<Vec<Pending>, StoreError> {
-        let accepted = waiting.into_iter().map(|completion| accept(tx, completion));
+    let channels = shell.channels.clone();
+    let accept = move |tx: &Tx<'_>| -> Result<Vec<Handed>, StoreError> {
+        let accepted = waiting.into_iter().map(|completion| accept(tx, &channels, completion));
         Ok(accepted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     };
-    for pending in shell.db.write(Commit::Completions, accept).await? {
-        shell.router.arrived(pending.key.clone(), pending).await;
+    for handed in shell.db.write(accept).await? {
+        match handed {
+            Handed::ToSession(pending) => shell.router.arrived(pending.key.clone(), *pending).await,
+            Handed::ToChat(lane) => shell.deliver.due(lane).await,
+        }
     }
     Ok(more)
 }
 
+/// Who is told.
+enum Handed {
+    ToSession(Box<Pending>),
+    /// Its conversation is over: a word in the chat is all.
+    ToChat(String),
+}
+
 /// From a row to a message: both, or neither. `None`: its session has learned of it meanwhile.
-fn accept(tx: &Tx<'_>, completion: Completion) -> Result<Option<Pending>, StoreError> {
+fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Option<Handed>, StoreError> {
     let now = clock::now();
     let Ok(event) = serde_json::from_str::<Event>(&completion.payload) else {
         tracing::error!(completion.dispatch, "ended background work cannot be read and is passed over");
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
-    tx.hand_over(completion, event.text(), now)
+    let current = tx.entry(&completion.key)?.map(|entry| entry.session_id);
+    if completion.session.is_none() || completion.session == current {
+        return Ok(tx
+            .hand_over(completion, event.text(), now)?
+            .map(|pending| Handed::ToSession(Box::new(pending))));
+    }
+    if !tx.completion_undeliverable(completion.id, ENDED, now)? {
+        return Ok(None);
+    }
+    let route =
+        Route::back_to(&completion.origin, channels.capabilities(completion.origin.platform).delivery);
+    if route.delivery == Delivery::Pull {
+        return Ok(None);
+    }
+    let lane = route.lane();
+    tx.apply(&[Write::Owe(word(route, completion.key, &event))], now)?;
+    Ok(Some(Handed::ToChat(lane)))
+}
+
+/// Why it is not told to the conversation.
+const ENDED: &str = "the conversation it was started in has ended";
+
+/// What the chat is told of work that a conversation before the present one has started.
+fn word(route: Route, key: SessionKey, event: &Event) -> Draft {
+    let text = format!("ℹ️ From an earlier conversation: {}.", event.headline());
+    Draft { route, session_key: Some(key), turn: None, kind: Kind::Notice, text, buttons: vec![] }
+}
+
+/// Why it was not told, for people.
+pub(crate) fn untold(links: &[LinkStatus], completion: Completion) -> Untold {
+    let platform = completion.origin.platform;
+    let link = links.iter().find(|it| it.name == platform.as_str());
+    let reason = match (completion.reason.clone(), link) {
+        (Some(reason), _) => reason,
+        (None, Some(link)) if matches!(link.link.state, State::Up { .. }) => {
+            "it is being handed over".to_owned()
+        }
+        (None, Some(_)) => format!("{platform} is not connected"),
+        (None, None) => format!("{platform} is not set up"),
+    };
+    Untold {
+        work: completion.dispatch,
+        kind: completion.kind,
+        session_key: completion.key.0,
+        undeliverable: completion.state == CompletionState::Undeliverable,
+        reason,
+        since: completion.created_at,
+    }
 }

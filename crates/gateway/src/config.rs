@@ -23,6 +23,7 @@ use crate::deliver::{Policy, Streaming};
 use crate::fetch::Inward;
 use crate::lifetime::Lifetime;
 use crate::network::Outward;
+use crate::runs::RunLimits;
 use crate::sd::Notifier;
 
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct Config {
     pub keys: KeyOptions,
     pub settings: Settings,
     pub lifetime: Lifetime,
+    /// How many runs programs may have at work.
+    pub runs: RunLimits,
     /// The service manager, if there is one.
     pub notifier: Notifier,
     /// Which addresses we have towards the world: [`crate::network::outward`], or what a test says.
@@ -58,6 +61,7 @@ impl Config {
             keys: KeyOptions::default(),
             settings: Settings::new(home),
             lifetime: Lifetime::default(),
+            runs: RunLimits::default(),
             notifier: Notifier::default(),
             outward: Outward::default,
             page: Page::Served,
@@ -94,6 +98,8 @@ pub struct Settings {
     pub limits: Limits,
     /// When a turn in which nothing happens is ended.
     pub stall: Stall,
+    /// Platforms on which a turn has no other tools than these: what comes from there may be anybody's words.
+    pub narrowed: BTreeMap<Platform, Vec<String>>,
     /// How long tools that run at the same time may take; `None`: as long as they like.
     pub tools_patience: Option<Duration>,
     /// Which files an answer may carry.
@@ -175,6 +181,7 @@ impl Settings {
             streaming: Streaming::default(),
             limits: Limits::default(),
             stall: Stall::default(),
+            narrowed: BTreeMap::new(),
             tools_patience: Some(Duration::from_secs(420)),
             outward_files: Policy {
                 home: home.into(),

@@ -7,15 +7,13 @@
 //! When the disk refuses (full, read-only, damaged) the jobs fail with that reason, `health` shows it, and
 //! the next job that succeeds clears it.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use petasos_store::{Error as StoreError, Reader, Store, Tx};
+use petasos_store::{Error as StoreError, Place, Reader, Store, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
-use crate::commit::{Commit, Side, may_die_at};
 use crate::stopper::Stopper;
 
 /// Jobs that may wait. Beyond, askers wait to ask.
@@ -24,7 +22,7 @@ const DEPTH: usize = 1024;
 const GROUP: usize = 512;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Db {
+pub struct Db {
     asks: mpsc::Sender<Ask>,
     readers: Arc<Readers>,
     health: watch::Receiver<Option<StoreError>>,
@@ -32,11 +30,11 @@ pub(crate) struct Db {
 
 /// The writer's thread. Joining it closes the database.
 #[derive(Debug)]
-pub(crate) struct Writer(JoinHandle<()>);
+pub struct Writer(JoinHandle<()>);
 
 impl Writer {
     /// Waits until every handle is gone and the file is closed.
-    pub(crate) fn join(self) {
+    pub fn join(self) {
         if self.0.join().is_err() {
             tracing::error!("the database thread panicked");
         }
@@ -44,8 +42,8 @@ impl Writer {
 }
 
 /// Starts the thread around an open store.
-pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
-    let path = store.path().to_owned();
+pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
+    let place = store.place();
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
     let thread = std::thread::Builder::new()
@@ -55,7 +53,7 @@ pub(crate) fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Erro
             write_all(store, waiting, &report);
         })
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
-    let readers = Readers { path, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
+    let readers = Readers { place, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
     let readers = Arc::new(readers);
     Ok((Db { asks, readers, health }, Writer(thread)))
 }
@@ -73,19 +71,19 @@ impl Drop for FailOnPanic {
 
 impl Db {
     /// Runs a job in the next transaction and answers after its commit.
-    pub(crate) async fn write<T, F>(&self, commit: Commit, job: F) -> Result<T, Error>
+    pub async fn write<T, F>(&self, job: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let job = Typed { job: Some(job), value: None, reply };
-        self.asks.send(Ask::Job(commit, Box::new(job))).await.map_err(|_closed| Error::Stopping)?;
+        self.asks.send(Ask::Job(Box::new(job))).await.map_err(|_closed| Error::Stopping)?;
         answer.await.map_err(|_closed| Error::Stopping)?.map_err(Error::Store)
     }
 
     /// Asks a read-only connection.
-    pub(crate) async fn read<T, F>(&self, question: F) -> Result<T, Error>
+    pub async fn read<T, F>(&self, question: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
@@ -98,7 +96,7 @@ impl Db {
     }
 
     /// Folds the log into the file: the last thing before the process ends.
-    pub(crate) async fn fold(&self) {
+    pub async fn fold(&self) {
         let (done, folded) = oneshot::channel();
         // A thread that is gone has closed the file, which does the same.
         if self.asks.send(Ask::Fold(done)).await.is_ok() {
@@ -107,14 +105,14 @@ impl Db {
     }
 
     /// What the disk last refused, until something succeeds again.
-    pub(crate) fn trouble(&self) -> Option<StoreError> {
+    pub fn trouble(&self) -> Option<StoreError> {
         self.health.borrow().clone()
     }
 }
 
 #[derive(Debug)]
 struct Readers {
-    path: PathBuf,
+    place: Place,
     /// Connections nobody uses at the moment. Held only to push or pop.
     idle: Mutex<Vec<Reader>>,
     seats: Semaphore,
@@ -130,7 +128,7 @@ impl Readers {
         let kept = self.lock().pop();
         let reader = match kept {
             Some(reader) => reader,
-            None => open_reader(&self.path)?,
+            None => open_reader(&self.place)?,
         };
         let answer = reader.ask(question).map_err(Error::Store);
         let mut idle = self.lock();
@@ -145,12 +143,12 @@ impl Readers {
     }
 }
 
-fn open_reader(path: &Path) -> Result<Reader, Error> {
-    Reader::open(path).map_err(|error| Error::Io(error.to_string()))
+fn open_reader(place: &Place) -> Result<Reader, Error> {
+    place.reader().map_err(|error| Error::Io(error.to_string()))
 }
 
 enum Ask {
-    Job(Commit, Box<dyn Job>),
+    Job(Box<dyn Job>),
     Fold(oneshot::Sender<()>),
 }
 
@@ -189,21 +187,16 @@ where
 fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch::Sender<Option<StoreError>>) {
     let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
     let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
-    let mut commits: Vec<Commit> = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut asks, GROUP) > 0 {
         let mut folds = vec![];
         for ask in asks.drain(..) {
             match ask {
-                Ask::Job(commit, job) => {
-                    commits.push(commit);
-                    jobs.push(job);
-                }
+                Ask::Job(job) => jobs.push(job),
                 Ask::Fold(done) => folds.push(done),
             }
         }
         if !jobs.is_empty() {
-            let outcomes = write_group(&mut store, &mut jobs, &commits);
-            commits.clear();
+            let outcomes = write_group(&mut store, &mut jobs);
             note_health(health, &outcomes);
             for (job, outcome) in jobs.drain(..).zip(outcomes) {
                 job.answer(outcome);
@@ -221,20 +214,13 @@ fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch:
     }
 }
 
-fn write_group(
-    store: &mut Store,
-    jobs: &mut [Box<dyn Job>],
-    commits: &[Commit],
-) -> Vec<Result<(), StoreError>> {
+fn write_group(store: &mut Store, jobs: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
     let group = match store.group() {
         Ok(group) => group,
         Err(error) => return jobs.iter().map(|_| Err(error.clone())).collect(),
     };
     let outcomes: Vec<_> = jobs.iter_mut().map(|job| group.job(|tx| job.run(tx))).collect();
-    commits.iter().for_each(|commit| may_die_at(*commit, Side::Before));
-    let committed = group.commit();
-    commits.iter().for_each(|commit| may_die_at(*commit, Side::After));
-    match committed {
+    match group.commit() {
         Ok(()) => outcomes,
         Err(error) => outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(error.clone()))).collect(),
     }

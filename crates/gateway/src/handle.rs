@@ -18,7 +18,6 @@ use petasos_store::{Reader, Said, SessionRow};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::commit::Commit;
 use crate::gate::{Gate, Situation};
 use crate::home::drain;
 use crate::ingest::Ingest;
@@ -26,7 +25,7 @@ use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
-use crate::{Error, clock};
+use crate::{Error, clock, completions};
 
 #[derive(Debug, Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
@@ -67,6 +66,8 @@ pub struct Submitted {
 }
 
 /// How long a login link may wait to be used, and a login to be seen again.
+/// Ended background work that is listed.
+const UNTOLD: u32 = 50;
 const LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
 const LOGIN_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -166,7 +167,7 @@ impl Handle {
             .0
             .shell
             .db
-            .write(Commit::Operator, move |tx| {
+            .write(move |tx| {
                 let lane = tx.item(id)?.map(|item| item.draft.route.lane());
                 Ok(if tx.retry_item(id, now)? { lane } else { None })
             })
@@ -177,7 +178,7 @@ impl Handle {
     }
 
     pub async fn outbox_drop(&self, id: OutboxId) -> Result<bool, Error> {
-        self.0.shell.db.write(Commit::Operator, move |tx| tx.drop_item(id)).await
+        self.0.shell.db.write(move |tx| tx.drop_item(id)).await
     }
 
     pub async fn pairing(&self) -> Result<Vec<(Platform, Book)>, Error> {
@@ -187,24 +188,23 @@ impl Handle {
     /// `None`: what was typed cannot be a code.
     pub async fn pairing_approve(&self, platform: Platform, code: &str) -> Result<Option<Approval>, Error> {
         let (code, now) = (code.to_owned(), clock::now());
-        self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_approve(platform, &code, now)).await
+        self.0.shell.db.write(move |tx| tx.pairing_approve(platform, &code, now)).await
     }
 
     pub async fn pairing_revoke(&self, platform: Platform, user: &str) -> Result<bool, Error> {
         let user = user.to_owned();
-        self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_revoke(platform, &user)).await
+        self.0.shell.db.write(move |tx| tx.pairing_revoke(platform, &user)).await
     }
 
     /// Opens pairing again after too many wrong codes. `false`: it was not closed.
     pub async fn pairing_unlock(&self, platform: Platform) -> Result<bool, Error> {
-        self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_unlock(platform)).await
+        self.0.shell.db.write(move |tx| tx.pairing_unlock(platform)).await
     }
 
     /// A token that lets one browser in, once.
     pub async fn login_link_token(&self) -> Result<String, Error> {
         let now = clock::now();
-        let token =
-            self.0.shell.db.write(Commit::Operator, move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
+        let token = self.0.shell.db.write(move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
         Ok(token.as_str().to_owned())
     }
 
@@ -214,7 +214,7 @@ impl Handle {
         self.0
             .shell
             .db
-            .write(Commit::Operator, move |tx| {
+            .write(move |tx| {
                 if !tx.redeem_login_link(&token, now)? {
                     return Ok(None);
                 }
@@ -230,7 +230,7 @@ impl Handle {
 
     pub async fn logout(&self, cookie: &str) -> Result<bool, Error> {
         let cookie = cookie.to_owned();
-        self.0.shell.db.write(Commit::Operator, move |tx| tx.revoke_login(&cookie)).await
+        self.0.shell.db.write(move |tx| tx.revoke_login(&cookie)).await
     }
 
     /// Tries a link now, whatever it waits for.
@@ -292,10 +292,11 @@ impl Handle {
             state => state,
         };
         let counted = |reader: &Reader| {
-            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?);
+            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?, reader.untold_completions(UNTOLD)?);
             Ok((reader.backlog()?, reader.unreadable_count()?, unsaid))
         };
-        let (backlog, unreadable, (owed, dead_chats)) = self.0.shell.db.read(counted).await?;
+        let (backlog, unreadable, (owed, dead_chats, untold)) = self.0.shell.db.read(counted).await?;
+        let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
         let model = self.0.shell.brain.describe();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -313,6 +314,7 @@ impl Handle {
             unreadable,
             dead_chats,
             mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
+            untold,
             store_trouble: trouble.map(|error| error.to_string()),
         })
     }

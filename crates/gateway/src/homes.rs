@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use petasos_core::Route;
 use petasos_core::target::Place;
 
+use crate::Error;
 use crate::lifetime::HomeChannel;
 
 #[derive(Debug)]
@@ -30,6 +31,16 @@ impl Homes {
     /// The way to each of them.
     pub(crate) fn routes(&self) -> Vec<Route> {
         self.places().iter().map(Place::route).collect()
+    }
+
+    /// The same way, or to the home that it means.
+    pub(crate) fn lead(&self, route: Route) -> Result<Route, Error> {
+        if !route.is_to_home() {
+            return Ok(route);
+        }
+        let platform = route.platform;
+        let home = self.routes().into_iter().find(|home| home.platform == platform);
+        home.ok_or(Error::NoHome(platform))
     }
 
     /// Puts a home on disk, then in force: one after the other, so that two at once lose none. Blocks.

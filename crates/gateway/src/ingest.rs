@@ -10,19 +10,21 @@ use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
 use petasos_core::session::{KeyOptions, Reader, session_key};
-use petasos_core::{Inbound, Millis, Route, SessionKey, Source};
-use petasos_platforms::Unreadable;
-use petasos_store::{Accepted, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
+use petasos_core::{Inbound, Millis, Platform, Route, SessionKey, Source};
+use petasos_platforms::{Adapter, Post, Unreadable};
+use petasos_store::{Accepted, Candidate, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
 
 use crate::channels::{Channels, Relayed};
-use crate::commit::Commit;
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::doze::Traffic;
 use crate::gate::Gate;
 use crate::handle::Submitted;
+use crate::homes::Homes;
 use crate::router::Router;
 use crate::session::Shell;
-use crate::{Error, clock};
+use crate::supervise::{Kept, Taker};
+use crate::{Error, clock, pass_on, resume};
 
 #[derive(Debug)]
 pub(crate) struct Ingest {
@@ -30,8 +32,10 @@ pub(crate) struct Ingest {
     pub(crate) router: Router,
     pub(crate) deliver: Deliver,
     pub(crate) channels: Arc<Channels>,
+    pub(crate) homes: Arc<Homes>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) gate: Gate,
+    traffic: Traffic,
 }
 
 /// What decides where a message goes and whether it may.
@@ -52,15 +56,6 @@ enum Placed {
     },
 }
 
-/// What a batch was.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// Something in it that we did not have.
-    pub(crate) news: bool,
-    /// For each message whether its author hears of us at all.
-    pub(crate) answered: Vec<bool>,
-}
-
 /// Longest text that is taken as it is; more is cut, and says so.
 const LONGEST_TEXT: usize = 1 << 20;
 
@@ -71,7 +66,9 @@ impl Ingest {
             router: shell.router.clone(),
             deliver: shell.deliver.clone(),
             channels: shell.channels.clone(),
+            homes: shell.homes.clone(),
             gate: shell.gate.clone(),
+            traffic: shell.traffic.clone(),
             rules,
         }
     }
@@ -89,10 +86,14 @@ impl Ingest {
         cursor: Option<String>,
     ) -> Result<Kept, Error> {
         self.programs_may_start(&events)?;
+        let events = events.into_iter().map(|event| self.led(event)).collect::<Result<Vec<_>, _>>()?;
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
+        if !events.is_empty() {
+            self.traffic.heard(now);
+        }
         let placed = self
             .db
-            .write(Commit::Take, move |tx| {
+            .write(move |tx| {
                 if let Some(cursor) = &cursor {
                     tx.put_cursor(&cursor_of, cursor)?;
                 }
@@ -120,6 +121,12 @@ impl Ingest {
         programs.try_for_each(|event| self.gate.hears(&self.key_of(&event.source)).map_err(Error::Closed))
     }
 
+    /// A way that leads to a platform's home leads to a chat from here on: a turn's route never changes.
+    fn led(&self, mut event: Inbound) -> Result<Inbound, Error> {
+        event.answer_to = event.answer_to.map(|route| self.homes.lead(route)).transpose()?;
+        Ok(event)
+    }
+
     /// One message from a channel that has checked its author. Whoever asked may go away meanwhile: what is
     /// on disk is handed on all the same.
     pub(crate) async fn submit(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Error> {
@@ -130,8 +137,8 @@ impl Ingest {
 
     async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
-        let placed =
-            self.db.write(Commit::Submit, move |tx| place(tx, &rules, &channels, inbound, now)).await?;
+        self.traffic.heard(now);
+        let placed = self.db.write(move |tx| place(tx, &rules, &channels, inbound, now)).await?;
         let submitted = match &placed {
             Placed::Accepted(pending) => {
                 Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: false }
@@ -152,6 +159,70 @@ impl Ingest {
             // Whoever repeats a message may have been cut off before it was handed on.
             Placed::Duplicate(pending) => self.router.wake(pending.key).await,
             Placed::Denied { told: None } => {}
+        }
+    }
+}
+
+/// What one link hands its messages to, and what goes on as soon as that link is up for the first time.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(crate) ingest: Arc<Ingest>,
+    pub(crate) waiting: Vec<Candidate>,
+}
+
+impl Taker for Entrance {
+    async fn cursor(&self, link: String) -> Result<Option<String>, Error> {
+        self.ingest.db.read(move |reader| reader.cursor(&link)).await
+    }
+
+    async fn take(
+        &self,
+        link: String,
+        events: Vec<Inbound>,
+        unreadable: Vec<Unreadable>,
+        cursor: Option<String>,
+    ) -> Result<Kept, Error> {
+        self.ingest.take(link, events, unreadable, cursor).await
+    }
+
+    /// As many wait as callers are let in.
+    fn post(&self, platform: &'static str, account: &str, post: Post) {
+        tokio::spawn(pass_on::carry(self.ingest.clone(), platform, account.to_owned(), post));
+    }
+
+    /// It may take a moment to stop; one that does nothing has nothing to stop.
+    fn interrupt(&self, key: SessionKey) {
+        let router = self.ingest.router.clone();
+        tokio::spawn(async move { router.stop_turn(key).await });
+    }
+
+    async fn came_up(&mut self, adapter: &Arc<Adapter>) {
+        self.wake_lanes(adapter).await;
+        resume::take_up(&self.ingest, std::mem::take(&mut self.waiting)).await;
+    }
+}
+
+impl Entrance {
+    /// What waited for what this adapter serves need not wait any longer.
+    async fn wake_lanes(&self, adapter: &Arc<Adapter>) {
+        let channels = &self.ingest.channels;
+        let served: Vec<_> =
+            Platform::known().filter(|platform| channels.is_served_by(*platform, adapter)).collect();
+        let prefixes: Vec<_> = served.iter().map(|platform| format!("{platform}:")).collect();
+        let lanes = self.ingest.db.write(move |tx| {
+            for platform in served {
+                tx.poke_platform(platform.as_str())?;
+            }
+            tx.heads()
+        });
+        match lanes.await {
+            Ok(heads) => {
+                let ours = |lane: &str| prefixes.iter().any(|prefix| lane.starts_with(prefix));
+                for head in heads.into_iter().filter(|head| ours(&head.lane)) {
+                    self.ingest.deliver.due(head.lane).await;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the outbox cannot be read"),
         }
     }
 }

@@ -10,7 +10,6 @@ mod approvals;
 mod boot;
 mod channels;
 pub mod clock;
-mod commit;
 mod completions;
 mod config;
 mod connection;
@@ -19,6 +18,7 @@ pub mod cron;
 mod db;
 mod deliver;
 mod directory;
+mod doze;
 mod echo;
 mod errands;
 mod fetch;
@@ -46,6 +46,7 @@ mod relay;
 mod resume;
 mod router;
 mod running;
+mod runs;
 pub mod sd;
 mod session;
 mod start;
@@ -59,10 +60,18 @@ mod view;
 mod watchdog;
 
 pub use approvals::Consent;
-pub use commit::{Commit, Side};
+/// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
+pub mod shell {
+    pub use crate::db::{Db, Writer, start as open};
+    pub use crate::stopper::Stopper;
+    pub use crate::supervise::{Kept, LinkHandle, Taker, supervisor};
+    pub use crate::tasks::vital;
+}
+
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Stall, Unbuilt};
 pub use deliver::{Policy, Streaming, Transport};
+pub use doze::{Doze, Lever};
 pub use fetch::Inward;
 pub use gate::{Leaving, Situation};
 pub use handle::{Handle, Leaver, Submitted};
@@ -70,9 +79,14 @@ pub use lifetime::{HomeChannel, Lifetime};
 pub use output::Job;
 pub use post::{Fate, Mirror, Post, Posted};
 pub use running::{End, Running};
+pub use runs::{
+    NewSession, NotChanged, NotStarted, Once, Place, RunAsk, RunLimits, Started, Told, Wish, fresh_id,
+};
 pub use start::{DATABASE, StartError, start};
 pub use status::{LinkStatus, Status};
 pub use view::{Asked, Live, View};
+
+pub use petasos_store::{CardQuery, RowState, RunEnd, RunRow, Said, SessionCard, SessionRow};
 
 use petasos_core::admission::Refusal;
 use petasos_core::lifecycle::Closed;
@@ -91,6 +105,8 @@ pub enum Error {
     /// A platform that cannot be spoken as it is configured.
     #[error("{0}")]
     Unbuilt(String),
+    #[error("{0} has no home yet: say /sethome in a chat there")]
+    NoHome(petasos_core::Platform),
     /// No turn may start now.
     #[error("{}", Refusal::Closed(*.0).text())]
     Closed(Closed),

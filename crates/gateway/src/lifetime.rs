@@ -10,6 +10,8 @@ use petasos_core::target::Place;
 
 use crate::home::scoped::Sole;
 
+use crate::doze::Doze;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lifetime {
     /// How long a stop waits for running turns; zero interrupts them at once.
@@ -28,6 +30,8 @@ pub struct Lifetime {
     pub session_cap: Option<usize>,
     /// Where each platform's owner wants to hear what nobody asked for, as configured. See `homes` for where it is now.
     pub home_channels: Vec<HomeChannel>,
+    /// The thread of a home in which scheduled work speaks, if it is another one.
+    pub scheduled_threads: Vec<(Platform, String)>,
     /// Platforms whose chats are not told about restarts.
     pub quiet_platforms: Vec<Platform>,
     /// Down for this long, and the owner hears of a platform.
@@ -40,6 +44,8 @@ pub struct Lifetime {
     pub disconnect_within: Duration,
     /// Somebody starts us again when we end with 75.
     pub supervised: bool,
+    /// What to do when nobody needs us.
+    pub doze: Doze,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,12 +67,14 @@ impl Default for Lifetime {
             watchdog: None,
             session_cap: None,
             home_channels: Vec::new(),
+            scheduled_threads: Vec::new(),
             quiet_platforms: Vec::new(),
             outage_notice: Duration::from_secs(180),
             reconnect: Terms::default(),
             sole: Vec::new(),
             disconnect_within: Duration::from_secs(5),
             supervised: false,
+            doze: Doze::default(),
         }
     }
 }

@@ -139,7 +139,7 @@ mod tests {
         let source = Source::new(adapter.platform(), ChatType::Dm, "7");
         let mut route = Route::back_to(&source, Delivery::Push);
         route.reply_to = Some("1".into());
-        let stopper = Stopper::new();
+        let stopper = Stopper::default();
         let placing = timeout(Duration::from_secs(20), place(&adapter, &route, Mark::Done, &stopper));
         let (placed, ()) = tokio::join!(placing, async {
             while fake.calls_of("setMessageReaction").is_empty() {

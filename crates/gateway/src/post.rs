@@ -16,7 +16,6 @@ use petasos_store::{Error as StoreError, Tx};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::commit::Commit;
 use crate::handle::Handle;
 use crate::home::directory;
 use crate::output::{self, Job};
@@ -138,7 +137,7 @@ async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
         return Fate::Silent;
     }
     let (to, text, mirror, now) = (place.clone(), post.text.clone(), post.mirror, clock::now());
-    let owed = shell.db.write(Commit::Post, move |tx| {
+    let owed = shell.db.write(move |tx| {
         let item = owe(tx, &to, &text, now)?;
         if item.is_some() {
             echo::append(tx, &to, &text, mirror, now)?;
@@ -160,7 +159,7 @@ pub(crate) async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result
     let home = shell.home.clone();
     // A panic there would be one of ours; without the directory only names are lost.
     let names = tokio::task::spawn_blocking(move || directory::read(&home)).await.unwrap_or_default();
-    let homes = shell.homes.places();
+    let homes = homes(shell, post);
     let mut aims: Vec<(String, Result<Aim, String>)> = Vec::new();
     for (written, target) in Target::parse_list(&post.to) {
         let target = target.map_err(|bad| bad.to_string()).and_then(|target| found(target, &names));
@@ -183,6 +182,17 @@ pub(crate) async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result
         }
     }
     aims
+}
+
+/// Scheduled work may have a thread of its own in a home.
+fn homes(shell: &Shell, post: &Post) -> Vec<Place> {
+    let mut homes = shell.homes.places();
+    for home in homes.iter_mut().filter(|_| post.job.id.is_some()) {
+        let threads = &shell.lifetime.scheduled_threads;
+        let own = threads.iter().find(|(platform, _)| *platform == home.platform);
+        home.thread_id = own.map(|(_, thread)| thread.clone()).or(home.thread_id.take());
+    }
+    homes
 }
 
 /// With the id of a chat that was named.

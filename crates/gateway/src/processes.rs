@@ -7,7 +7,6 @@ use petasos_core::Millis;
 use petasos_store::{Error as StoreError, ProcessEnd, ProcessRow, Tx};
 use std::time::Duration;
 
-use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::db::Db;
 use crate::{Error, clock};
@@ -23,13 +22,13 @@ pub(crate) struct Rows {
 
 impl Rows {
     fn keep(&self, job: impl FnOnce(&Tx<'_>) -> Result<(), StoreError> + Send + 'static) -> Kept<'_> {
-        Box::pin(async move { self.db.write(Commit::Process, job).await.map_err(|error| error.to_string()) })
+        Box::pin(async move { self.db.write(job).await.map_err(|error| error.to_string()) })
     }
 
     /// Like `keep`, and then somebody has to be told.
     fn tell(&self, job: impl FnOnce(&Tx<'_>) -> Result<(), StoreError> + Send + 'static) -> Kept<'_> {
         Box::pin(async move {
-            self.db.write(Commit::Process, job).await.map_err(|error| error.to_string())?;
+            self.db.write(job).await.map_err(|error| error.to_string())?;
             self.bell.ring();
             Ok(())
         })
@@ -80,7 +79,8 @@ impl Ledger for Rows {
 
 fn owe(tx: &Tx<'_>, record: &Record, event: &Event, now: Millis) -> Result<(), StoreError> {
     let payload = serde_json::to_string(event).map_err(|_| StoreError::Unreadable("event of a process"))?;
-    tx.complete_work(&event.dispatch(), &record.key, &record.source, event.kind(), &payload, now).map(drop)
+    let to = (&record.key, Some(&record.session));
+    tx.complete_work(&event.dispatch(), to, &record.source, event.kind(), &payload, now).map(drop)
 }
 
 /// What the gateways before us started and did not see the end of, and what ended lately.

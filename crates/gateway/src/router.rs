@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use petasos_core::SessionKey;
+use petasos_core::{InboxId, SessionKey};
 use petasos_store::Pending;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -45,6 +45,11 @@ enum Ask {
         key: SessionKey,
         reply: oneshot::Sender<bool>,
     },
+    Cancel {
+        key: SessionKey,
+        inbox: InboxId,
+        reply: oneshot::Sender<bool>,
+    },
     /// An idle session wants to end.
     Leave {
         key: SessionKey,
@@ -64,6 +69,8 @@ pub(crate) enum Word {
     /// Go on with the turn that was found open.
     Resume,
     StopTurn(oneshot::Sender<bool>),
+    /// End what this message asks for.
+    Cancel(InboxId, oneshot::Sender<bool>),
 }
 
 struct Seat {
@@ -106,6 +113,13 @@ impl Router {
     pub(crate) async fn stop_turn(&self, key: SessionKey) -> bool {
         let (reply, answer) = oneshot::channel();
         self.ask(Ask::StopTurn { key, reply }).await;
+        answer.await.unwrap_or(false)
+    }
+
+    /// Whether the message was still worked on, or waited.
+    pub(crate) async fn cancel(&self, key: SessionKey, inbox: InboxId) -> bool {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Ask::Cancel { key, inbox, reply }).await;
         answer.await.unwrap_or(false)
     }
 
@@ -199,6 +213,13 @@ impl Desk {
                         Ended::Done
                     });
                 }
+            }
+            Ask::Cancel { key, inbox, reply } => {
+                let words = self.seat(key).words.clone();
+                self.tasks.spawn(async move {
+                    let _ = words.send(Word::Cancel(inbox, reply)).await;
+                    Ended::Done
+                });
             }
             Ask::Leave { key, granted } => {
                 self.seats.remove(&key);

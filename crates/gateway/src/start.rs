@@ -23,12 +23,12 @@ use tokio::task::JoinHandle;
 use crate::approvals::Approvals;
 use crate::boot::{self, World};
 use crate::channels::{Channels, Relayed};
-use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
 use crate::deliver::{Deliver, Outward};
+use crate::doze::Traffic;
 use crate::errands::Desk;
 use crate::fetch::Fetcher;
 use crate::gate::Gate;
@@ -37,7 +37,7 @@ use crate::home::process::Record;
 use crate::home::{self, restart};
 use crate::homes::Homes;
 use crate::hooks::{self, Hooks};
-use crate::ingest::{Ingest, Rules};
+use crate::ingest::{Entrance, Ingest, Rules};
 use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
 use crate::marks::Marks;
@@ -51,8 +51,8 @@ use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
-    Error, clock, completions, cron, directory, links, mirror, network, outages, processes, pulse, relay,
-    sweep, tasks,
+    Error, clock, completions, cron, directory, doze, links, mirror, network, outages, processes, pulse,
+    relay, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -74,7 +74,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let started_at = clock::now();
     let brain = Arc::new(Brain::new(config.model)?);
     let store = open(&config.home).await?;
-    let stopper = Stopper::new();
+    let stopper = Stopper::default();
     let (db, writer) = db::start(store, stopper.clone())?;
     let relayed = Relayed::of(&config.adapters);
     let rules = Arc::new(Rules { access: config.access, keys: config.keys, relayed });
@@ -98,30 +98,37 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let approvals = Arc::new(Approvals::new(db.clone(), brain.clone(), consent, &config.home));
     let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?;
     let keys = rules.keys;
-    let shell = Arc::new_cyclic(|shell| Shell {
-        fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
-        db,
-        brain,
-        tools: tools.with_errands(Arc::new(Desk { shell: shell.clone(), keys, pages: pages() })),
-        approvals,
-        questions: questions.clone(),
-        channels,
-        deliver,
-        marks,
-        router,
-        calls: Semaphore::new(config.settings.parallel_calls.max(1)),
-        settings: config.settings,
-        hooks: hooks(&config.home, &stopper),
-        homes: Homes::new(config.lifetime.home_channels.clone()),
-        lifetime: config.lifetime,
-        home: config.home,
-        stopper: stopper.clone(),
-        gate,
-        started_at,
-        counts: Counts::default(),
-        ended: Bell::default(),
-        left_open: booted.left_open,
-        links: OnceLock::new(),
+    let shell = Arc::new_cyclic(|shell| {
+        let desk = Arc::new(Desk { shell: shell.clone(), keys, pages: pages() });
+        let tools = tools.with_errands(desk);
+        Shell {
+            fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
+            db,
+            brain,
+            narrowed: config.settings.narrowed.iter().map(|(at, names)| (*at, tools.only(names))).collect(),
+            tools,
+            approvals,
+            questions: questions.clone(),
+            channels,
+            deliver,
+            marks,
+            router,
+            calls: Semaphore::new(config.settings.parallel_calls.max(1)),
+            settings: config.settings,
+            hooks: hooks(&config.home, &stopper),
+            homes: Arc::new(Homes::new(config.lifetime.home_channels.clone())),
+            lifetime: config.lifetime,
+            home: config.home,
+            stopper: stopper.clone(),
+            gate,
+            started_at,
+            counts: Counts::default(),
+            runs: crate::runs::Desk::new(config.runs),
+            ended: Bell::default(),
+            left_open: booted.left_open,
+            traffic: Traffic::new(started_at),
+            links: OnceLock::new(),
+        }
     });
     let mut running = vec![
         tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
@@ -154,6 +161,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     running.push(tasks::vital("cron", &stopper, schedule));
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
+    running.push(tokio::spawn(doze::run(shell.clone())));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
     running.push(tasks::vital(
         "network",
@@ -218,8 +226,7 @@ async fn take_over(
     let crash_recovery = lifetime.crash_recovery;
     let (window, limits) = (settings.resume_window, settings.limits);
     let terms = Terms { crash_recovery, window, limits };
-    let booted =
-        db.write(Commit::TakeOver, move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
+    let booted = db.write(move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
     boot::tell(&booted.report);
     forget_notes(home);
     Ok(booted)
@@ -244,13 +251,9 @@ async fn connect(
             }
             !served
         });
-        let (link, task) = supervise::supervisor(
-            adapter.clone(),
-            ingest.clone(),
-            shell.stopper.clone(),
-            &shell.lifetime,
-            waiting,
-        );
+        let entrance = Entrance { ingest: ingest.clone(), waiting };
+        let (link, task) =
+            supervise::supervisor(adapter.clone(), entrance, shell.stopper.clone(), &shell.lifetime);
         links.push(link);
         running.push(tasks::vital("link", &shell.stopper, task));
     }
@@ -340,7 +343,10 @@ fn not_in_a_loop(shell: &Shell, mut candidates: Candidates) -> Candidates {
                 boots,
                 "started too often with interrupted turns; they wait for a message this time"
             );
-            candidates.values_mut().for_each(|of| of.retain(|it| !it.is_resumption()));
+            // Nobody writes to a program's run: it goes on, or its crashes end it.
+            for (_, of) in candidates.iter_mut().filter(|(platform, _)| **platform != Platform::API_SERVER) {
+                of.retain(|it| !it.is_resumption());
+            }
         }
     }
     candidates

@@ -35,6 +35,8 @@ pub struct Status {
     pub dead_chats: Vec<DeadChat>,
     /// Servers of other people's tools.
     pub mcp: Vec<ServerStatus>,
+    /// Ended background work that nobody was told yet, and why, the latest first.
+    pub untold: Vec<Untold>,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
 }
@@ -74,6 +76,19 @@ pub struct LinkStatus {
     pub name: &'static str,
     #[serde(flatten)]
     pub link: Link,
+}
+
+/// Ended background work.
+#[derive(Debug, Clone, Serialize)]
+pub struct Untold {
+    /// The process.
+    pub work: String,
+    pub kind: String,
+    pub session_key: String,
+    /// It will not be told any more.
+    pub undeliverable: bool,
+    pub reason: String,
+    pub since: Millis,
 }
 
 /// Accepted messages without an outcome yet.

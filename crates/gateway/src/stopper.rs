@@ -6,7 +6,7 @@
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     Running,
     Stopping,
     /// Something we cannot live without has ended.
@@ -15,35 +15,37 @@ pub(crate) enum Phase {
 
 /// Watches the phase and can end it.
 #[derive(Debug, Clone)]
-pub(crate) struct Stopper(watch::Sender<Phase>);
+pub struct Stopper(watch::Sender<Phase>);
 
-impl Stopper {
-    pub(crate) fn new() -> Self {
+impl Default for Stopper {
+    fn default() -> Self {
         Self(watch::Sender::new(Phase::Running))
     }
+}
 
-    pub(crate) fn phase(&self) -> Phase {
+impl Stopper {
+    pub fn phase(&self) -> Phase {
         *self.0.borrow()
     }
 
-    pub(crate) fn stopping(&self) -> bool {
+    pub fn stopping(&self) -> bool {
         self.phase() != Phase::Running
     }
 
-    pub(crate) fn failed(&self) -> bool {
+    pub fn failed(&self) -> bool {
         self.phase() == Phase::Failed
     }
 
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.end(Phase::Stopping);
     }
 
-    pub(crate) fn fail(&self) {
+    pub fn fail(&self) {
         self.end(Phase::Failed);
     }
 
     /// Resolves when stopping begins.
-    pub(crate) async fn stopped(&self) {
+    pub async fn stopped(&self) {
         // The sender lives in `self`, so this cannot end by itself.
         let _ = self.0.subscribe().wait_for(|phase| *phase != Phase::Running).await;
     }

@@ -2,32 +2,61 @@
 //!
 //! Owns the link's machine and the connection. The machine's word is published before anything is torn down or built
 //! up, so a connection that will not end cannot hide that it is broken. After the ways in are closed nothing of a
-//! connection is heard any more, however late it comes to stand.
+//! connection is heard any more, however late it comes to stand. What is heard goes to a [`Taker`]: the gateway's, or
+//! a connector's.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::link::{Effect, Event, Link, Terms};
-use petasos_core::{Fault, Inbound, Platform};
-use petasos_platforms::{Adapter, Batch, Health, Taken};
-use petasos_store::Candidate;
+use petasos_core::{Fault, Inbound, Platform, SessionKey};
+use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
 use tokio::sync::{mpsc, watch};
 
-use crate::commit::Commit;
 use crate::connection::{Connection, Heard, Parting};
 use crate::home::scoped::{NotTaken, Scoped, Sole};
-use crate::ingest::Ingest;
 use crate::lifetime::Lifetime;
-use crate::pass_on;
-use crate::resume;
 use crate::stopper::Stopper;
 use crate::{Error, clock};
 
+/// Whoever takes what a link hears. `link` names the account: another bot in the same home starts from nothing.
+pub trait Taker: Send + Sync + 'static {
+    /// How far this link has heard.
+    fn cursor(&self, link: String) -> impl Future<Output = Result<Option<String>, Error>> + Send;
+
+    /// `Ok`: events and cursor are on disk, and the platform may forget them.
+    fn take(
+        &self,
+        link: String,
+        events: Vec<Inbound>,
+        unreadable: Vec<Unreadable>,
+        cursor: Option<String>,
+    ) -> impl Future<Output = Result<Kept, Error>> + Send;
+
+    /// A message that is to be passed on as it is. Waiting for its delivery must not hold up what comes in.
+    fn post(&self, platform: &'static str, account: &str, post: Post);
+
+    /// Somebody wants this conversation to stop what it does.
+    fn interrupt(&self, key: SessionKey);
+
+    /// The platform can be reached, again or for the first time.
+    fn came_up(&mut self, adapter: &Arc<Adapter>) -> impl Future<Output = ()> + Send;
+}
+
+/// What a batch was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Something in it that we did not have.
+    pub news: bool,
+    /// For each message whether its author hears of us at all.
+    pub answered: Vec<bool>,
+}
+
 /// The way to one link.
 #[derive(Debug, Clone)]
-pub(crate) struct LinkHandle {
-    pub(crate) name: &'static str,
-    pub(crate) link: watch::Receiver<Link>,
+pub struct LinkHandle {
+    pub name: &'static str,
+    pub link: watch::Receiver<Link>,
     way: Way,
 }
 
@@ -74,13 +103,12 @@ impl LinkHandle {
 }
 
 /// Makes a supervisor; the future is to be spawned.
-pub(crate) fn supervisor(
+pub fn supervisor<T: Taker>(
     adapter: Arc<Adapter>,
-    ingest: Arc<Ingest>,
+    taker: T,
     stopper: Stopper,
     lifetime: &Lifetime,
-    waiting: Vec<Candidate>,
-) -> (LinkHandle, impl Future<Output = ()> + use<>) {
+) -> (LinkHandle, impl Future<Output = ()> + Send + use<T>) {
     let (commands, asked) = mpsc::channel(4);
     let (report, link) = watch::channel(Link::default());
     let name = adapter.platform().as_str();
@@ -89,13 +117,12 @@ pub(crate) fn supervisor(
     let sole = lifetime.sole.iter().find(|sole| sole.platform == adapter.platform()).cloned();
     let supervisor = Supervisor {
         adapter,
-        ingest,
+        taker,
         stopper,
         terms,
         farewell,
         report,
         asked,
-        waiting,
         sole,
         held: None,
         connection: None,
@@ -103,24 +130,22 @@ pub(crate) fn supervisor(
     (LinkHandle { name, link, way: Way::Supervised(commands) }, supervisor.run())
 }
 
-struct Supervisor {
+struct Supervisor<T> {
     adapter: Arc<Adapter>,
-    ingest: Arc<Ingest>,
+    taker: T,
     stopper: Stopper,
     terms: Terms,
     /// How long a connection may take to end.
     farewell: Duration,
     report: watch::Sender<Link>,
     asked: mpsc::Receiver<Command>,
-    /// What goes on as soon as the link is up for the first time.
-    waiting: Vec<Candidate>,
     /// What nobody else on this machine may use while we do.
     sole: Option<Sole>,
     held: Option<Scoped>,
     connection: Option<Connection>,
 }
 
-impl Supervisor {
+impl<T: Taker> Supervisor<T> {
     async fn run(mut self) {
         let mut event = Some(Event::Start);
         loop {
@@ -163,8 +188,7 @@ impl Supervisor {
             Some(Effect::Disconnect) => self.disconnect().await,
             Some(Effect::CameUp) => {
                 tracing::info!(link = self.name(), "connected");
-                self.wake_lanes().await;
-                resume::take_up(&self.ingest, std::mem::take(&mut self.waiting)).await;
+                self.taker.came_up(&self.adapter).await;
             }
             None => {}
         }
@@ -211,9 +235,7 @@ impl Supervisor {
 
     /// Without it a link would not ask for what it missed, and its next commit would say that it had heard it.
     async fn cursor(&self) -> Result<Option<String>, (String, String)> {
-        let cursor_name = self.cursor_name();
-        let cursor = self.ingest.db.read(move |reader| reader.cursor(&cursor_name)).await;
-        cursor.map_err(|error| {
+        self.taker.cursor(self.link_name()).await.map_err(|error| {
             let code = format!("{}_cursor_unreadable", self.name());
             (code, format!("how far it has heard cannot be read: {error}"))
         })
@@ -249,15 +271,11 @@ impl Supervisor {
                 (self.take(batch).await && some).then_some(Event::Took { generation, oldest })
             }
             Heard::Post(post) => {
-                let (ingest, account) = (self.ingest.clone(), self.adapter.account().to_owned());
-                // Waiting for its delivery must not hold up what comes in. As many wait as callers are let in.
-                tokio::spawn(pass_on::carry(ingest, self.name(), account, post));
+                self.taker.post(self.name(), self.adapter.account(), post);
                 None
             }
             Heard::Interrupt(key) => {
-                let router = self.ingest.router.clone();
-                // Its session may take a moment to stop; a conversation that does nothing has nothing to stop.
-                tokio::spawn(async move { router.stop_turn(key).await });
+                self.taker.interrupt(key);
                 None
             }
             Heard::Health(Health::Polling) => Some(Event::Alive { generation }),
@@ -274,7 +292,7 @@ impl Supervisor {
     async fn take(&self, batch: Batch) -> bool {
         let pressed: Vec<_> = batch.events.iter().map(|event| event.dedup.clone()).collect();
         let events = batch.events.into_iter().map(|event| self.named(event)).collect();
-        let taken = self.ingest.take(self.cursor_name(), events, batch.unreadable, batch.cursor).await;
+        let taken = self.taker.take(self.link_name(), events, batch.unreadable, batch.cursor).await;
         let answer = match &taken {
             Ok(kept) => {
                 let heard = pressed.into_iter().zip(&kept.answered).filter(|(_, answered)| **answered);
@@ -282,6 +300,7 @@ impl Supervisor {
                 if kept.news { Taken::Committed } else { Taken::Known }
             }
             Err(Error::Closed(closed)) => Taken::Closed(*closed),
+            Err(Error::NoHome(_)) => Taken::NoHome,
             Err(error) => {
                 tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
                 Taken::NotTaken
@@ -292,31 +311,8 @@ impl Supervisor {
         taken.is_ok()
     }
 
-    /// What waited for this platform need not wait any longer.
-    async fn wake_lanes(&self) {
-        let channels = self.ingest.channels.clone();
-        let served: Vec<_> =
-            Platform::known().filter(|platform| channels.is_served_by(*platform, &self.adapter)).collect();
-        let prefixes: Vec<_> = served.iter().map(|platform| format!("{platform}:")).collect();
-        let lanes = self.ingest.db.write(Commit::WakeLanes, move |tx| {
-            for platform in served {
-                tx.poke_platform(platform.as_str())?;
-            }
-            tx.heads()
-        });
-        match lanes.await {
-            Ok(heads) => {
-                let ours = |lane: &str| prefixes.iter().any(|prefix| lane.starts_with(prefix));
-                for head in heads.into_iter().filter(|head| ours(&head.lane)) {
-                    self.ingest.deliver.due(head.lane).await;
-                }
-            }
-            Err(error) => tracing::warn!(%error, "the outbox cannot be read"),
-        }
-    }
-
     /// Cursors and identities belong to the account: another bot in the same home starts from nothing.
-    fn cursor_name(&self) -> String {
+    fn link_name(&self) -> String {
         format!("{}/{}", self.name(), self.adapter.account())
     }
 

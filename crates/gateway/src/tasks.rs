@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::stopper::Stopper;
 
 /// Starts a task that must live as long as the gateway.
-pub(crate) fn vital(
+pub fn vital(
     name: &'static str,
     stopper: &Stopper,
     task: impl Future<Output = ()> + Send + 'static,

@@ -9,7 +9,7 @@ use petasos_core::transcript::Role;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::{Fault, Incoming};
 use serde_json::json;
-use support::{SOON, World};
+use support::{SOON, World, eventually};
 
 #[test]
 fn a_message_is_answered_where_it_was_asked() {
@@ -97,6 +97,29 @@ fn in_queue_mode_everything_is_answered_in_order() {
         texts.iter().filter(|text| text.starts_with("echo")).collect::<Vec<_>>(),
         ["echo: first", "echo: second"]
     );
+}
+
+#[test]
+fn in_queue_mode_texts_that_come_one_by_one_are_turns_of_their_own() {
+    let world = World::new(|settings| {
+        settings.busy = BusyMode::Queue;
+        settings.busy_ack = false;
+    });
+    let gate = world.model.gate(Point::Before);
+    world.telegram.push_text(7, 7, "first");
+    assert!(gate.wait(SOON));
+    for (waiting, text) in [(1, "second"), (2, "third")] {
+        world.telegram.push_text(7, 7, text);
+        eventually("accepted", || (world.read(|reader| reader.backlog()).queued == waiting).then_some(()));
+        // What is sent within a second belongs together.
+        let accepted = Instant::now();
+        eventually("a pause", || (accepted.elapsed() > Duration::from_millis(1_100)).then_some(()));
+    }
+    world.telegram.push_text(7, 7, "fourth,");
+    world.telegram.push_text(7, 7, "in two parts");
+    eventually("accepted", || (world.read(|reader| reader.backlog()).queued == 4).then_some(()));
+    gate.open();
+    world.shows(7, &["echo: first", "echo: second", "echo: third", "echo: fourth,\n\nin two parts"]);
 }
 
 #[test]

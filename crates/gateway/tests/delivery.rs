@@ -7,6 +7,7 @@ use std::time::Duration;
 use petasos_core::outbox::State;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Fault;
+use petasos_gateway::{Fate, HomeChannel, Job, Mirror, Post};
 use support::{SOON, World};
 
 const GROUP: i64 = -100;
@@ -300,4 +301,73 @@ fn an_answer_that_outgrows_its_preview_is_whole_in_the_end() {
     let told: Vec<&str> = shown.split_whitespace().filter(|word| word.starts_with('w')).collect();
     assert_eq!(told, words.iter().map(String::as_str).collect::<Vec<_>>(), "every word once, in order");
     assert!(world.telegram.calls_of("editMessageText").len() > 1, "it was shown while it grew");
+}
+
+/// Says something where nobody asked, and waits until it is there.
+fn post(world: &World, to: &str, text: &str, job: Option<&str>) {
+    let post = Post {
+        to: to.into(),
+        text: text.into(),
+        job: Job { id: job.map(str::to_owned), ..Job::default() },
+        origin: None,
+        mirror: Mirror::No,
+        wait: SOON,
+    };
+    let posted = world.runtime.block_on(world.handle().post(post));
+    assert!(matches!(posted[0].fate, Fate::Delivered { .. }), "{posted:?}");
+}
+
+/// The topic in which each text stands.
+fn topics(world: &World) -> Vec<(String, Option<i64>)> {
+    world.telegram.visible(GROUP).into_iter().map(|message| (message.text, message.thread)).collect()
+}
+
+#[test]
+fn a_topic_that_is_asked_for_by_name_is_made_once_whoever_asks_and_again_when_it_is_gone() {
+    let mut world = World::new(|_| {});
+    // One that exists, so that the fake knows which do not; topic 1 is the chat itself.
+    world.telegram.add_topic(GROUP, 9);
+    let to = "telegram:-100:Deploys";
+    post(&world, to, "one", None);
+    world.restart();
+    post(&world, to, "two", None);
+    let made = || world.telegram.calls_of("createForumTopic").len();
+    assert_eq!(made(), 1);
+    let seen = topics(&world);
+    let first = seen[0].1.expect("in a topic");
+    assert_eq!(seen[1], ("two".to_owned(), Some(first)));
+    world.telegram.remove_topic(GROUP, first);
+    post(&world, to, "three", None);
+    post(&world, to, "four", None);
+    let seen = topics(&world);
+    assert_eq!(seen[2], ("three".to_owned(), None), "what cannot be said there is said in the chat");
+    assert!(seen[3].1.is_some_and(|thread| thread != first), "{seen:?}");
+    assert_eq!(made(), 2);
+}
+
+#[test]
+fn a_topic_that_may_not_be_made_keeps_nobody_quiet_and_one_that_cannot_be_now_is_waited_for() {
+    let world = World::new(|_| {});
+    world.telegram.on("createForumTopic").does(Fault::status(400, "Bad Request: the chat is not a forum"));
+    post(&world, "telegram:-100:Deploys", "one", None);
+    assert_eq!(topics(&world), [("one".to_owned(), None)]);
+    world.telegram.on("createForumTopic").does(Fault::status(500, "Internal Server Error"));
+    post(&world, "telegram:-100:Deploys", "two", None);
+    assert!(topics(&world)[1].1.is_some());
+    assert_eq!(world.telegram.calls_of("createForumTopic").len(), 3);
+}
+
+#[test]
+fn scheduled_work_speaks_in_its_own_topic_of_the_home() {
+    let world = World::with(|setup| {
+        let (platform, chat_id) = (support::telegram(), GROUP.to_string());
+        setup.lifetime.home_channels =
+            vec![HomeChannel { platform, chat_id, thread_id: Some("7".into()), name: "Home".into() }];
+        setup.lifetime.scheduled_threads = vec![(platform, "8".into())];
+    });
+    post(&world, "telegram", "by hand", None);
+    post(&world, "telegram", "by the clock", Some("job1"));
+    post(&world, "telegram:-100:7", "named", Some("job1"));
+    let want = [("by hand", 7), ("by the clock", 8), ("named", 7)];
+    assert_eq!(topics(&world), want.map(|(text, thread)| (text.to_owned(), Some(thread))));
 }

@@ -4,6 +4,8 @@
 
 #[path = "outage/apart.rs"]
 mod apart;
+#[path = "outage/day.rs"]
+mod day;
 #[path = "outage/everywhere.rs"]
 mod everywhere;
 #[path = "outage/time.rs"]
@@ -156,64 +158,6 @@ fn two_hundred_failed_tries_leave_nothing_behind() {
     assert!(!grown, "before {before:?}, after {after:?}");
 }
 
-/// A day of people who write and services that fail, by chance that can be repeated.
-#[test]
-fn a_day_of_random_faults_loses_nothing_and_grows_nothing() {
-    const SEED: u64 = 20_261_116;
-    println!("seed {SEED}");
-    let mut chance = Chance(SEED);
-    let mut world = Everywhere::idle();
-    world.start(calm());
-    world.time.until("connected", MINUTE, SECOND, || world.all_hear());
-    let mut texts = Vec::new();
-    let mut held = Vec::new();
-    for slice in 0..24 * 6 {
-        let text = format!("number {slice}.");
-        world.say(&text);
-        texts.push(text);
-        misbehave(&world, chance.below(12));
-        world.time.pass(MINUTE, 10 * SECOND);
-        world.time.pass(9 * MINUTE, 20 * SECOND);
-        world.up();
-        if slice % 36 == 35 {
-            // Calm for long enough that everybody is back: what is held then is what is kept.
-            world.time.until("calm", 30 * MINUTE, 10 * SECOND, || world.all_hear());
-            world.time.pass(5 * MINUTE, 10 * SECOND);
-            held.push(Held::now(&world));
-        }
-    }
-    let all = || world.unanswered(&texts).is_empty().then_some(());
-    world.time.until("all answered", 60 * MINUTE, 10 * SECOND, all);
-    for (name, chat) in NAMES.iter().zip(world.answers()) {
-        for text in &texts {
-            let said = chat.iter().filter(|said| said.contains(&format!("{name} {text}")));
-            let unmarked = said.filter(|said| said.starts_with("echo: ")).count();
-            assert!(unmarked <= 1, "{name} {text} was answered {unmarked} times (seed {SEED})");
-        }
-    }
-    let (half, end) = (&held[1], &held[3]);
-    assert!(end.files <= half.files + 6, "open files: {held:?} (seed {SEED})");
-    assert!(end.tasks <= half.tasks + 6, "tasks: {held:?} (seed {SEED})");
-    // The fakes remember every call; the gateway may not add to that.
-    assert!(end.resident <= half.resident + (24 << 20), "memory: {held:?} (seed {SEED})");
-}
-
-fn misbehave(world: &Everywhere, what: u64) {
-    match what {
-        0 => world.down(),
-        1 => world.telegram.down(),
-        2 => world.discord.down(),
-        3 => world.slack.down(),
-        4 => world.telegram.reset_connections(),
-        5 => world.discord.cut_sockets(),
-        6 => world.slack.reset_sockets(),
-        7 => world.discord.ask_to_reconnect(),
-        8 => world.telegram.on("getUpdates").times(3).does(telegram::Fault::status(502, "Bad Gateway")),
-        9 => world.slack.close_sockets(),
-        _ => {}
-    }
-}
-
 /// What the process holds.
 #[derive(Debug)]
 struct Held {
@@ -232,17 +176,5 @@ impl Held {
             tasks: world.time.runtime.metrics().num_alive_tasks(),
             resident: kilobytes << 10,
         }
-    }
-}
-
-/// xorshift64*: the same numbers for the same seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
     }
 }

@@ -183,6 +183,11 @@ impl Fetcher {
     }
 }
 
+/// A client that reaches the open internet and nothing else, and follows nobody anywhere.
+pub fn outward() -> Result<Client, reqwest::Error> {
+    http::common().no_proxy().dns_resolver(Arc::new(Public(vec![]))).build()
+}
+
 /// Whether all that a name means to us is open. One that we do not know only the proxy can judge.
 async fn judge(host: &str) -> Result<(), Error> {
     let Ok(mut found) = tokio::net::lookup_host((host.trim_matches(['[', ']']), 0)).await else {

@@ -104,7 +104,7 @@ pub(crate) fn proxies(named: Option<&str>) -> Vec<String> {
     all.iter().filter_map(host).collect()
 }
 
-fn common() -> ClientBuilder {
+pub(crate) fn common() -> ClientBuilder {
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)

@@ -22,6 +22,8 @@ pub enum Taken {
     Known,
     /// Nothing was kept; the platform must keep it for us.
     NotTaken,
+    /// Nothing was kept: an answer is to go to a platform's home, and there is none.
+    NoHome,
     /// Nothing was kept: no turn may start now. Said of what a program sends; people are told in their chat.
     Closed(Closed),
 }
@@ -100,6 +102,8 @@ pub enum Posted {
     Owed,
     /// The platform refused it for good. The same post again makes another try.
     Dead,
+    /// Nothing was kept: it is to go to a platform's home, and there is none.
+    NoHome,
     /// Nothing was kept.
     NotTaken,
 }
@@ -148,7 +152,7 @@ impl Intake {
     ) -> Result<(), NotTaken> {
         match self.offer(events, unreadable, cursor).await? {
             Taken::Committed | Taken::Known => Ok(()),
-            Taken::NotTaken | Taken::Closed(_) => Err(NotTaken::Refused),
+            Taken::NotTaken | Taken::NoHome | Taken::Closed(_) => Err(NotTaken::Refused),
         }
     }
 

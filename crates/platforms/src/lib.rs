@@ -233,11 +233,18 @@ impl Adapter {
         }
     }
 
-    /// The topic of this name in a chat, made if need be; `None`: the platform has no topics. Remembered as long as
-    /// the adapter lives, so whoever wants the same one after a restart keeps its id.
-    pub async fn ensure_topic(&self, chat: &str, name: &str) -> Result<Option<String>, Error> {
+    /// The name of the topic that a way leads to, where topics can be asked for by name and this is one.
+    pub fn topic_name(&self, to: &Route) -> Option<String> {
         match self {
-            Self::Telegram(it) => Ok(Some(it.ensure_topic(chat, name).await?)),
+            Self::Telegram(it) => it.topic_name(to),
+            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => None,
+        }
+    }
+
+    /// Makes a topic; its id. `None`: the platform has no topics. Whoever wants the same one again keeps its id.
+    pub async fn make_topic(&self, chat: &str, name: &str) -> Result<Option<String>, Error> {
+        match self {
+            Self::Telegram(it) => Ok(Some(it.make_topic(chat, name).await?)),
             Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
         }
     }

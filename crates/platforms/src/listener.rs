@@ -1,4 +1,4 @@
-//! A small HTTP listener for adapters that are called instead of calling.
+//! A small HTTP listener for those who are called instead of calling: adapters, and the connector.
 //!
 //! Strangers can reach it, so everything has a bound: connections, headers, bodies, and the time for each. One
 //! connection carries one request. Dropping `serve` cuts off what is under way; a caller without an answer repeats
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-pub(crate) type Request = axum::http::Request<Incoming>;
+pub type Request = axum::http::Request<Incoming>;
 
 /// Requests that are dealt with at the same time; more wait to be let in.
 const CONNECTIONS: usize = 64;
@@ -74,7 +74,7 @@ impl NotBound {
 
 /// Why there is no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub enum Unread {
     TooLarge,
     TooSlow,
     Broken,
@@ -89,14 +89,14 @@ pub fn is_loopback(host: &str) -> bool {
 }
 
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     seats: Arc<Semaphore>,
 }
 
 impl Listener {
-    pub(crate) async fn bind(place: &Place) -> Result<Self, NotBound> {
+    pub async fn bind(place: &Place) -> Result<Self, NotBound> {
         let bound = async {
             let socket = TcpListener::bind((place.host.as_str(), place.port)).await?;
             let address = socket.local_addr()?;
@@ -111,11 +111,12 @@ impl Listener {
         })
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Answers requests until it is dropped.
-    pub(crate) async fn serve<F>(
-        &self,
-        answer: impl Fn(Request) -> F + Clone + Send + Sync + 'static,
-    ) -> Infallible
+    pub async fn serve<F>(&self, answer: impl Fn(Request) -> F + Clone + Send + Sync + 'static) -> Infallible
     where
         F: Future<Output = Response> + Send + 'static,
     {
@@ -191,15 +192,23 @@ where
 {
     let service = service_fn(|request| {
         let answered = answer(request);
-        async { Ok::<_, Infallible>(answered.await) }
+        async {
+            let mut response = answered.await;
+            // One request each; the builder's own way to say so would also say it of an upgrade.
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let conversation = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_headers(HEADERS)
         .max_buf_size(HEAD_BYTES)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        // A connection that becomes something else is not ours any more, and has its seat no longer.
+        .with_upgrades();
     match timeout(ALL_WITHIN, conversation).await {
         Ok(Ok(())) => {}
         // Strangers may send anything; it is of no interest unless somebody looks for it.
@@ -209,7 +218,7 @@ where
 }
 
 /// The whole body as it came, for signatures are made over its bytes.
-pub(crate) async fn read(headers: &HeaderMap, body: Incoming, limit: usize) -> Result<Bytes, Unread> {
+pub async fn read(headers: &HeaderMap, body: Incoming, limit: usize) -> Result<Bytes, Unread> {
     if announced(headers).is_some_and(|length| length > limit) {
         return Err(Unread::TooLarge);
     }
@@ -232,18 +241,18 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+pub fn json(status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
 }
 
-pub(crate) fn refused(status: StatusCode, error: &str) -> Response {
+pub fn refused(status: StatusCode, error: &str) -> Response {
     json(status, &serde_json::json!({ "error": error }))
 }
 
-pub(crate) fn unread(unread: Unread) -> Response {
+pub fn unread(unread: Unread) -> Response {
     match unread {
         Unread::TooLarge => refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
         Unread::TooSlow => refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),

@@ -113,4 +113,6 @@ pub struct Receipt {
     pub message_id: Option<String>,
     /// The thread is gone; the message went to the chat itself.
     pub thread_fallback: bool,
+    /// The thread that it opened: what belongs to it goes there.
+    pub opened: Option<String>,
 }

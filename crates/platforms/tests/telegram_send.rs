@@ -195,15 +195,14 @@ async fn a_long_answer_goes_out_in_parts_that_telegram_accepts() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_asked_for_by_name_is_made_once() {
+async fn a_topic_is_made_under_its_name_and_takes_messages() {
     let rig = rig();
-    let asked =
-        async |chat, name| rig.adapter.ensure_topic(chat, name).await.expect("made").expect("a topic");
-    let first = asked("5", " News ").await;
-    assert_eq!(asked("5", "News").await, first);
-    asked("6", "News").await;
-    assert_eq!(rig.fake.calls_of("createForumTopic").len(), 2);
-    send(&rig, &topic(5, &first)).await.expect("there is such a topic");
+    let named = Route { thread_id: Some("News".into()), ..topic(5, "1") };
+    let name = rig.adapter.topic_name(&named).expect("a name");
+    assert_eq!(rig.adapter.topic_name(&topic(5, "7")), None, "that is an id");
+    let made = rig.adapter.make_topic("5", &name).await.expect("made").expect("a topic");
+    assert_eq!(rig.fake.calls_of("createForumTopic")[0].params.str("name"), Some("News"));
+    assert!(!send(&rig, &topic(5, &made)).await.expect("there is such a topic").thread_fallback);
 }
 
 #[allow(clippy::expect_used, reason = "a test that cannot go on stops")]

@@ -8,7 +8,7 @@ use petasos_core::lifecycle::Closed;
 use petasos_core::message::{ChatType, Delivery as Way};
 use petasos_core::{Fault, Inbound, Platform, Reached, Route};
 use petasos_fakes::hooks::{Delivery, Reply};
-use petasos_platforms::webhook::{Config, Home, Targets, Webhook, sign};
+use petasos_platforms::webhook::{Config, Targets, Webhook, sign};
 use petasos_platforms::{Adapter, Batch, Intake, Kind, Part, Post, Posted, Secret, SendOptions, Taken};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,8 +29,7 @@ struct Gateway {
 
 fn rig(routes: Value, change: impl FnOnce(&mut Config)) -> Rig {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    let home = Home { chat_id: "-100".into(), thread_id: None };
-    let targets = [(Platform::parse("telegram").expect("known"), Some(home))];
+    let targets = [Platform::parse("telegram").expect("known")];
     let routes = routes.as_object().expect("a section").clone();
     let mut config = Config { port, routes, targets: Targets(targets.into()), ..Config::default() };
     change(&mut config);
@@ -114,7 +113,7 @@ async fn a_delivery_becomes_a_conversation_of_its_own_and_says_where_its_answer_
     assert_eq!(event.source.chat_id.as_deref(), Some("webhook:ci:d1"));
     assert_eq!(event.source.chat_type, ChatType::Webhook);
     let target = event.answer_to.as_ref().expect("a target");
-    assert_eq!((target.lane().as_str(), target.delivery), ("telegram:-100", Way::Push));
+    assert_eq!(target, &Route::to_home(Platform::parse("telegram").expect("known")));
 }
 
 #[tokio::test]

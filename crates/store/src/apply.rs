@@ -16,7 +16,7 @@ impl Tx<'_> {
         match write {
             Write::PutTurn(turn) => self.put_turn(turn),
             Write::EndTurn { turn, outcome, at } => self.end_turn(*turn, *outcome, *at),
-            Write::ClaimInbox { inbox, turn } => inbox.iter().try_for_each(|id| self.claim(*id, *turn)),
+            Write::ClaimInbox { inbox, turn } => inbox.iter().try_for_each(|id| self.claim(*id, *turn, now)),
             Write::SettleInbox { inbox, outcome, at } => {
                 inbox.iter().try_for_each(|id| self.settle(*id, *outcome, *at))
             }
@@ -29,7 +29,7 @@ impl Tx<'_> {
             Write::SendAnew { item } => self.send_anew(*item),
             Write::ClosePreview { turn, step, text } => self.close_preview(*turn, *step, text),
             Write::Sending { item } => self.sending(*item, now),
-            Write::PartSent { item, message } => self.part_sent(*item, message),
+            Write::PartSent { item, message, thread } => self.part_sent(*item, message, thread.as_deref()),
             Write::Delivered { item, message, at } => self.delivered(*item, message.as_deref(), *at),
             Write::Postpone { item, not_before, doubtful, error } => {
                 self.postpone(*item, *not_before, *doubtful, error)
@@ -39,6 +39,10 @@ impl Tx<'_> {
                 self.mark_chat_dead(*platform, chat_id, reason, *at)
             }
             Write::ChatAlive { platform, chat_id } => self.mark_chat_alive(*platform, chat_id).map(drop),
+            Write::TopicMade { platform, chat_id, name, thread, at } => {
+                self.put_topic(*platform, chat_id, name, thread, *at)
+            }
+            Write::TopicGone { platform, chat_id, name } => self.drop_topic(*platform, chat_id, name),
             Write::ClearResume { key } => self.clear_resume(key),
         }
     }

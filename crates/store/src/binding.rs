@@ -125,6 +125,11 @@ impl Tx<'_> {
         Ok(Some(entry))
     }
 
+    /// Binds a conversation to a transcript that is named from outside.
+    pub fn bind_session(&self, entry: &Entry, now: Millis) -> Result<()> {
+        self.bind(entry, None, now)
+    }
+
     fn bind(&self, entry: &Entry, parent: Option<&SessionId>, now: Millis) -> Result<()> {
         self.create_session(&entry.session_id, &entry.session_key, entry.origin.as_ref(), parent, now)?;
         // A transcript taken over from another chat is listed where it is used.

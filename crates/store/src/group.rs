@@ -11,6 +11,7 @@ use rusqlite::{CachedStatement, Connection};
 
 use crate::error::{Error, OpenError, Result};
 use crate::open;
+use crate::schema::{self, Schema};
 
 /// The database as it can be asked. Every question is a method here; see the modules by table.
 #[derive(Debug)]
@@ -26,17 +27,43 @@ impl Reads {
 #[derive(Debug)]
 pub struct Store {
     db: Reads,
+    place: Place,
+}
+
+/// Where a store is, for those who only look.
+#[derive(Debug, Clone)]
+pub struct Place {
     path: PathBuf,
+    schema: &'static Schema,
+}
+
+impl Place {
+    pub fn reader(&self) -> Result<Reader, OpenError> {
+        open::reader(&self.path, self.schema).map(|db| Reader(Reads(db)))
+    }
 }
 
 impl Store {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref();
-        Ok(Self { db: Reads(open::writer(path)?), path: path.into() })
+        Self::open_as(path.as_ref(), &schema::GATEWAY)
+    }
+
+    /// A connector's; see the module of that name.
+    pub fn open_connector(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_as(path.as_ref(), &schema::CONNECTOR)
+    }
+
+    fn open_as(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
+        let db = Reads(open::writer(path, schema)?);
+        Ok(Self { db, place: Place { path: path.into(), schema } })
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
+    }
+
+    pub fn place(&self) -> Place {
+        self.place.clone()
     }
 
     /// Starts a transaction.
@@ -184,7 +211,11 @@ pub struct Reader(Reads);
 
 impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        open::reader(path.as_ref()).map(|db| Self(Reads(db)))
+        Place { path: path.as_ref().into(), schema: &schema::GATEWAY }.reader()
+    }
+
+    pub fn open_connector(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Place { path: path.as_ref().into(), schema: &schema::CONNECTOR }.reader()
     }
 
     /// Everything the question reads is of one moment. Asking within a question keeps its moment.

@@ -176,14 +176,14 @@ impl Tx<'_> {
     }
 
     /// A message belongs to one turn. Claiming it again for the same turn changes nothing.
-    pub(crate) fn claim(&self, id: InboxId, turn: TurnId) -> Result<()> {
+    pub(crate) fn claim(&self, id: InboxId, turn: TurnId, now: Millis) -> Result<()> {
         let mut claim = self.sql(
             "UPDATE inbox SET state = 'claimed', turn = ?2
              WHERE id = ?1 AND (state = 'queued' OR (state = 'claimed' AND turn = ?2))",
         )?;
         match claim.execute([id.0, turn.0])? {
             0 => Err(Error::Conflict("the message is settled or belongs to another turn")),
-            _ => Ok(()),
+            _ => self.run_claimed(id, now),
         }
     }
 
@@ -196,7 +196,8 @@ impl Tx<'_> {
         )?;
         if settle.execute(params![id.0, outcome.as_str(), at(now)])? > 0 {
             self.completion_settled(id, now)?;
-            return self.occurrence_ran(id, outcome, now);
+            self.occurrence_ran(id, outcome, now)?;
+            return self.run_settled(id, outcome, now);
         }
         match self.sql("SELECT 1 FROM inbox WHERE id = ?1")?.exists([id.0])? {
             true => Ok(()),

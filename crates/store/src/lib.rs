@@ -8,7 +8,7 @@
 //! | `inbox`, `whereabouts` | inbox, seen, cursors |
 //! | `turns` | turns |
 //! | `outbox` | outbox |
-//! | `dead_chats` | dead_chats |
+//! | `dead_chats`, `topics` | their namesakes |
 //! | `transcript`, `search` | messages, words |
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
 //! | `questions` | questions, approved |
@@ -16,13 +16,17 @@
 //! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `todos`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
+//!
+//! A connector has a file of its own (`schema/connector.sql`): see [`connector`].
 
 mod apply;
 mod begin;
 mod binding;
 mod boot;
+mod cards;
 mod clock;
 mod completions;
+pub mod connector;
 mod dead_chats;
 mod error;
 mod failures;
@@ -40,10 +44,12 @@ mod processes;
 mod questions;
 mod retention;
 mod routing;
+mod runs;
 mod schema;
 mod search;
 mod sessions;
 mod todos;
+mod topics;
 mod transcript;
 mod turns;
 mod unreadable;
@@ -53,10 +59,11 @@ mod whereabouts;
 pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
 pub use boot::{Booted, Candidate, Candidates, Found, Marked, Report, Terms};
+pub use cards::{CardQuery, SessionCard};
 pub use clock::local_time;
 pub use completions::{Completion, CompletionId, CompletionState};
 pub use error::{Error, OpenError, Result};
-pub use group::{Group, Reader, Reads, Store, Tx};
+pub use group::{Group, Place, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};
 pub use legacy::Imported;
 pub use logins::{Login, Token};
@@ -67,6 +74,7 @@ pub use processes::{ProcessEnd, ProcessRow};
 pub use questions::QuestionRow;
 pub use retention::Pruned;
 pub use routing::RoutingState;
+pub use runs::{NewRun, Repeat, RunEnd, RunRow};
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};

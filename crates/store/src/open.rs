@@ -13,9 +13,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Error, OpenError, Result};
-use crate::schema;
+use crate::schema::{self, Schema};
 
-const MARKER: &str = ".petasos-db";
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -25,31 +24,31 @@ const SMALL: u64 = 1 << 20;
 const LARGE: u64 = 64 << 20;
 
 /// The read-write connection of the one writer.
-pub(crate) fn writer(path: &Path) -> Result<Connection, OpenError> {
-    let fresh = prepare(path)?;
+pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Connection, OpenError> {
+    let fresh = prepare(path, schema)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // SQLite quietly opens what it may not write; we would find out with the first message.
     if db.is_readonly("main").map_err(|error| failed(path, error.into()))? {
         return Err(failed(path, Error::ReadOnly));
     }
     if !fresh {
-        examine(&db, path)?;
+        examine(&db, path, schema)?;
     }
-    settle(&mut db).map_err(|error| failed(path, error))?;
-    remember(path).map_err(|error| failed(path, error.into()))?;
+    settle(&mut db, schema).map_err(|error| failed(path, error))?;
+    remember(path, schema).map_err(|error| failed(path, error.into()))?;
     Ok(db)
 }
 
 /// A connection that cannot change anything, for any process.
-pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn reader(path: &Path, schema: &Schema) -> Result<Connection, OpenError> {
     if !path.exists() {
         return Err(OpenError::Absent { path: path.into() });
     }
-    header(path)?;
+    header(path, schema)?;
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let found = versions(&db, path)?;
-    if found < schema::KNOWN {
-        return Err(OpenError::Older { path: path.into(), found, known: schema::KNOWN });
+    let found = versions(&db, path, schema)?;
+    if found < schema.known() {
+        return Err(OpenError::Older { path: path.into(), found, known: schema.known() });
     }
     db.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY;")
         .map_err(|error| failed(path, error.into()))?;
@@ -57,18 +56,18 @@ pub(crate) fn reader(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Makes the file if there may be one. `true`: there was none, or only an empty one that nobody ever used.
-fn prepare(path: &Path) -> Result<bool, OpenError> {
+fn prepare(path: &Path, schema: &Schema) -> Result<bool, OpenError> {
     let folder = folder(path);
     if !folder.is_dir() {
         return Err(OpenError::NoDirectory { path: folder });
     }
     match fs::metadata(path) {
-        Ok(found) if found.len() > 0 => return header(path).map(|()| false),
+        Ok(found) if found.len() > 0 => return header(path, schema).map(|()| false),
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed(path, error.into())),
     }
-    let signs = [beside(path, "-wal"), folder.join(MARKER)];
+    let signs = [beside(path, "-wal"), folder.join(schema.marker)];
     if let Some(sign) = signs.into_iter().find(|sign| sign.exists()) {
         return Err(OpenError::Vanished { path: path.into(), sign });
     }
@@ -86,7 +85,7 @@ fn create(path: &Path) -> std::io::Result<()> {
 }
 
 /// Reads what can be told without opening the database, so that a newer one stays untouched.
-fn header(path: &Path) -> Result<(), OpenError> {
+fn header(path: &Path, schema: &Schema) -> Result<(), OpenError> {
     let mut head = [0_u8; 100];
     let read =
         File::open(path).and_then(|mut file| file.read(&mut head)).map_err(|e| failed(path, e.into()))?;
@@ -94,12 +93,12 @@ fn header(path: &Path) -> Result<(), OpenError> {
         return Err(OpenError::Foreign { path: path.into() });
     }
     let found = u32::from_be_bytes([head[60], head[61], head[62], head[63]]);
-    newer(path, found)
+    newer(path, found, schema)
 }
 
-fn newer(path: &Path, found: u32) -> Result<(), OpenError> {
-    if found > schema::KNOWN {
-        return Err(OpenError::Newer { path: path.into(), found, known: schema::KNOWN });
+fn newer(path: &Path, found: u32, schema: &Schema) -> Result<(), OpenError> {
+    if found > schema.known() {
+        return Err(OpenError::Newer { path: path.into(), found, known: schema.known() });
     }
     Ok(())
 }
@@ -116,8 +115,8 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     opened.map_err(|error| failed(path, error.into()))
 }
 
-fn examine(db: &Connection, path: &Path) -> Result<(), OpenError> {
-    versions(db, path)?;
+fn examine(db: &Connection, path: &Path, schema: &Schema) -> Result<(), OpenError> {
+    versions(db, path, schema)?;
     let size = fs::metadata(path).map_or(0, |found| found.len());
     let unclean = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
     let check = match size {
@@ -134,10 +133,10 @@ fn examine(db: &Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 /// The schema version, once it is clear that the file is ours and not from the future.
-fn versions(db: &Connection, path: &Path) -> Result<u32, OpenError> {
+fn versions(db: &Connection, path: &Path, schema: &Schema) -> Result<u32, OpenError> {
     let found = schema::version(db).map_err(|error| failed(path, error))?;
-    newer(path, found)?;
-    let ours = schema::application(db).map_err(|error| failed(path, error))? == schema::APPLICATION;
+    newer(path, found, schema)?;
+    let ours = schema.is_of(db).map_err(|error| failed(path, error))?;
     let empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)";
     if ours || db.query_row(empty, [], |row| row.get(0)).map_err(|error| failed(path, error.into()))? {
         return Ok(found);
@@ -147,7 +146,7 @@ fn versions(db: &Connection, path: &Path) -> Result<u32, OpenError> {
 
 /// `synchronous = FULL`: a commit that returned is on disk. The log is overwritten in place (passive
 /// checkpoints only), which syncs several times faster than one that grows.
-fn settle(db: &mut Connection) -> Result<()> {
+fn settle(db: &mut Connection, schema: &Schema) -> Result<()> {
     let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Error::Io(format!("the file system offers no write-ahead log (journal mode {mode})")));
@@ -161,13 +160,13 @@ fn settle(db: &mut Connection) -> Result<()> {
          PRAGMA temp_store = MEMORY;
          PRAGMA mmap_size = 0;",
     )?;
-    schema::migrate(db)?;
+    schema.migrate(db)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(())
 }
 
-fn remember(path: &Path) -> std::io::Result<()> {
-    let marker = folder(path).join(MARKER);
+fn remember(path: &Path, schema: &Schema) -> std::io::Result<()> {
+    let marker = folder(path).join(schema.marker);
     if marker.exists() {
         return Ok(());
     }

@@ -41,7 +41,7 @@ const RULES: &[(u32, &str)] = &[
     (365, "DELETE FROM dead_chats WHERE (platform, chat) IN (
              SELECT platform, chat FROM dead_chats WHERE marked_at < ?1 LIMIT ?2)"),
     (7, "DELETE FROM completions WHERE id IN (
-             SELECT id FROM completions WHERE state = 'consumed' AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
+             SELECT id FROM completions WHERE state IN ('consumed', 'undeliverable') AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
     (30, "DELETE FROM unreadable WHERE id IN (SELECT id FROM unreadable WHERE at < ?1 ORDER BY at LIMIT ?2)"),
     (7, "DELETE FROM processes WHERE id IN (
              SELECT id FROM processes WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
@@ -53,6 +53,9 @@ const RULES: &[(u32, &str)] = &[
     // Forgetting one costs a question.
     (90, "DELETE FROM approved WHERE (scope, category) IN (
              SELECT scope, category FROM approved WHERE scope <> '' AND at < ?1 LIMIT ?2)"),
+    (30, "DELETE FROM runs WHERE id IN (
+             SELECT id FROM runs WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
+    (1, "DELETE FROM repeats WHERE (owner, name) IN (SELECT owner, name FROM repeats WHERE at < ?1 LIMIT ?2)"),
     (1, "DELETE FROM logins WHERE token_hash IN (SELECT token_hash FROM logins WHERE expires_at < ?1 LIMIT ?2)"),
     (1, "DELETE FROM login_links WHERE token_hash IN (
              SELECT token_hash FROM login_links WHERE expires_at < ?1 LIMIT ?2)"),

@@ -158,6 +158,22 @@ impl Tx<'_> {
         Ok(RowId(id))
     }
 
+    /// Puts what a transcript says, up to a row, into another one that is still empty. Gives how many rows.
+    pub fn copy_rows(&self, from: &SessionId, to: &SessionId, through: RowId) -> Result<usize> {
+        let copied = self
+            .sql(
+                "INSERT INTO messages (session, role, content, tool_calls, tool_call_id, tool_name, effect,
+                     platform_message_id, state, at, pictures)
+                 SELECT ?2, role, content, tool_calls, tool_call_id, tool_name, effect, platform_message_id,
+                     CASE state WHEN 'undone' THEN 'undone' ELSE 'active' END, at, pictures
+                 FROM messages WHERE session = ?1 AND id <= ?3 AND role NOT IN ('summary', 'session_meta') ORDER BY id",
+            )?
+            .execute(params![from.as_str(), to.as_str(), through.0])?;
+        self.sql("UPDATE sessions SET message_count = message_count + ?2 WHERE id = ?1")?
+            .execute(params![to.as_str(), rows(copied)])?;
+        Ok(copied)
+    }
+
     /// Hides the last `exchanges` user rows and everything after them. `None`: there are not that many.
     pub fn undo(&self, session: &SessionId, exchanges: usize) -> Result<Option<Undone>> {
         let mut asked = self

@@ -62,7 +62,7 @@ impl Tx<'_> {
         let Turn { id, key, session, started_at, .. } = turn;
         match put.execute(params![id.0, key.as_str(), session.as_str(), json(turn)?, at(*started_at)])? {
             0 => Err(Error::Conflict("the turn has ended")),
-            _ => Ok(()),
+            _ => self.run_moved(turn),
         }
     }
 
@@ -71,7 +71,7 @@ impl Tx<'_> {
             self.sql("UPDATE turns SET ended_at = ?3, outcome = ?2 WHERE id = ?1 AND ended_at IS NULL")?;
         match end.execute(params![id.0, outcome.as_str(), at(now)])? {
             0 => Err(Error::Conflict("the turn is not open")),
-            _ => Ok(()),
+            _ => self.run_ended(id, outcome, now),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! [`control`] is for the owner's unix socket, where the file mode is the check; it also offers what only
 //! the owner may do.
 
+mod api;
 mod chat;
 mod cookie;
 mod drain;
@@ -32,6 +33,7 @@ mod status;
 mod token;
 mod verbs;
 
+pub use api::{ApiKey, ApiOptions, Scope};
 pub use origin::Options;
 pub use router::{control, public};
 pub use serve::{bind_unix, serve_tcp, serve_unix};

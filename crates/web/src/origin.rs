@@ -6,6 +6,7 @@
 
 use std::net::IpAddr;
 
+use crate::api::ApiOptions;
 use crate::cookie::Wire;
 use crate::token::Doors;
 
@@ -16,6 +17,10 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// What programs may show instead of a cookie.
     pub doors: Doors,
+    /// The API for programs; `None`: there is none.
+    pub api: Option<ApiOptions>,
+    /// There is no page.
+    pub pageless: bool,
 }
 
 impl Options {

@@ -13,14 +13,17 @@ use crate::origin;
 use crate::refusal::Refusal;
 
 const INDEX: &str = include_str!("../page/index.html");
+const DOCS: &str = include_str!("../page/docs.html");
 const LOCKED: &str = include_str!("../page/locked.html");
 
 /// Everything under `/assets`, by name.
-const ASSETS: [(&str, &str); 10] = [
+const ASSETS: [(&str, &str); 12] = [
     ("app.css", include_str!("../page/app.css")),
     ("app.js", include_str!("../page/app.js")),
     ("commands.js", include_str!("../page/commands.js")),
     ("composer.js", include_str!("../page/composer.js")),
+    ("docs.css", include_str!("../page/docs.css")),
+    ("docs.js", include_str!("../page/docs.js")),
     ("icon.svg", include_str!("../page/icon.svg")),
     ("keep.js", include_str!("../page/keep.js")),
     ("locked.css", include_str!("../page/locked.css")),
@@ -55,6 +58,11 @@ pub(crate) async fn index(
         Some(token) if method != Method::HEAD => redeem(&handle, &headers, &token, wire).await,
         Some(_) | None => page(&handle, &headers, wire).await,
     }
+}
+
+/// What the API for programs is, for people.
+pub(crate) async fn docs() -> Response {
+    (html(), DOCS).into_response()
 }
 
 pub(crate) async fn logout(State(handle): State<Handle>, headers: HeaderMap) -> Result<Response, Refusal> {

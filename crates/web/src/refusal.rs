@@ -97,6 +97,7 @@ impl From<Error> for Refusal {
         match error {
             Error::NotFound(_) => Self::not_found(message),
             Error::Unbuilt(_) => Self::new(StatusCode::CONFLICT, "misconfigured", message),
+            Error::NoHome(_) => Self::new(StatusCode::CONFLICT, "no_home", message),
             Error::Store(_) | Error::Io(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
             }

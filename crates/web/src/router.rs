@@ -2,33 +2,74 @@
 
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, delete, get, post};
-use axum::{Extension, Router};
+use axum::{Extension, Json, Router};
 use petasos_gateway::Handle;
+use tower::ServiceExt;
 
 use crate::origin::Options;
 use crate::refusal::Refusal;
 use crate::token::{self, Caller, Keys};
-use crate::{chat, drain, events, guard, headers, owner, page, read, schedule, situation, status, verbs};
+use crate::{
+    api, chat, drain, events, guard, headers, owner, page, read, schedule, situation, status, verbs,
+};
 
 const BODY_LIMIT: usize = 1024 * 1024;
 const DRAIN_BODY_LIMIT: usize = 64 * 1024;
 
 /// For TCP: the page and its API, behind every check.
 pub fn public(handle: Handle, options: Options) -> Router {
-    let routes = api()
+    let routes = routes()
         .route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
+        .route("/docs", get(page::docs))
+        .route("/openapi.json", get(async || Json(api::document())))
         .route("/api/logout", post(page::logout));
-    fenced(closed(routes, handle.clone()).layer(from_fn_with_state(handle, guard::cookie)), options)
+    let routes = if options.pageless { Router::new() } else { routes };
+    let page = closed(routes, handle.clone()).layer(from_fn_with_state(handle.clone(), guard::cookie));
+    let keys = Arc::new(Keys::cut(&options.doors));
+    let Some(programs) = options.api.clone() else { return dressed(fenced(page, keys, options)) };
+    let programs = api::router(handle, programs, options.clone());
+    let page = fenced(page, keys.clone(), options);
+    dressed(Router::new().fallback(async move |mut request: Request| {
+        let side = match is_for_programs(&keys, &request) {
+            true => {
+                api::without_profile(&mut request);
+                programs
+            }
+            false => page,
+        };
+        // A router never fails: it answers.
+        match side.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }))
+}
+
+/// Page and programs share a port, and some paths.
+fn is_for_programs(keys: &Keys, request: &Request) -> bool {
+    let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
+    if api::is_for_programs(path) {
+        return true;
+    }
+    let no_browser = token::bearer(headers).is_some() || !headers.contains_key(header::COOKIE);
+    let shows_key = no_browser && !keys.knows(method, path, headers);
+    let asks_ahead =
+        headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) && *method == Method::OPTIONS;
+    api::is_shared(path) && (shows_key || asks_ahead)
+}
+
+fn dressed(routes: Router) -> Router {
+    routes.layer(from_fn(headers::survive)).layer(from_fn(headers::add))
 }
 
 /// For the owner's unix socket: the same API and what only the owner may do.
 pub fn control(handle: Handle) -> Router {
-    let routes = api()
+    let routes = routes()
         .route("/api/outbox", get(owner::outbox))
         .route("/api/outbox/{id}", delete(owner::outbox_drop))
         .route("/api/outbox/{id}/retry", post(owner::outbox_retry))
@@ -51,7 +92,7 @@ pub fn control(handle: Handle) -> Router {
     closed(routes, handle).layer(Extension(Caller::Owner)).layer(from_fn(headers::survive))
 }
 
-fn api() -> Router<Handle> {
+fn routes() -> Router<Handle> {
     Router::new()
         .route("/health", get(read::health))
         .route("/api/status", get(status::status))
@@ -86,14 +127,11 @@ fn closed<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Rout
 }
 
 /// The checks that need no gateway, from the inside out.
-fn fenced(routes: Router, options: Options) -> Router {
-    let keys = Arc::new(Keys::cut(&options.doors));
+fn fenced(routes: Router, keys: Arc<Keys>, options: Options) -> Router {
     routes
         .layer(from_fn(guard::origin))
         .layer(from_fn_with_state(keys, token::admit))
         .layer(from_fn_with_state(Arc::new(options), guard::host))
-        .layer(from_fn(headers::survive))
-        .layer(from_fn(headers::add))
 }
 
 #[cfg(test)]

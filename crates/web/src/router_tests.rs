@@ -6,7 +6,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::*;
-use crate::extract;
+use crate::{Doors, extract};
 
 #[derive(Deserialize)]
 struct Word {
@@ -26,7 +26,8 @@ fn door() -> Router {
         .route("/api/word", post(async |extract::Body(it): extract::Body<Word>| it.word))
         .route("/api/chats/{platform}/{chat}", get(async |chat: extract::Chat| chat.id))
         .route("/api/panic", get(async || -> &'static str { panic!("on purpose") }));
-    fenced(closed(routes, ()), Options::default())
+    let keys = Arc::new(Keys::cut(&Doors::default()));
+    dressed(fenced(closed(routes, ()), keys, Options::default()))
 }
 
 async fn ask(method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Response {

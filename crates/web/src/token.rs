@@ -110,6 +110,11 @@ impl Keys {
         }
     }
 
+    /// Whether what these headers show is for the page and its API.
+    pub(crate) fn knows(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+        self.judge(method, path, headers) != Shown::Nothing
+    }
+
     fn judge(&self, method: &Method, path: &str, headers: &HeaderMap) -> Shown {
         let bearer = bearer(headers);
         // Looking at the drain shows whose conversations are at work: that is not for the secret.
@@ -172,7 +177,7 @@ fn hash(bytes: &[u8]) -> digest::Digest {
 }
 
 /// What follows `Bearer`, in whatever case that is written.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, rest) = value.split_at_checked("bearer".len())?;
     (scheme.eq_ignore_ascii_case(b"bearer") && rest.starts_with(b" ")).then_some(rest)

@@ -65,8 +65,6 @@ pub(super) const KEYS: &[Key] = &[
     key("platforms.telegram.extra.rich_messages", Flag, "false", "longer, richer messages"),
     key("platforms.telegram.fallback_ips", List, "", "addresses to try when the name does not resolve")
         .env(&["TELEGRAM_FALLBACK_IPS"]),
-    key("platforms.telegram.cron_thread_id", Text, "", "topic for scheduled messages")
-        .env(&["TELEGRAM_CRON_THREAD_ID"]),
     // Discord and Slack.
     key("platforms.discord.dm_role_auth_guild", Text, "", "server whose roles count in direct messages")
         .env(&["DISCORD_DM_ROLE_AUTH_GUILD"]),
@@ -80,21 +78,6 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_MAX_DISPATCHES"]),
     key("platforms.discord.extra.max_attachment_bytes", MANY, "", "largest attachment"),
     key("platforms.discord.extra.voice_fx", Table, "", "voice channels"),
-    // The API server.
-    key("platforms.api_server.extra.key", Secret, "", "bearer key of the API server")
-        .env(&["API_SERVER_KEY"]),
-    key("platforms.api_server.extra.cors_origins", List, "", "origins whose pages may call the API")
-        .env(&["API_SERVER_CORS_ORIGINS"]),
-    key("platforms.api_server.extra.model_name", Text, "", "name the API shows for the agent"),
-    key("platforms.api_server.extra.model_routes", Table, "", "model names that mean another model"),
-    key("platforms.api_server.enabled", Flag, "", "serve the OpenAI-compatible API")
-        .env(&["API_SERVER_ENABLED"]),
-    key(
-        "gateway.api_server.max_concurrent_runs",
-        MANY,
-        "10",
-        "agent runs over the API at once; 0 for no cap",
-    ),
     // The gateway.
     key("gateway.delivery_ledger", Flag, "true", "deliveries are always durable here"),
     key("multiplex_profiles", Flag, "false", "several profiles in one process")

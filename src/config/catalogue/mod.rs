@@ -3,6 +3,7 @@
 //! `*` in a path stands for a platform's name. The same setting may be written in several places
 //! (`telegram.token`, `platforms.telegram.token`, `gateway.platforms.telegram.token`): `find` knows them.
 
+mod connector;
 mod later;
 mod platforms;
 mod relay;
@@ -101,7 +102,8 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    used::KEYS.iter().chain(platforms::KEYS).chain(relay::KEYS).chain(later::KEYS)
+    let first = used::KEYS.iter().chain(platforms::KEYS);
+    first.chain(relay::KEYS).chain(connector::KEYS).chain(later::KEYS)
 }
 
 /// The key that `path` means.

@@ -123,6 +123,13 @@ pub(super) const KEYS: &[Key] = &[
         .env(&["TELEGRAM_ALLOWED_CHATS"]),
     key("platforms.telegram.allowed_topics", List, "", "topics the bot answers in; empty: all")
         .env(&["TELEGRAM_ALLOWED_TOPICS"]),
+    key(
+        "platforms.telegram.cron_thread_id",
+        Text,
+        "",
+        "topic of the home channel, by id or by name, in which scheduled work speaks",
+    )
+    .env(&["TELEGRAM_CRON_THREAD_ID"]),
     key("platforms.telegram.ignored_threads", List, "", "topics the bot never reads")
         .env(&["TELEGRAM_IGNORED_THREADS"]),
     key(
@@ -357,6 +364,12 @@ pub(super) const KEYS: &[Key] = &[
         Table,
         "",
         "name -> secret, events, filters, prompt, deliver, deliver_extra, deliver_only, enabled",
+    ),
+    key(
+        "platforms.webhook.extra.tools",
+        List,
+        "clock",
+        "tools of turns that a delivery starts, of those that are on: its text may be a stranger's",
     ),
     key("platforms.webhook.extra.rate_limit", Count(1, 100_000), "30", "deliveries of one route in a minute"),
     key("platforms.webhook.extra.max_body_bytes", Count(1, 8_388_608), "1048576", "largest delivery"),

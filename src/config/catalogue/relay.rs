@@ -1,7 +1,7 @@
 //! The keys of the relay and of sleeping behind it.
 
 use super::Key;
-use super::Kind::{Flag, List, Number, Secret, Table, Text};
+use super::Kind::{Choice, Flag, List, Number, Secret, Table, Text};
 
 const fn key(path: &'static str, kind: super::Kind, default: &'static str, help: &'static str) -> Key {
     Key::new(path, kind, default, help)
@@ -39,5 +39,22 @@ pub(super) const KEYS: &[Key] = &[
     key("gateway.idp.client_id", Text, "", "our name there").env(&["GATEWAY_RELAY_IDP_CLIENT_ID"]),
     key("gateway.idp.client_secret", Secret, "", "our secret there")
         .env(&["GATEWAY_RELAY_IDP_CLIENT_SECRET"]),
+    key("gateway.scale_to_zero.enabled", Flag, "false", "sleep when nobody needs us; takes a wake address")
+        .env(&["HERMES_SCALE_TO_ZERO"]),
+    key("gateway.scale_to_zero.idle_timeout_minutes", Number, "5", "nobody has written for so long")
+        .forgiving(),
+    key(
+        "gateway.scale_to_zero.action",
+        Choice(&["none", "exit", "command"]),
+        "none",
+        "end the process (somebody starts it again), or run a command that suspends the machine",
+    ),
+    key("gateway.scale_to_zero.command", Text, "", "what suspends the machine"),
+    key(
+        "gateway.scale_to_zero.tick_seconds",
+        Number,
+        "30",
+        "how often we look whether there is something to do",
+    ),
     key("gateway.idp.scope", Text, "", "what we ask for there").env(&["GATEWAY_RELAY_IDP_SCOPE"]),
 ];

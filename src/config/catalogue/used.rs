@@ -447,4 +447,32 @@ pub(super) const KEYS: &[Key] = &[
     key("web.port", PORT, "8642", "port the web page and the API server listen on; 0 takes a free one")
         .env(&["API_SERVER_PORT"])
         .also(&["platforms.api_server.extra.port"]),
+    // The API server.
+    key(
+        "platforms.api_server.enabled",
+        Flag,
+        "",
+        "serve the OpenAI-compatible API; default: where the web page is, or when there is a key",
+    )
+    .env(&["API_SERVER_ENABLED"]),
+    key(
+        "platforms.api_server.extra.key",
+        Secret,
+        "",
+        "bearer key of the API; without any, one is made in the file api_key",
+    )
+    .env(&["API_SERVER_KEY"]),
+    key("platforms.api_server.extra.keys", Table, "", "more keys by name: key, scopes (read, agent, admin), rate_limit"),
+    key("platforms.api_server.extra.cors_origins", List, "", "origins whose pages may call the API; * for all")
+        .env(&["API_SERVER_CORS_ORIGINS"]),
+    key("platforms.api_server.extra.model_name", Text, "petasos", "name the API shows for the agent")
+        .env(&["API_SERVER_MODEL_NAME"]),
+    key("platforms.api_server.extra.model_routes", Table, "", "model names that mean another model"),
+    key(
+        "gateway.api_server.max_concurrent_runs",
+        Count(0, 10_000),
+        "10",
+        "agent runs over the API at once; 0 for no cap",
+    ),
+    key("gateway.api_server.queue_seconds", Number, "1", "how long a run may wait in line when as many run as may"),
 ];

@@ -10,6 +10,8 @@ use super::text;
 
 /// Bytes of one command's output that are kept on disk.
 const ON_DISK: u64 = 16 << 20;
+/// What a notice about omitted bytes takes, with two numbers as long as they get.
+const NOTICE: usize = 100;
 /// Outputs that are kept on disk; older ones go.
 const KEPT: usize = 32;
 
@@ -107,12 +109,14 @@ impl Capture {
             Spool::Open { path, written, .. } => format!(" Its first {written} bytes: {}", path.display()),
             Spool::Unneeded(_) | Spool::Failed => String::new(),
         };
+        // The notice has its place among what the model gets.
+        let tail = &tail[(NOTICE + place.len()).min(tail.len())..];
         format!(
             "{}\n\n... [OUTPUT TRUNCATED - {} bytes omitted out of {} total.{place}] ...\n\n{}",
             text::readable(&head),
-            self.total - kept,
+            self.total - (head.len() + tail.len()) as u64,
             self.total,
-            text::readable(&tail)
+            text::readable(tail)
         )
     }
 }
@@ -169,12 +173,15 @@ mod tests {
 
     #[tokio::test]
     async fn of_more_the_beginning_and_the_end_are_shown_and_all_is_on_disk() {
-        let (shown, home) = captured(10, &[b"abcd", b"efgh", b"ijklmnop", b"q"]).await;
+        let all: String = (0..400).map(|number| format!("{number:04}\n")).collect();
+        let pieces: Vec<_> = all.as_bytes().chunks(7).collect();
+        let (shown, home) = captured(1_000, &pieces).await;
         let path = home.path().join("cmd_1.log");
-        assert!(shown.starts_with("abcd\n") && shown.ends_with("\nlmnopq"), "{shown}");
-        assert!(shown.contains("7 bytes omitted out of 17 total"), "{shown}");
+        assert!(shown.starts_with("0000\n0001\n") && shown.ends_with("\n0399"), "{shown}");
+        assert!(shown.len() <= 1_000, "{}", shown.len());
+        assert!(shown.contains("bytes omitted out of 2000 total"), "{shown}");
         assert!(shown.contains(&path.display().to_string()), "{shown}");
-        assert_eq!(std::fs::read(path).unwrap(), b"abcdefghijklmnopq");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), all);
     }
 
     #[tokio::test]
@@ -182,7 +189,7 @@ mod tests {
         let piece = vec![b'x'; 1 << 20];
         let pieces: Vec<&[u8]> = (0..40).map(|_| piece.as_slice()).collect();
         let (shown, home) = captured(50_000, &pieces).await;
-        assert!(shown.len() < 51_000, "{}", shown.len());
+        assert!(shown.len() <= 50_000, "{}", shown.len());
         assert_eq!(std::fs::metadata(home.path().join("cmd_1.log")).unwrap().len(), ON_DISK);
     }
 

@@ -146,6 +146,22 @@ impl Event {
         }
     }
 
+    /// For people: what happened, in one line, without the command and what it printed.
+    pub fn headline(&self) -> String {
+        match self {
+            Self::Completion { session_id, exit_code, .. } => {
+                let code = exit_code.map_or_else(|| "unknown".to_owned(), |code| code.to_string());
+                format!("background process {session_id} has ended (exit code {code})")
+            }
+            Self::WatchMatch { session_id, pattern, .. } => {
+                format!("background process {session_id} printed {pattern:?}")
+            }
+            Self::WatchDisabled { session_id, .. } => {
+                format!("background process {session_id} matches its watch patterns too often; they are off")
+            }
+        }
+    }
+
     /// The words for the model.
     pub fn text(&self) -> String {
         match self {

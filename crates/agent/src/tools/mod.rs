@@ -83,6 +83,9 @@ impl Tool {
         Self::Clarify,
     ];
 
+    /// Those that the owner has to ask for.
+    const COMMANDS: [Self; 2] = [Self::Terminal, Self::Process];
+
     const fn name(self) -> &'static str {
         match self {
             Self::ReadFile => "read_file",
@@ -183,7 +186,7 @@ impl Tools {
 
     /// With commands on the owner's machine.
     pub fn with_terminal(mut self, terminal: Arc<Terminal>) -> Self {
-        self.on.extend([Tool::Terminal, Tool::Process]);
+        self.on.extend(Tool::COMMANDS);
         self.terminal = Some(terminal);
         self
     }
@@ -203,6 +206,18 @@ impl Tools {
 
     pub fn servers(&self) -> &Servers {
         &self.servers
+    }
+
+    /// Of these only the ones that are named, and none of other people's.
+    pub fn only(&self, names: &[String]) -> Self {
+        let named = |tool: &Tool| names.iter().any(|name| name == tool.name());
+        let on = self.on.iter().copied().filter(named).collect();
+        Self { on, servers: Servers::default(), ..self.clone() }
+    }
+
+    /// The names of all that there are, on or off.
+    pub fn names() -> Vec<&'static str> {
+        Tool::USUAL.into_iter().chain(Tool::ERRANDS).chain(Tool::COMMANDS).map(Tool::name).collect()
     }
 
     pub fn terminal(&self) -> Option<&Arc<Terminal>> {

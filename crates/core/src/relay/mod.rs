@@ -13,6 +13,7 @@ pub mod address;
 pub mod channel;
 pub mod context;
 pub mod descriptor;
+pub mod doze;
 pub mod event;
 mod field;
 pub mod forward;

@@ -1,11 +1,11 @@
 //! The routing key of a conversation: one function for everyone who needs it.
 //!
-//! A key is made from a source and never taken apart again: ids may contain colons.
+//! A key is made from a source and never taken apart again but for its platform: ids may contain colons.
 
 use alloc::string::String;
 
 use crate::ids::SessionKey;
-use crate::message::{ChatType, Source};
+use crate::message::{ChatType, Platform, Source};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyOptions {
@@ -47,6 +47,12 @@ pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
     SessionKey(key)
 }
 
+/// Over which platform a conversation is held.
+pub fn platform_of(key: &SessionKey) -> Option<Platform> {
+    // Neither profiles nor platforms contain colons.
+    key.0.split(':').nth(2).and_then(Platform::parse)
+}
+
 fn profile<'a>(source: &'a Source, options: &KeyOptions) -> &'a str {
     let named =
         given(source.profile.as_ref()).filter(|name| options.multiplex_profiles && *name != "default");
@@ -64,7 +70,6 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::message::Platform;
 
     #[derive(Deserialize)]
     struct Vectors {
@@ -128,5 +133,19 @@ mod tests {
         check("agent:main:telegram:dm:123", |it| it.profile = Some("default".into()));
         let coder = telegram(|it| it.profile = Some("coder".into()));
         assert_eq!(session_key(&coder, &KeyOptions::default()).as_str(), "agent:main:telegram:dm:123");
+    }
+
+    #[test]
+    fn the_platform_of_a_key_is_that_of_its_source() {
+        for name in ["telegram", "webhook", "web"] {
+            let platform = Platform::parse(name).expect("known");
+            for profile in [None, Some("work")] {
+                let mut source = Source::new(platform, ChatType::Webhook, "slack:ci:1");
+                source.profile = profile.map(Into::into);
+                let options = KeyOptions { multiplex_profiles: true, ..KeyOptions::default() };
+                assert_eq!(platform_of(&session_key(&source, &options)), Some(platform));
+            }
+        }
+        assert_eq!(platform_of(&SessionKey("agent:main".into())), None);
     }
 }

@@ -17,7 +17,7 @@ mod stuck;
 pub use entry::{Entry, ModelOverride, ResetReason, ResumeReason, Routing};
 pub use freshness::{Interruption, Reader, Timestamp, Window, last_activity};
 pub use id::{is_valid_id, is_valid_key, session_id};
-pub use key::{KeyOptions, session_key};
+pub use key::{KeyOptions, platform_of, session_key};
 pub use local::{Civil, LocalTime};
 pub use policy::{Mode, Policies, ResetPolicy};
 pub use resolve::{Ask, Background, EndReason, Lookup, Resolution, Row, resolve};

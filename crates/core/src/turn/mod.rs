@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{InboxId, SessionId, SessionKey, TurnId};
 use crate::message::Route;
 use crate::time::Millis;
-use crate::transcript::ToolCall;
+use crate::transcript::{ToolCall, Usage};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
@@ -53,6 +53,12 @@ pub struct Turn {
     pub astray: u32,
     #[serde(default)]
     pub guard: Guard,
+    /// What its model calls have cost so far.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Its answer is not all there.
+    #[serde(default)]
+    pub partial: bool,
     pub started_at: Millis,
 }
 
@@ -98,6 +104,8 @@ impl Turn {
             crashes: 0,
             astray: 0,
             guard: Guard::default(),
+            usage: Usage::default(),
+            partial: false,
             started_at: now,
         })
     }

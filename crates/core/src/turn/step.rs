@@ -171,6 +171,7 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
         Event::Answered { attempt, answer } if attempt == turn.attempt => answered(turn, limits, now, answer),
         Event::Relieved { attempt, relief, bill } if attempt == turn.attempt => {
             turn.relieved += 1;
+            turn.usage.add(bill.usage);
             let (key, session) = (turn.key.clone(), turn.session.clone());
             let spend = Write::Spend { key: key.clone(), session: session.clone(), bill };
             ask(turn, limits, vec![spend, Write::Relieve { key, session, relief, at: now }])
@@ -209,6 +210,8 @@ fn answered(mut turn: Turn, limits: Limits, now: Millis, answer: Answer) -> (Tur
     let (step, closing) = (turn.step, closing(&turn, limits));
     turn.step += 1;
     turn.astray = if answer.astray { turn.astray + 1 } else { 0 };
+    turn.usage.add(answer.bill.usage);
+    turn.partial = answer.partial;
     let spend = Write::Spend { key: turn.key.clone(), session: turn.session.clone(), bill: answer.bill };
     let lost = turn.astray >= ASTRAY;
     if answer.calls.is_empty() || closing.is_some() || lost {

@@ -86,9 +86,9 @@ impl Discord {
         self.server.addr().port()
     }
 
-    /// Resets every connection and refuses new ones, until `up`.
-    pub fn down(&self) {
-        self.server.down();
+    /// Resets every connection and refuses new ones, until `up`. Gives how many there were.
+    pub fn down(&self) -> usize {
+        self.server.down()
     }
 
     /// Serves again, on the same port and with the same state.
@@ -96,8 +96,9 @@ impl Discord {
         self.server.up()
     }
 
-    pub fn reset_connections(&self) {
-        self.server.reset_connections();
+    /// Gives how many there were.
+    pub fn reset_connections(&self) -> usize {
+        self.server.reset_connections()
     }
 
     /// From now on other tokens are refused: 401 over REST, 4004 on the socket.
@@ -159,14 +160,14 @@ impl Discord {
         self.shared.ring(|world| world.sessions.dispatch(kind, &data));
     }
 
-    /// Any frame for every open socket, be it JSON or not.
-    pub fn push_frame(&self, text: impl Into<String>) {
-        self.order(&Order::Say(text.into()));
+    /// Any frame for every open socket, be it JSON or not. Gives how many there are.
+    pub fn push_frame(&self, text: impl Into<String>) -> usize {
+        self.order(&Order::Say(text.into()))
     }
 
-    /// Asks every client to reconnect (op 7).
-    pub fn ask_to_reconnect(&self) {
-        self.push_frame(json!({ "op": 7, "d": null }).to_string());
+    /// Asks every client to reconnect (op 7). Gives how many there are.
+    pub fn ask_to_reconnect(&self) -> usize {
+        self.push_frame(json!({ "op": 7, "d": null }).to_string())
     }
 
     /// Op 9: the session can be resumed.
@@ -185,9 +186,9 @@ impl Discord {
         self.order(&Order::Close(code));
     }
 
-    /// Cuts every socket without a word; REST goes on.
-    pub fn cut_sockets(&self) {
-        self.order(&Order::Cut);
+    /// Cuts every socket without a word; REST goes on. Gives how many there were.
+    pub fn cut_sockets(&self) -> usize {
+        self.order(&Order::Cut)
     }
 
     /// No session can be resumed any more; open sockets hear nothing further.
@@ -338,8 +339,8 @@ impl Discord {
         self.shared.observe(observer);
     }
 
-    fn order(&self, order: &Order) {
-        self.shared.ring(|world| world.sessions.order(order));
+    fn order(&self, order: &Order) -> usize {
+        self.shared.ring(|world| world.sessions.order(order))
     }
 
     fn manner(&self, change: impl FnOnce(&mut Manner)) {

@@ -83,8 +83,9 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn order(&mut self, order: &Order) {
-        self.connections.values_mut().for_each(|it| it.orders.push_back(order.clone()));
+    /// How many heard it.
+    pub(crate) fn order(&mut self, order: &Order) -> usize {
+        self.connections.values_mut().map(|it| it.orders.push_back(order.clone())).count()
     }
 
     pub(crate) fn order_for(&mut self, connection: u64, order: Order) {

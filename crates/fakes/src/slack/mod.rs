@@ -88,9 +88,9 @@ impl Slack {
         self.server.addr().port()
     }
 
-    /// Resets every connection and refuses new ones, until `up`.
-    pub fn down(&self) {
-        self.server.down();
+    /// Resets every connection and refuses new ones, until `up`. Gives how many there were.
+    pub fn down(&self) -> usize {
+        self.server.down()
     }
 
     /// Serves again, on the same port and with the same state.
@@ -98,8 +98,9 @@ impl Slack {
         self.server.up()
     }
 
-    pub fn reset_connections(&self) {
-        self.server.reset_connections();
+    /// Gives how many there were.
+    pub fn reset_connections(&self) -> usize {
+        self.server.reset_connections()
     }
 
     /// The app is installed in one more workspace. Its bot is `U<n>BOT` for a team `T<n>`.
@@ -224,12 +225,14 @@ impl Slack {
         self.wish(|connection| connection.leaving, &Wish::Close);
     }
 
-    pub fn close_sockets(&self) {
-        self.wish(|_| true, &Wish::Close);
+    /// Gives how many there were.
+    pub fn close_sockets(&self) -> usize {
+        self.wish(|_| true, &Wish::Close)
     }
 
-    pub fn reset_sockets(&self) {
-        self.wish(|_| true, &Wish::Reset);
+    /// Gives how many there were.
+    pub fn reset_sockets(&self) -> usize {
+        self.wish(|_| true, &Wish::Reset)
     }
 
     pub fn ping(&self) {
@@ -324,10 +327,10 @@ impl Slack {
         self.shared.observe(observer);
     }
 
-    fn wish(&self, of: impl Fn(&world::Connection) -> bool, wish: &Wish) {
+    fn wish(&self, of: impl Fn(&world::Connection) -> bool, wish: &Wish) -> usize {
         self.shared.ring(|world| {
             let wanted = world.connections.iter_mut().filter(|connection| of(connection));
-            wanted.for_each(|connection| connection.wishes.push_back(wish.clone()));
-        });
+            wanted.map(|connection| connection.wishes.push_back(wish.clone())).count()
+        })
     }
 }

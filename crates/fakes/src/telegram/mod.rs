@@ -86,9 +86,9 @@ impl Telegram {
         self.server.addr().port()
     }
 
-    /// Resets every connection and refuses new ones, until `up`.
-    pub fn down(&self) {
-        self.server.down();
+    /// Resets every connection and refuses new ones, until `up`. Gives how many there were.
+    pub fn down(&self) -> usize {
+        self.server.down()
     }
 
     /// Serves again, on the same port and with the same state.
@@ -96,8 +96,9 @@ impl Telegram {
         self.server.up()
     }
 
-    pub fn reset_connections(&self) {
-        self.server.reset_connections();
+    /// Gives how many there were.
+    pub fn reset_connections(&self) -> usize {
+        self.server.reset_connections()
     }
 
     /// From now on other tokens are refused, 401 or 404 as the real service does.

@@ -9,6 +9,7 @@ mod follow;
 mod lane;
 mod preview;
 mod send;
+mod topic;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -16,7 +16,6 @@ use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendO
 
 use super::attach;
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
-use crate::commit::Commit;
 use crate::{Error, clock, fetch};
 
 /// Leads a part that may be a copy. Without characters that any markup reserves.
@@ -47,7 +46,7 @@ fn said(media: &Media, preview: &Preview) -> String {
 
 impl Lane {
     /// Takes the first item of the outbox, as it was when it was claimed, as far as it gets.
-    pub(super) async fn carry_out(&mut self, item: Item, now: Millis) -> Next {
+    pub(super) async fn carry_out(&mut self, mut item: Item, now: Millis) -> Next {
         let at = lane::due_at(&item, now);
         if at > now {
             return Next::Wait(at);
@@ -56,8 +55,12 @@ impl Lane {
             // Nobody else sends for this chat: whoever was sending it has panicked, or could not note the end.
             return self.crashed(&item, Reached::Maybe, "its outcome was lost").await;
         }
+        let topic = match self.find_topic(&mut item).await {
+            Ok(topic) => topic,
+            Err(next) => return next,
+        };
         match self.parts(&item).await {
-            Some(parts) => self.send_parts(item, &parts).await,
+            Some(parts) => self.send_parts(item, topic.as_deref(), &parts).await,
             // Nothing has been handed over yet, so what cannot be rendered is not doubtful.
             None => self.crashed(&item, Reached::No, "rendering it panicked").await,
         }
@@ -83,7 +86,8 @@ impl Lane {
         Some(parts)
     }
 
-    async fn send_parts(&mut self, mut item: Item, parts: &[Part]) -> Next {
+    /// `topic`: the name by which the thread was asked for.
+    async fn send_parts(&mut self, mut item: Item, topic: Option<&str>, parts: &[Part]) -> Next {
         loop {
             let memory = match self.key_memory(&item).await {
                 Ok(memory) => memory,
@@ -99,25 +103,28 @@ impl Lane {
             {
                 return self.send_anew(&item, message).await;
             }
-            let message = match self.perform(&item, &act, parts).await {
-                Ok(receipt) => {
-                    self.arrived(&act).await;
-                    if receipt.thread_fallback {
-                        tracing::warn!(lane = self.name, item = %item.id, "the thread is gone; sent beside it");
-                        self.gone_thread.clone_from(&item.draft.route.thread_id);
-                    }
-                    receipt.message_id
+            let Receipt { message_id: message, opened: thread, thread_fallback } =
+                match self.perform(&item, &act, parts).await {
+                    Ok(receipt) => receipt,
+                    Err(error) => return self.failed(&item, &act, &error).await,
+                };
+            self.arrived(&act).await;
+            if thread_fallback {
+                tracing::warn!(lane = self.name, item = %item.id, "the thread is gone; sent beside it");
+                self.gone_thread.clone_from(&item.draft.route.thread_id);
+                if let Some(name) = topic {
+                    self.topic_gone(&item, name).await;
                 }
-                Err(error) => return self.failed(&item, &act, &error).await,
-            };
+            }
             let now = clock::now();
             if item.sent.len() + 1 >= parts.len() {
                 return Next::Ahead(vec![Write::Delivered { item: item.id, message, at: now }]);
             }
             let message = message.unwrap_or_default();
-            self.commit(Commit::PartSent, vec![Write::PartSent { item: item.id, message: message.clone() }])
-                .await;
+            let sent = Write::PartSent { item: item.id, message: message.clone(), thread: thread.clone() };
+            self.commit(vec![sent]).await;
             item.sent.push(message);
+            item.draft.route.thread_id = thread.or(item.draft.route.thread_id);
             (item.doubtful, item.attempts) = (false, 0);
             let allowed = self.budget.message_at(now);
             if self.outward.stopper.stopping() || allowed > now {
@@ -147,7 +154,7 @@ impl Lane {
     /// Refused when a person has dropped the item meanwhile.
     async fn mark_sending(&self, item: OutboxId) -> Result<(), Error> {
         let now = clock::now();
-        self.outward.db.write(Commit::Sending, move |tx| tx.apply(&[Write::Sending { item }], now)).await
+        self.outward.db.write(move |tx| tx.apply(&[Write::Sending { item }], now)).await
     }
 
     async fn perform(&mut self, item: &Item, act: &Act, parts: &[Part]) -> Result<Receipt, SendError> {
@@ -187,7 +194,7 @@ impl Lane {
         }
     }
 
-    async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
+    pub(super) async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
         let (now, fault) = (clock::now(), error.fault());
         if let (Act::Replace { message }, Fault::Refused) = (act, fault) {
             // What it replaces is gone or too old.
@@ -222,7 +229,7 @@ impl Lane {
         }
         self.probing = false;
         let (platform, chat_id) = (self.platform(), self.chat().to_owned());
-        self.commit(Commit::ChatAlive, vec![Write::ChatAlive { platform, chat_id }]).await;
+        self.commit(vec![Write::ChatAlive { platform, chat_id }]).await;
     }
 
     /// The platform takes shorter texts for a change than for a new message.
@@ -245,7 +252,7 @@ impl Lane {
                 return Box::pin(self.failed(item, &act, &error)).await;
             }
         }
-        self.commit(Commit::DropPreview, vec![Write::SendAnew { item: item.id }]).await;
+        self.commit(vec![Write::SendAnew { item: item.id }]).await;
         Next::Ahead(vec![])
     }
 
@@ -259,17 +266,13 @@ impl Lane {
         match setback {
             Setback::Again { at, doubtful } => {
                 tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
-                self.commit(
-                    Commit::Postpone,
-                    vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }],
-                )
-                .await;
+                self.commit(vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }]).await;
                 Next::Wait(at)
             }
             Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
                 let bury = Write::Bury { item: item.id, doubtful, error, at: clock::now() };
-                self.commit(Commit::Bury, [bury].into_iter().chain(dead).collect()).await;
+                self.commit([bury].into_iter().chain(dead).collect()).await;
                 Next::Ahead(vec![])
             }
         }
@@ -277,15 +280,13 @@ impl Lane {
 
     /// The outcome of something that has happened must be kept: asks the store while time may help. What is
     /// not kept leaves its item in `sending`, whose fate is then unknown.
-    pub(super) async fn commit(&self, commit: Commit, writes: Vec<Write>) {
+    pub(super) async fn commit(&self, writes: Vec<Write>) {
         if writes.is_empty() {
             return;
         }
         loop {
             let (these, now) = (writes.clone(), clock::now());
-            let Err(error) = self.outward.db.write(commit, move |tx| tx.apply(&these, now)).await else {
-                return;
-            };
+            let Err(error) = self.outward.db.write(move |tx| tx.apply(&these, now)).await else { return };
             match fault(&error) {
                 Fault::Refused => {
                     tracing::error!(lane = self.name, %error, "the store refused an outcome");

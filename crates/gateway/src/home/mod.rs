@@ -10,6 +10,7 @@
 //! | `starts`, `boots` | `gateway-starts.log`, `gateway/restart_loop.json`: too many starts |
 //! | `restart` | who asked for a restart, and who is to be told |
 //! | `directory` | `channel_directory.json`, `channel_aliases.json`: chats by name |
+//! | `api_key` | what programs show to use the API |
 //! | `env` | `.env`, of which `/sethome` writes its own lines |
 //! | `scoped` | which gateway of this machine uses a bot; the one file that lies beside all homes |
 //! | `clean`, `counts` | `.clean_shutdown`, `.restart_failure_counts`: how the last stop went |
@@ -19,6 +20,7 @@
 //! contents or the new ones, and perhaps a temporary file (`.<name>.<random>.tmp`) that nobody reads.
 //! Everything here blocks; what the contents mean is decided in `core::lifecycle`.
 
+pub mod api_key;
 pub mod boots;
 pub mod clean;
 pub mod counts;

@@ -84,7 +84,9 @@ impl Session {
         let halved = !whole && hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
         let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
         let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
-        let alone = arrival != Arrival::Text;
+        // Where the channel ends with the answer, everybody gets their own.
+        let own = !self.shell.channels.capabilities(pending.inbound.source.platform).async_delivery;
+        let alone = own || arrival != Arrival::Text;
         // Nobody would send our own words again.
         let promised = promise == Promise::Given || arrival == Arrival::Internal;
         self.queue.insert(at, Waiting { pending, alone, promised, ready });

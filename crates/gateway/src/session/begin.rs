@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use petasos_core::admission::Refusal;
+use petasos_core::admission::{BusyMode, Refusal};
 use petasos_core::ids::SessionId;
 use petasos_core::journal::Outcome;
 use petasos_core::lifecycle::{Claim, Closed};
@@ -15,9 +15,12 @@ use petasos_store::{Batch, Begun, Pending};
 use tokio::time::Instant;
 
 use super::{Ended, Session, Waiting};
-use crate::commit::Commit;
 use crate::config::Opened;
+use crate::runs::Wish;
 use crate::{clock, hooks};
+
+/// Messages that come within this time were sent in one go.
+const BURST: Duration = Duration::from_secs(1);
 
 /// How long a message waits for the next of its author's whose files are on their way: pictures that are sent
 /// together are messages of their own.
@@ -104,15 +107,16 @@ impl Session {
     /// The first waiting message, and what its author added meanwhile.
     fn take_batch(&mut self) -> Vec<Pending> {
         let Some(Waiting { pending: first, alone, .. }) = self.queue.pop_front() else { return vec![] };
-        let author = first.inbound.source.user_id.clone();
+        let (author, at) = (first.inbound.source.user_id.clone(), first.received_at);
+        // Whoever wants things to be queued wants them one by one, but for what was sent in one go.
+        let apart = self.shell.settings.busy == BusyMode::Queue;
+        let joins = |next: &mut Waiting| {
+            let late = apart && next.pending.received_at.since(at) > BURST;
+            !alone && !next.alone && !late && next.pending.inbound.source.user_id == author
+        };
         let mut batch = vec![first];
-        while !alone
-            && self
-                .queue
-                .front()
-                .is_some_and(|next| !next.alone && next.pending.inbound.source.user_id == author)
-        {
-            batch.extend(self.queue.pop_front().map(|next| next.pending));
+        while let Some(next) = self.queue.pop_front_if(joins) {
+            batch.push(next.pending);
         }
         batch
     }
@@ -122,7 +126,7 @@ impl Session {
         let now = clock::now();
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
-        let batch = Batch {
+        let mut batch = Batch {
             route: self.shell.channels.way_back(&first.inbound),
             inbox: batch.iter().map(|pending| pending.id).collect(),
             internal: first.inbound.internal,
@@ -132,7 +136,11 @@ impl Session {
         let ask = if fresh { Ask::ForceNew } else { Ask::Continue };
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
-        let begin = self.shell.db.write(Commit::Begin, move |tx| {
+        let begin = self.shell.db.write(move |tx| {
+            let run = batch.inbox.first().map_or(Ok(None), |first| tx.run_of(*first))?;
+            if let Some(wish) = run.and_then(|run| Wish::read(&run.wish)) {
+                batch.rows.splice(0..0, wish.rows(now));
+            }
             let before = tx.entry(&key)?.map(|entry| entry.session_id);
             let Opened { entry, told, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
             let begun = tx.begin_turn(&entry, told, batch, settings.limits, now)?;

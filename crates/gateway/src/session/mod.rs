@@ -28,7 +28,7 @@ mod stall;
 mod words;
 mod work;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,21 +40,22 @@ use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::ChatType;
+use petasos_core::session::platform_of;
 use petasos_core::transcript::EffectState;
 use petasos_core::turn::{self, Decision, Effect, Event, Phase, Progress, ToolEnd, Turn};
-use petasos_core::{Fault, Inbound, InboxId, Millis, SessionId, SessionKey, Source, TurnId};
+use petasos_core::{Fault, Inbound, InboxId, Millis, Platform, SessionId, SessionKey, Source, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::approvals::Approvals;
 use crate::channels::Channels;
-use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::config::Settings;
 use crate::counts::Counts;
 use crate::db::Db;
 use crate::deliver::Deliver;
+use crate::doze::Traffic;
 use crate::fetch::Fetcher;
 use crate::gate::{Gate, Slot};
 use crate::homes::Homes;
@@ -63,6 +64,7 @@ use crate::lifetime::Lifetime;
 use crate::marks::Marks;
 use crate::questions::Questions;
 use crate::router::{Router, Word};
+use crate::runs::Desk;
 use crate::stopper::Stopper;
 use crate::supervise::LinkHandle;
 use crate::view::View;
@@ -78,6 +80,8 @@ pub(crate) struct Shell {
     pub(crate) db: Db,
     pub(crate) brain: Arc<Brain>,
     pub(crate) tools: Tools,
+    /// On these platforms there are fewer.
+    pub(crate) narrowed: BTreeMap<Platform, Tools>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) questions: Questions,
     pub(crate) channels: Arc<Channels>,
@@ -86,18 +90,22 @@ pub(crate) struct Shell {
     pub(crate) router: Router,
     pub(crate) settings: Settings,
     pub(crate) lifetime: Lifetime,
-    pub(crate) homes: Homes,
+    pub(crate) homes: Arc<Homes>,
     pub(crate) hooks: Hooks,
     pub(crate) home: PathBuf,
     pub(crate) fetcher: Fetcher,
     pub(crate) stopper: Stopper,
     pub(crate) gate: Gate,
+    /// When somebody wrote to us last.
+    pub(crate) traffic: Traffic,
     /// Every link, once they are there.
     pub(crate) links: OnceLock<Vec<LinkHandle>>,
     /// Messages accepted before this were promised an answer by the process before us.
     pub(crate) started_at: Millis,
     /// What `.restart_failure_counts` has to follow.
     pub(crate) counts: Counts,
+    /// What programs asked for.
+    pub(crate) runs: Desk,
     /// Turns that the process before us left open on purpose: they did not take it down.
     pub(crate) left_open: HashSet<TurnId>,
     /// Rung when a turn has ended.
@@ -107,6 +115,11 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
+    /// The tools of a conversation. Asked of its key, which the next process knows, too.
+    pub(crate) fn tools_of(&self, key: &SessionKey) -> &Tools {
+        platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools)
+    }
+
     /// How long this process has been at it.
     pub(crate) fn age(&self) -> Duration {
         clock::now().since(self.started_at)
@@ -115,6 +128,8 @@ impl Shell {
 
 /// An idle session ends after this long.
 const LINGER: Duration = Duration::from_secs(60);
+/// One whose channel ends with the answer: whoever comes back may come days later.
+const BRIEF_LINGER: Duration = Duration::from_secs(1);
 /// How long to wait when the store refuses.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// At most one acknowledgement per session in this time.
@@ -280,13 +295,17 @@ impl Session {
             && self.queue.is_empty()
             && self.arriving.is_empty()
             && self.compressing.is_none();
-        let wait = ready.unwrap_or_else(|| Instant::now() + LINGER);
+        let wait = ready.unwrap_or_else(|| Instant::now() + self.linger());
         let stalls_at = self.stalls_at();
         tokio::select! {
             word = self.words.recv() => match word {
                 Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
                 Some(Word::Look) => Box::pin(self.reload()).await?,
                 Some(Word::Resume) => Box::pin(self.take_up()).await?,
+                Some(Word::Cancel(inbox, reply)) => {
+                    let cancelled = Box::pin(self.cancel(inbox)).await?;
+                    let _ = reply.send(cancelled);
+                }
                 Some(Word::StopTurn(reply)) => {
                     let stopped = Box::pin(self.interrupt()).await?;
                     // Whoever asked may have gone.
@@ -344,6 +363,40 @@ impl Session {
         let shown = self.shown();
         self.feed(Event::Interrupted { shown, unstarted }).await?;
         Ok(true)
+    }
+
+    /// Ends what one message asks for, whether it works or waits. `false`: neither.
+    async fn cancel(&mut self, inbox: InboxId) -> Result<bool, Ended> {
+        if self.turn.as_ref().is_some_and(|turn| turn.id == inbox.into()) {
+            return self.interrupt().await;
+        }
+        let Some(at) = self.queue.iter().position(|waiting| waiting.pending.id == inbox) else {
+            return Ok(false);
+        };
+        self.change(move |tx| {
+            let at = clock::now();
+            let outcome = Outcome::Cancelled;
+            tx.apply(&[Write::SettleInbox { inbox: vec![inbox], outcome, at }], at)
+        })
+        .await?;
+        if let Some(waiting) = self.queue.remove(at) {
+            self.settled(waiting.pending.inbound.source.message_id.as_ref());
+        }
+        self.publish_queue();
+        Ok(true)
+    }
+
+    /// After the commit: whoever waits for the end of a run learns of it.
+    fn settled(&self, run: Option<&String>) {
+        if let Some(run) = run {
+            self.shell.runs.ended(run);
+        }
+    }
+
+    /// How long it is worth waiting for the next message.
+    fn linger(&self) -> Duration {
+        let stays = |author: &Source| self.shell.channels.capabilities(author.platform).async_delivery;
+        if self.author.as_ref().is_none_or(stays) { LINGER } else { BRIEF_LINGER }
     }
 
     async fn report(&mut self, report: Report) -> Result<(), Ended> {
@@ -428,7 +481,7 @@ impl Session {
         }
         loop {
             let (these, session, now) = (writes.clone(), session.clone(), clock::now());
-            let kept = self.shell.db.write(Commit::Step, move |tx| {
+            let kept = self.shell.db.write(move |tx| {
                 tx.apply(&these, now)?;
                 tx.last_row(&session)
             });
@@ -460,6 +513,7 @@ impl Session {
     fn finished(&mut self, outcome: Outcome) {
         self.hooks_hear_the_end(outcome);
         if let Some(turn) = self.turn.take() {
+            self.settled(turn.route.reply_to.as_ref());
             self.shell.marks.ended(&turn.route, outcome);
             let took = clock::now().since(turn.started_at).as_millis();
             tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
@@ -487,7 +541,7 @@ impl Session {
         let fault = match error {
             Error::Stopping => return Err(Ended::Stopping),
             Error::Store(error) => error.fault(),
-            Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::Closed(_) => {
+            Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::NoHome(_) | Error::Closed(_) => {
                 Fault::Later { after: None }
             }
         };

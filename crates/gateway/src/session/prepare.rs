@@ -7,9 +7,10 @@ use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, Interruption};
 use petasos_core::transcript::{Message, Role};
 use petasos_core::turn::{Closing, Moment, Turn, resume_note};
-use petasos_core::{SessionId, SessionKey};
+use petasos_core::{SessionId, SessionKey, TurnId};
 
 use super::{Shell, words};
+use crate::runs::Wish;
 use crate::{Error, clock};
 
 /// Rows of history that are read for a call; what does not fit the model's context is cut later.
@@ -45,6 +46,8 @@ struct Known {
     prompt: Option<String>,
     entry: Option<Entry>,
     pace: Pace,
+    /// What a program wants of this turn.
+    wish: Option<Wish>,
 }
 
 impl Prepared {
@@ -80,11 +83,15 @@ pub(super) async fn prepare(
     asked: Asked,
     offered: &[ToolSpec],
 ) -> Result<Prepared, Error> {
-    let known = known(shell, turn.key.clone(), turn.session.clone()).await?;
-    let Known { ids, messages, prompt, entry, pace } = known;
+    let known = known(shell, turn.key.clone(), turn.session.clone(), Some(turn.id)).await?;
+    let Known { ids, messages, prompt, entry, pace, wish } = known;
     let tools = if asked.closing.is_some() { vec![] } else { offered.to_vec() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
-    let system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
+    let mut system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
+    if let Some(instructions) = wish.as_ref().and_then(|wish| wish.instructions.as_deref()) {
+        system.push_str("\n\n");
+        system.push_str(instructions);
+    }
     let (mut note, mut silent) = (None, None);
     if let Some(entry) = &entry {
         let before = messages.partition_point(|row| row.at < turn.started_at);
@@ -110,7 +117,8 @@ pub(super) async fn prepare(
         }
     }
     let reported = entry.as_ref().map_or(0, |entry| entry.last_prompt_tokens);
-    let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
+    let chosen = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
+    let model = chosen.or_else(|| wish.and_then(|wish| wish.model));
     let closing = asked.closing.map(|why| words::closing(why).to_owned());
     let session = turn.session.clone();
     let request = Request { system, messages, note, closing, tools, model, session };
@@ -123,20 +131,28 @@ pub(super) async fn prepare_quietly(
     key: SessionKey,
     session: SessionId,
 ) -> Result<Prepared, Error> {
-    let Known { ids, messages, prompt, entry, pace } = known(shell, key, session.clone()).await?;
-    let (system, tools) = (prompt.unwrap_or_default(), shell.tools.specs());
+    let tools = shell.tools_of(&key).specs();
+    let Known { ids, messages, prompt, entry, pace, .. } = known(shell, key, session.clone(), None).await?;
+    let system = prompt.unwrap_or_default();
     let reported = entry.as_ref().map_or(0, |entry| entry.last_prompt_tokens);
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
     let request = Request { system, messages, note: None, closing: None, tools, model, session };
     Ok(Prepared { request, ids, silent: None, reported, pace })
 }
 
-async fn known(shell: &Shell, key: SessionKey, session: SessionId) -> Result<Known, Error> {
+async fn known(
+    shell: &Shell,
+    key: SessionKey,
+    session: SessionId,
+    turn: Option<TurnId>,
+) -> Result<Known, Error> {
     let read = shell.db.read(move |reader| {
         let said = reader.history(&session, HISTORY_ROWS)?;
         let (ids, messages) = said.into_iter().map(|said| (said.id, said.message)).unzip();
         let (prompt, pace) = (reader.system_prompt(&session)?, reader.pace(&session)?);
-        Ok(Known { ids, messages, prompt, entry: reader.entry(&key)?, pace })
+        let run = turn.map_or(Ok(None), |turn| reader.run_of(turn.into()))?;
+        let wish = run.and_then(|run| Wish::read(&run.wish));
+        Ok(Known { ids, messages, prompt, entry: reader.entry(&key)?, pace, wish })
     });
     read.await
 }

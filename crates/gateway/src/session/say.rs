@@ -14,7 +14,6 @@ use petasos_store::{Error as StoreError, Pending, Tx};
 
 use super::{ACK_EVERY, Ended, Session};
 use crate::clock;
-use crate::commit::Commit;
 use crate::config::{Opened, Settings};
 
 /// What a command has to say.
@@ -66,7 +65,7 @@ impl Session {
     {
         let address = self.address(pending);
         let entered = self
-            .change(Commit::Say, move |tx| {
+            .change(move |tx| {
                 let reply = job(tx, &address)?;
                 let settle = Write::SettleInbox {
                     inbox: vec![address.pending.id],
@@ -88,7 +87,7 @@ impl Session {
         writes: Vec<Write>,
     ) -> Result<(), Ended> {
         let (address, reply) = (self.address(pending), Reply::answered(text));
-        self.change(Commit::Say, move |tx| address.tell(tx, &reply, writes.clone())).await?;
+        self.change(move |tx| address.tell(tx, &reply, writes.clone())).await?;
         self.told(pending, None).await
     }
 
@@ -115,13 +114,13 @@ impl Session {
     }
 
     /// Changes the store, and waits for one that refuses for the moment.
-    pub(super) async fn change<T, F>(&self, commit: Commit, job: F) -> Result<T, Ended>
+    pub(super) async fn change<T, F>(&self, job: F) -> Result<T, Ended>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
     {
         loop {
-            match self.shell.db.write(commit, job.clone()).await {
+            match self.shell.db.write(job.clone()).await {
                 Ok(value) => return Ok(value),
                 Err(error) => self.refused(&error).await?,
             }
@@ -141,6 +140,7 @@ impl Session {
 
     /// After the commit: whoever watches or waits learns of it.
     pub(super) async fn told(&mut self, pending: &Pending, entered: Option<SessionId>) -> Result<(), Ended> {
+        self.settled(pending.inbound.source.message_id.as_ref());
         let route = self.shell.channels.way_back(&pending.inbound);
         match route.delivery {
             Delivery::Push => self.shell.deliver.due(route.lane()).await,

@@ -122,7 +122,7 @@ impl Session {
         self.note_doing(Doing::Thinking);
         self.sign_of_life();
         let alive = self.alive.clone();
-        let offered = self.offered.get_or_insert_with(|| Arc::new(shell.tools.specs())).clone();
+        let offered = self.offered.get_or_insert_with(|| Arc::new(shell.tools_of(&turn.key).specs())).clone();
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -226,7 +226,8 @@ async fn run_one(
     if let Some(result) = repeated(all, call) {
         return (id, known(result.content, Progress::None));
     }
-    let run = shell.tools.run(ctx, call);
+    let tools = shell.tools_of(&ctx.key);
+    let run = tools.run(ctx, call);
     let result = match until {
         Some(until) => tokio::time::timeout_at(until, run).await,
         None => Ok(run.await),
@@ -237,7 +238,7 @@ async fn run_one(
     };
     let progress = match result.failed {
         true => Progress::Failed,
-        false if shell.tools.read_only(&call.name) => Progress::Read,
+        false if tools.read_only(&call.name) => Progress::Read,
         false => Progress::Changed,
     };
     (id, known(present(ctx, room, call, result.content).await, progress))
@@ -279,7 +280,7 @@ async fn think(
         show_chunk(show, id, attempt, chunk);
     };
     let failure = match shell.brain.answer(&prepared.request, &mut on_chunk).await {
-        Ok(answer) => return Report::Answered { attempt, answer: said(shell, answer) },
+        Ok(answer) => return Report::Answered { attempt, answer: said(shell, &turn.key, answer) },
         Err(failure) => failure,
     };
     prepared.fall_silent();
@@ -304,13 +305,14 @@ async fn think(
     }
 }
 
-fn said(shell: &Shell, answer: petasos_agent::Answer) -> Answer {
+fn said(shell: &Shell, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
     let petasos_agent::Answer { mut text, calls, bill, partial, .. } = answer;
     if partial {
         text.push_str(words::CUT_OFF);
     }
-    let groups = shell.tools.groups(&shell.settings.workspace, &calls);
-    let astray = !calls.is_empty() && !calls.iter().any(|call| shell.tools.knows(&call.name));
+    let tools = shell.tools_of(key);
+    let groups = tools.groups(&shell.settings.workspace, &calls);
+    let astray = !calls.is_empty() && !calls.iter().any(|call| tools.knows(&call.name));
     Answer { text, calls, groups, astray, bill, partial }
 }
 

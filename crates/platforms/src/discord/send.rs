@@ -64,15 +64,16 @@ impl Discord {
                 body["message_reference"] = json!({ "message_id": reply, "fail_if_not_exists": false });
             }
             let sent = if attempt.post {
-                self.post(attempt.channel, part, body).await.map(|()| None)
+                let opened = self.post(attempt.channel, part, body).await;
+                opened.map(|thread| Receipt { opened: Some(thread.id), ..Receipt::default() })
             } else {
                 let path = format!("/channels/{}/messages", attempt.channel);
-                self.put::<Sent>(&path, &body, part.file.as_ref()).await.map(|sent| Some(sent.id))
+                let sent = self.put::<Sent>(&path, &body, part.file.as_ref()).await;
+                sent.map(|sent| Receipt { message_id: Some(sent.id), ..Receipt::default() })
             };
             match sent {
-                Ok(message_id) => {
-                    let thread_fallback = attempt.channel != target(to);
-                    return Ok(Receipt { message_id, thread_fallback });
+                Ok(receipt) => {
+                    return Ok(Receipt { thread_fallback: attempt.channel != target(to), ..receipt });
                 }
                 Err(error) => attempt = attempt.without_cause_of(error, to)?,
             }
@@ -110,7 +111,7 @@ impl Discord {
         // What is not named stays: without its text a button means nothing.
         let body = json!({ "content": part.text, "components": [], "allowed_mentions": allowed_mentions() });
         self.api.call::<Value>(Method::PATCH, &path, Some(&body)).await?;
-        Ok(Receipt { message_id: Some(message_id.to_owned()), thread_fallback: false })
+        Ok(Receipt { message_id: Some(message_id.to_owned()), ..Receipt::default() })
     }
 
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
@@ -144,7 +145,7 @@ impl Discord {
     }
 
     /// A forum holds posts: a message there opens one, named after its first line.
-    async fn post(&self, channel: &str, part: &Part, mut message: Value) -> Result<(), Error> {
+    async fn post(&self, channel: &str, part: &Part, mut message: Value) -> Result<Sent, Error> {
         for field in ["nonce", "enforce_nonce", "message_reference"] {
             message.as_object_mut().map(|fields| fields.remove(field));
         }
@@ -153,7 +154,7 @@ impl Discord {
         let name = if name.is_empty() { "Post".to_owned() } else { name };
         let body = json!({ "name": name, "message": message });
         let path = format!("/channels/{channel}/threads");
-        self.put::<Value>(&path, &body, part.file.as_ref()).await.map(drop)
+        self.put(&path, &body, part.file.as_ref()).await
     }
 }
 

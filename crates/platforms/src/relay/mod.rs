@@ -32,7 +32,7 @@ use petasos_core::{Capabilities, Platform, Secret, Source};
 use crate::websocket;
 pub use control::{Credentials, Enroll, Enrolled, Grant, Policy, Provision, Refused, enroll};
 pub use error::Error;
-use wire::Wire;
+use wire::{Standing, Wire};
 
 /// What the owner set.
 #[derive(Debug, Clone)]
@@ -160,6 +160,11 @@ impl Relay {
 
     pub async fn wake(&self) {
         self.wire.wake().await;
+    }
+
+    /// The handshake is done, and the connection stands.
+    pub fn is_up(&self) -> bool {
+        *self.wire.standing.borrow() == Standing::Up
     }
 
     pub fn leads(&self) -> bool {

@@ -56,7 +56,7 @@ impl Relay {
         };
         let request = key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(unique, str::to_owned);
         let answer = self.ask(to, &action, request).await?;
-        Ok(Receipt { message_id: answer.message_id, thread_fallback: false })
+        Ok(Receipt { message_id: answer.message_id, ..Receipt::default() })
     }
 
     /// How long the connector remembers the numbers of questions.
@@ -71,7 +71,7 @@ impl Relay {
         let action = Action::Edit { chat_id, message_id: message_id.to_owned(), content, metadata };
         let answer = self.ask(to, &action, unique()).await?;
         let message_id = answer.message_id.unwrap_or_else(|| message_id.to_owned());
-        Ok(Receipt { message_id: Some(message_id), thread_fallback: false })
+        Ok(Receipt { message_id: Some(message_id), ..Receipt::default() })
     }
 
     /// Where nothing can be taken back, it stays.

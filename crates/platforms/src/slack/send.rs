@@ -56,7 +56,7 @@ impl Slack {
         if let Some(thread) = &to.thread_id {
             self.memory().join(&place.channel, thread);
         }
-        Ok(Receipt { message_id: Some(sent.ts), thread_fallback: false })
+        Ok(Receipt { message_id: Some(sent.ts), ..Receipt::default() })
     }
 
     /// Three steps, of which only the last is seen: ask where to, bring it there, show it in the channel.
@@ -102,7 +102,7 @@ impl Slack {
         let parameters =
             json!({ "channel": place.channel, "ts": message_id, "text": part.text, "blocks": [] });
         let _edited: Value = self.api.post(&token, "chat.update", &parameters).await?;
-        Ok(Receipt { message_id: Some(message_id.to_owned()), thread_fallback: false })
+        Ok(Receipt { message_id: Some(message_id.to_owned()), ..Receipt::default() })
     }
 
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {

@@ -33,7 +33,6 @@ use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
 use gate::Gate;
-use topic::Topics;
 use webhook::Door;
 pub use webhook::WebhookConfig;
 
@@ -164,7 +163,6 @@ pub struct Telegram {
     poll: Api,
     /// For everything else.
     talk: Api,
-    topics: Topics,
     files: Fetcher,
 }
 
@@ -186,7 +184,6 @@ impl Telegram {
             poll: Api::new(poll, &config),
             files: Fetcher::new(base, talk.clone(), config.proxy.clone()),
             talk: Api::new(talk, &config),
-            topics: Topics::default(),
             config,
         })
     }

@@ -44,6 +44,7 @@ impl Telegram {
                     return Ok(Receipt {
                         message_id: Some(sent.message_id.to_string()),
                         thread_fallback: attempt.thread.is_none() && thread(to).is_some(),
+                        opened: None,
                     });
                 }
                 Err(error) => attempt = attempt.without_cause_of(error, to)?,
@@ -81,7 +82,7 @@ impl Telegram {
                 Err(error) if marked && error.is_bad_markup() => marked = false,
                 Err(error) if !error.is_not_modified() => return Err(error),
                 Ok(_) | Err(_) => {
-                    return Ok(Receipt { message_id: Some(message_id.to_owned()), thread_fallback: false });
+                    return Ok(Receipt { message_id: Some(message_id.to_owned()), ..Receipt::default() });
                 }
             }
         }

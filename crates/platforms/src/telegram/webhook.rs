@@ -290,7 +290,7 @@ impl Desk {
                 self.tell(News::Heard);
                 listener::json(StatusCode::OK, &json!({}))
             }
-            Ok(Taken::NotTaken | Taken::Closed(_)) | Err(NotTaken::Refused) => {
+            Ok(Taken::NotTaken | Taken::NoHome | Taken::Closed(_)) | Err(NotTaken::Refused) => {
                 self.tell(News::NotTaken);
                 later(refused(StatusCode::SERVICE_UNAVAILABLE, "could not be kept"), SOON)
             }

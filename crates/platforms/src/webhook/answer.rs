@@ -164,6 +164,7 @@ impl Desk {
             }
             Taken::Known => Ok(delivery.told(StatusCode::OK, "duplicate")),
             Taken::NotTaken => Err(self.not_taken()),
+            Taken::NoHome => Err(delivery.homeless()),
             Taken::Closed(closed) => Err(shut(closed)),
         }
     }
@@ -182,6 +183,7 @@ impl Desk {
             Posted::Delivered { again: true } => Ok(delivery.told(StatusCode::OK, "duplicate")),
             Posted::Owed => Err(delivery.told(StatusCode::BAD_GATEWAY, "owed")),
             Posted::Dead => Err(delivery.told(StatusCode::BAD_GATEWAY, "refused")),
+            Posted::NoHome => Err(delivery.homeless()),
             Posted::NotTaken => Err(self.not_taken()),
         }
     }
@@ -201,6 +203,12 @@ impl Desk {
 }
 
 impl Delivery<'_> {
+    fn homeless(&self) -> Response {
+        warn!(platform = "webhook", route = self.route, "the platform that it is for has no home yet");
+        let why = "the platform that it is for has no home: say /sethome there, or set deliver_extra.chat_id";
+        refused(StatusCode::BAD_GATEWAY, why)
+    }
+
     fn told(&self, status: StatusCode, word: &str) -> Response {
         let mut body = json!({ "status": word, "route": self.route, "delivery_id": self.id });
         if let Some(event) = &self.event {

@@ -1,7 +1,7 @@
 //! One route: who may call it, what it is about, and where the answer goes. What was typed becomes what it means
 //! here; nobody checks again.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use petasos_core::message::Delivery;
 use petasos_core::{Platform, Route, Secret};
@@ -17,15 +17,9 @@ const NO_AUTH: &str = "INSECURE_NO_AUTH";
 /// Names of routes are part of an address.
 const LONGEST_NAME: usize = 64;
 
-/// Where answers may go: the platforms that this gateway speaks, and the home of each that has one.
+/// Where answers may go: the platforms that this gateway speaks.
 #[derive(Debug, Clone, Default)]
-pub struct Targets(pub BTreeMap<Platform, Option<Home>>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
-    pub chat_id: String,
-    pub thread_id: Option<String>,
-}
+pub struct Targets(pub BTreeSet<Platform>);
 
 /// What every route shares.
 #[derive(Debug, Clone)]
@@ -74,7 +68,6 @@ enum Deliver {
         platform: Platform,
         /// The platform's home, if there is none.
         chat: Option<(String, Option<String>)>,
-        home: Option<Home>,
     },
 }
 
@@ -180,7 +173,7 @@ impl Hook {
                 let issue = send::Issue::new(&fill_all(repo, payload)?, &fill_all(number, payload)?)?;
                 route(platform, issue.to_string(), None)
             }
-            Deliver::Chat { platform, chat: Some((chat, thread)), .. } => {
+            Deliver::Chat { platform, chat: Some((chat, thread)) } => {
                 // A thread that the payload does not name is not the chat itself.
                 let thread = match thread {
                     Some(thread) => Some(fill_all(thread, payload)?),
@@ -188,10 +181,7 @@ impl Hook {
                 };
                 route(*platform, fill_all(chat, payload)?, thread)
             }
-            Deliver::Chat { platform, chat: None, home } => {
-                let home = home.clone()?;
-                route(*platform, home.chat_id, home.thread_id)
-            }
+            Deliver::Chat { platform, chat: None } => Route::to_home(*platform),
         })
     }
 }
@@ -244,18 +234,11 @@ impl Deliver {
             }
             name => {
                 let platform = Platform::parse(name).filter(|it| it.as_str() == name);
-                let home = platform.and_then(|platform| terms.targets.0.get(&platform));
-                let (Some(platform), Some(home)) = (platform, home) else {
+                let Some(platform) = platform.filter(|platform| terms.targets.0.contains(platform)) else {
                     return Err(format!("deliver: {name} is not a platform that this gateway speaks"));
                 };
                 let thread = take("message_thread_id").or_else(|| take("thread_id"));
-                let chat = take("chat_id").map(|chat| (chat, thread));
-                if chat.is_none() && home.is_none() {
-                    return Err(format!(
-                        "deliver: {name} needs deliver_extra.chat_id, or a home channel of that platform"
-                    ));
-                }
-                Self::Chat { platform, chat, home: home.clone() }
+                Self::Chat { platform, chat: take("chat_id").map(|chat| (chat, thread)) }
             }
         };
         match extra.keys().next() {
@@ -263,6 +246,13 @@ impl Deliver {
             None => Ok(deliver),
         }
     }
+}
+
+/// The platform whose home answers go to, if that is where they go.
+pub fn wants_home(written: &Value) -> Option<Platform> {
+    let raw = Raw::deserialize(written).ok()?;
+    let named = raw.deliver_extra.is_some_and(|extra| extra.get("chat_id").is_some_and(|it| !it.is_null()));
+    raw.deliver.as_deref().and_then(Platform::parse).filter(|_| !named)
 }
 
 /// Whether there is something in a route that was understood and has no effect.

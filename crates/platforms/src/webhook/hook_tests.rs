@@ -4,8 +4,7 @@ use super::*;
 
 fn terms() -> Terms {
     let platform = |name: &str| Platform::parse(name).expect("known");
-    let home = Home { chat_id: "-100".into(), thread_id: Some("7".into()) };
-    let targets = [(platform("telegram"), Some(home)), (platform("discord"), None)];
+    let targets = [platform("telegram"), platform("discord")];
     Terms { secret: None, loopback: true, targets: Targets(targets.into()), github: true }
 }
 
@@ -26,7 +25,7 @@ fn an_answer_goes_where_the_route_says() {
     let log = Some(("webhook:webhook:ci:1".to_owned(), None, Delivery::Pull));
     assert_eq!(target(json!({}), json!({})), log);
     assert_eq!(target(json!({ "deliver": "log" }), json!([])), log);
-    assert_eq!(target(json!({ "deliver": "telegram" }), json!({})), push("telegram:-100", Some("7")));
+    assert_eq!(target(json!({ "deliver": "telegram" }), json!({})), push("telegram:", None), "its home");
     let chat = json!({ "deliver": "discord", "deliver_extra": { "chat_id": 42, "thread_id": "{t}" } });
     assert_eq!(target(chat.clone(), json!({ "t": 5 })), push("discord:42", Some("5")));
     assert_eq!(target(chat, json!({})), None, "a thread that is not named is not the chat itself");
@@ -39,6 +38,15 @@ fn an_answer_goes_where_the_route_says() {
             "a chat that is not named is not replaced by another"
         );
     }
+}
+
+#[test]
+fn a_route_without_a_chat_wants_a_home() {
+    let platform = |written: Value| wants_home(&written).map(Platform::as_str);
+    assert_eq!(platform(json!({ "deliver": "discord" })), Some("discord"));
+    assert_eq!(platform(json!({ "deliver": "discord", "deliver_extra": { "chat_id": 7 } })), None);
+    assert_eq!(platform(json!({ "deliver": "log" })), None);
+    assert_eq!(platform(json!({})), None);
 }
 
 #[test]
@@ -69,7 +77,6 @@ fn what_makes_no_sense_is_refused_and_says_why() {
         (json!({ "delivr": "log" }), "delivr"),
         (json!({ "deliver": "slack" }), "slack is not a platform"),
         (json!({ "deliver": "pigeon" }), "pigeon"),
-        (json!({ "deliver": "discord" }), "home channel"),
         (json!({ "deliver_only": true }), "deliver must say"),
         (json!({ "deliver": "telegram", "deliver_extra": { "chat": 1 } }), "deliver_extra.chat "),
         (json!({ "deliver": "github_comment" }), "deliver_extra.repo"),

@@ -76,7 +76,7 @@ impl Webhook {
         }
         let comment: Comment = serde_json::from_slice(&answer.body)
             .map_err(|error| Failure::Garbage(format!("column {}", error.column())))?;
-        Ok(Receipt { message_id: Some(comment.id.to_string()), thread_fallback: false })
+        Ok(Receipt { message_id: Some(comment.id.to_string()), ..Receipt::default() })
     }
 
     /// A comment is sent when it is whole, so there is none to replace, and nobody to see us type.

@@ -35,7 +35,7 @@ async fn a_message_is_anchored_has_buttons_and_calls_nobody_by_accident() {
     let part = Part::plain("@everyone look");
     let receipt = rig.adapter.send(&answering(question), &part, &options).await.expect("sent");
     let seen = &rig.fake.visible(DIRECT)[0];
-    assert_eq!(receipt, Receipt { message_id: Some(seen.id.to_string()), thread_fallback: false });
+    assert_eq!(receipt, Receipt { message_id: Some(seen.id.to_string()), ..Receipt::default() });
     assert_eq!((seen.content.as_str(), seen.reply_to), ("@everyone look", Some(question)));
     assert_eq!(seen.allowed_mentions, json!({ "parse": ["users"], "replied_user": true }));
     let button = json!({ "type": 2, "style": 2, "label": "Yes", "custom_id": "y" });
@@ -158,6 +158,8 @@ async fn a_forum_gets_a_post() {
     let part = Part::plain("# A title\nand a text");
     let receipt = rig.adapter.send(&route(90), &part, &REPLY).await.expect("sent");
     assert_eq!(receipt.message_id, None, "what is in a post cannot be edited from here");
+    let thread = receipt.opened.expect("a thread");
+    assert_eq!(rig.fake.texts(thread.parse().expect("a number")), ["# A title\nand a text"]);
     let opened = &rig.fake.calls_of("createThread")[0].body;
     assert_eq!(opened["name"], "A title");
 }

@@ -142,7 +142,7 @@ impl Sim {
         let key = petasos_core::session::session_key(&source, &Default::default());
         let (now, payload) = (self.now, format!("[c{number}] is done"));
         let reported = self.commit("work ended", move |tx| {
-            tx.complete_work(&format!("d{number}"), &key, &source, "process", &payload, now).map(drop)
+            tx.complete_work(&format!("d{number}"), (&key, None), &source, "process", &payload, now).map(drop)
         });
         if reported.is_err() {
             // Whoever ran it reports again if we die meanwhile; a second report is the first one.

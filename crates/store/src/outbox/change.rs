@@ -125,12 +125,13 @@ impl Tx<'_> {
     }
 
     /// Between two parts nothing is in flight, so the item is due again and no longer doubtful.
-    pub(crate) fn part_sent(&self, id: OutboxId, message: &str) -> Result<()> {
+    pub(crate) fn part_sent(&self, id: OutboxId, message: &str, thread: Option<&str>) -> Result<()> {
         self.sql(
-            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, tried_at = NULL, sent = json_insert(sent, '$[#]', ?2)
+            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, tried_at = NULL, sent = json_insert(sent, '$[#]', ?2),
+                 route = CASE WHEN ?3 IS NULL THEN route ELSE json_set(route, '$.thread_id', ?3) END
              WHERE id = ?1 AND state IN ('due', 'sending')",
         )?
-        .execute(params![id.0, message])?;
+        .execute(params![id.0, message, thread])?;
         Ok(())
     }
 

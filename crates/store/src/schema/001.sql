@@ -115,6 +115,18 @@ CREATE INDEX outbox_open ON outbox (state, id) WHERE state <> 'done';
 CREATE INDEX outbox_amends ON outbox (amends) WHERE amends IS NOT NULL;
 CREATE INDEX outbox_done ON outbox (ended_at) WHERE state = 'done';
 
+-- topics: topics that were asked for by name, and the ids under which the platform made them.
+-- Written by: deliver, before anything is sent there; taken out when the platform says that one is gone.
+-- A crash leaves: at worst a topic at the platform that is not in here; the next message makes another.
+CREATE TABLE topics (
+    platform TEXT    NOT NULL,
+    chat     TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    thread   TEXT    NOT NULL,
+    made_at  INTEGER NOT NULL,
+    PRIMARY KEY (platform, chat, name)
+) STRICT, WITHOUT ROWID;
+
 -- dead_chats: chats that refused us; nothing is sent there but a probe a day.
 -- Written by: deliver (marked with the item that was refused, probed, cleared by what arrived), ingest (cleared by a
 -- message from there), a person (cleared by a retry).
@@ -230,26 +242,30 @@ CREATE TABLE pairing (
 
 -- completions: ended background work, addressed to a session.
 -- Written by: whoever ran the work (insert, once per dispatch; consumed, if the session learned of it otherwise), the
--- hand-over (delivered, in the transaction that accepts it as a message of the inbox), the settling of that message
--- (consumed).
+-- hand-over (delivered, in the transaction that accepts it as a message of the inbox; undeliverable, with the reason, in
+-- the transaction that tells the chat), the settling of that message (consumed).
 -- A crash leaves: 'queued' rows, which are handed over; 'delivered' ones, whose message is in the inbox. Only
--- 'consumed' ones are pruned.
+-- 'consumed' and 'undeliverable' ones are pruned.
 CREATE TABLE completions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     dispatch    TEXT    NOT NULL UNIQUE,
     session_key TEXT    NOT NULL,
+    -- The transcript that the work was started in; NULL: whichever is current.
+    session     TEXT,
     origin      TEXT    NOT NULL,
     kind        TEXT    NOT NULL,
     payload     TEXT    NOT NULL,
-    state       TEXT    NOT NULL CHECK (state IN ('queued', 'delivered', 'consumed')),
+    state       TEXT    NOT NULL CHECK (state IN ('queued', 'delivered', 'consumed', 'undeliverable')),
+    reason      TEXT,
     inbox       INTEGER,
     created_at  INTEGER NOT NULL,
     consumed_at INTEGER,
-    CHECK (state <> 'delivered' OR inbox IS NOT NULL)
+    CHECK (state <> 'delivered' OR inbox IS NOT NULL),
+    CHECK ((state = 'undeliverable') = (reason IS NOT NULL))
 ) STRICT;
 CREATE INDEX completions_open ON completions (session_key, id) WHERE state <> 'consumed';
 CREATE INDEX completions_inbox ON completions (inbox) WHERE inbox IS NOT NULL;
-CREATE INDEX completions_done ON completions (consumed_at) WHERE state = 'consumed';
+CREATE INDEX completions_done ON completions (consumed_at) WHERE state IN ('consumed', 'undeliverable');
 
 -- processes: what runs in the background for a session.
 -- Written by: the terminal (begun before anything is started, started, ended), retention (ended ones).
@@ -352,6 +368,46 @@ CREATE TABLE approved (
     at       INTEGER NOT NULL,
     PRIMARY KEY (scope, category)
 ) STRICT, WITHOUT ROWID;
+
+-- runs: what programs asked for over HTTP. A run is an accepted message with a name; what it does is in its turn, what
+-- it says is in its transcript between `after_row` and `last_row`. Its events are read off these rows, never stored.
+-- Written by: whoever accepts it, in the transaction of its inbox row (insert); the turn's decisions (claimed, moved,
+-- ended); its owner (hidden); retention (ended ones).
+-- A crash leaves: rows without an end, whose message waits or whose turn is open: they go on like any other.
+CREATE TABLE runs (
+    id          TEXT PRIMARY KEY,
+    inbox       INTEGER NOT NULL UNIQUE,
+    owner       TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    session_key TEXT    NOT NULL,
+    wish        TEXT    NOT NULL,
+    hidden      INTEGER NOT NULL DEFAULT 0 CHECK (hidden IN (0, 1)),
+    created_at  INTEGER NOT NULL,
+    claimed_at  INTEGER,
+    after_row   INTEGER,
+    last_row    INTEGER,
+    ended_at    INTEGER,
+    outcome     TEXT,
+    usage       TEXT,
+    partial     INTEGER NOT NULL DEFAULT 0 CHECK (partial IN (0, 1)),
+    said        TEXT,
+    CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX runs_session ON runs (session, inbox);
+CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
+
+-- repeats: what a client called a request, so that the same one again is the same run. A day long.
+-- Written by: whoever accepts a run, in its transaction; retention.
+-- A crash leaves: a name only together with its run.
+CREATE TABLE repeats (
+    owner       TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    fingerprint BLOB    NOT NULL,
+    run         TEXT    NOT NULL,
+    at          INTEGER NOT NULL,
+    PRIMARY KEY (owner, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX repeats_age ON repeats (at);
 
 -- logins, login_links: web cookies and one-time links. Only SHA-256 of a token is stored.
 -- Written by: the web server. A crash leaves: a link either redeemed with its login, or still good.

@@ -4,30 +4,62 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Result;
 
-const STEPS: &[&str] = &[include_str!("001.sql")];
+/// One kind of file.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    steps: &'static [&'static str],
+    /// Tells it from other SQLite databases.
+    application: i32,
+    /// The file beside it that remembers that there was one.
+    pub(crate) marker: &'static str,
+}
 
-/// "PTSS": tells our files from other SQLite databases.
-pub(crate) const APPLICATION: i32 = 0x5054_5353;
+/// "PTSS"
+pub(crate) static GATEWAY: Schema =
+    Schema { steps: &[include_str!("001.sql")], application: 0x5054_5353, marker: ".petasos-db" };
 
-/// The schema this build writes.
-pub const KNOWN: u32 = STEPS.len() as u32;
+/// "PTSC"
+pub(crate) static CONNECTOR: Schema =
+    Schema { steps: &[include_str!("connector.sql")], application: 0x5054_5343, marker: ".connector-db" };
+
+/// The schema of a gateway that this build writes.
+pub const KNOWN: u32 = 1;
+
+impl Schema {
+    /// What this build writes.
+    pub(crate) const fn known(&self) -> u32 {
+        self.steps.len() as u32
+    }
+
+    pub(crate) fn is_of(&self, db: &Connection) -> Result<bool> {
+        let found: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+        Ok(found == self.application)
+    }
+
+    /// Brings the file to what is known, one transaction per step: a crash leaves a whole earlier schema.
+    pub(crate) fn migrate(&self, db: &mut Connection) -> Result<()> {
+        for (number, step) in (1_u32..).zip(self.steps).skip(version(db)? as usize) {
+            let tx = db.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+            tx.execute_batch(step)?;
+            tx.pragma_update(None, "application_id", self.application)?;
+            tx.pragma_update(None, "user_version", number)?;
+            tx.commit()?;
+        }
+        Ok(())
+    }
+}
 
 pub(crate) fn version(db: &Connection) -> Result<u32> {
     Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
-pub(crate) fn application(db: &Connection) -> Result<i32> {
-    Ok(db.query_row("PRAGMA application_id", [], |row| row.get(0))?)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Bring the file to `KNOWN`, one transaction per step: a crash leaves a whole earlier schema.
-pub(crate) fn migrate(db: &mut Connection) -> Result<()> {
-    for (number, step) in (1_u32..).zip(STEPS).skip(version(db)? as usize) {
-        let tx = db.transaction_with_behavior(TransactionBehavior::Exclusive)?;
-        tx.execute_batch(step)?;
-        tx.pragma_update(None, "application_id", APPLICATION)?;
-        tx.pragma_update(None, "user_version", number)?;
-        tx.commit()?;
+    #[test]
+    fn what_is_told_to_others_is_what_is_written() {
+        assert_eq!(KNOWN, GATEWAY.known());
+        assert_ne!(GATEWAY.application, CONNECTOR.application);
     }
-    Ok(())
 }

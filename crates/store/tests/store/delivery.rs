@@ -14,7 +14,7 @@ fn sending(item: OutboxId) -> Write {
 }
 
 fn part(item: OutboxId, message: &str) -> Write {
-    Write::PartSent { item, message: message.into() }
+    Write::PartSent { item, message: message.into(), thread: None }
 }
 
 fn delivered(item: OutboxId, message: &str) -> Write {
@@ -53,6 +53,18 @@ fn a_lane_sends_in_order_and_its_first_item_holds_back_the_rest() {
     assert_eq!(order, [first, second]);
     assert_eq!(home.item(first).attempts, 1);
     assert_eq!(home.store.heads().unwrap().len(), 2);
+}
+
+#[test]
+fn what_follows_a_part_that_opened_a_thread_goes_there() {
+    let mut home = Home::new();
+    let item = home.owe("7", "long").id;
+    let opened = Write::PartSent { item, message: "m".into(), thread: Some("91".into()) };
+    home.apply(&[sending(item), opened]).unwrap();
+    assert_eq!(home.item(item).draft.route.thread_id.as_deref(), Some("91"));
+    home.apply(&[sending(item), part(item, "m")]).unwrap();
+    let route = home.item(item).draft.route;
+    assert_eq!((route.lane().as_str(), route.thread_id.as_deref()), (LANE, Some("91")));
 }
 
 #[test]

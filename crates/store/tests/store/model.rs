@@ -252,7 +252,7 @@ impl World {
             }
             Op::Part { .. } => {
                 (owed.state, owed.sent, owed.doubtful, owed.attempts) = (State::Due, owed.sent + 1, false, 0);
-                Write::PartSent { item, message: "m".into() }
+                Write::PartSent { item, message: "m".into(), thread: None }
             }
             Op::Delivered { .. } => {
                 (owed.state, owed.sent, owed.doubtful) = (State::Done, owed.sent + 1, false);

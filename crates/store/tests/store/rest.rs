@@ -18,7 +18,7 @@ fn completed_work_is_reported_once_and_used_with_its_message() {
     let mut home = Home::new();
     let origin = inbound("7", "1").source;
     let report = |home: &mut Home| {
-        home.write(|tx| tx.complete_work("d1", &key("7"), &origin, "completion", "{\"exit\":0}", NOW))
+        home.write(|tx| tx.complete_work("d1", (&key("7"), None), &origin, "completion", "{\"exit\":0}", NOW))
     };
     let id = report(&mut home);
     assert_eq!(report(&mut home), id);
@@ -45,11 +45,37 @@ fn completed_work_is_reported_once_and_used_with_its_message() {
 }
 
 #[test]
+fn work_that_nobody_can_be_told_of_is_listed_with_its_reason_and_forgotten_later() {
+    let mut home = Home::new();
+    let origin = inbound("7", "1").source;
+    let session = SessionId("s1".into());
+    let id = home.write(|tx| {
+        let to = (&key("7"), Some(&session));
+        tx.complete_work("waits", to, &origin, "completion", "{}", NOW)?;
+        tx.complete_work("gone", to, &origin, "completion", "{}", NOW)
+    });
+    assert!(home.write(|tx| tx.completion_undeliverable(id, "it is over", NOW)));
+    assert!(!home.write(|tx| tx.completion_undeliverable(id, "again", NOW)), "once");
+    let mut home = home.reopen();
+    let untold = home.store.untold_completions(10).unwrap();
+    let about: Vec<_> = untold.iter().map(|it| (it.dispatch.as_str(), it.reason.as_deref())).collect();
+    assert_eq!(about, [("gone", Some("it is over")), ("waits", None)]);
+    assert_eq!(untold[0].session, Some(session));
+    assert_eq!(home.store.untold_completions(1).unwrap().len(), 1);
+    let queued = home.store.queued_completions().unwrap();
+    assert_eq!((queued.len(), queued[0].dispatch.as_str()), (1, "waits"));
+    home.write(|tx| tx.prune(later(400 * DAY)));
+    let left = home.store.untold_completions(10).unwrap();
+    assert_eq!((left.len(), left[0].dispatch.as_str()), (1, "waits"));
+}
+
+#[test]
 fn work_that_a_session_has_learned_of_is_old_news() {
     let mut home = Home::new();
     let origin = inbound("7", "1").source;
     let (early, late) = home.write(|tx| {
-        let report = |dispatch: &str| tx.complete_work(dispatch, &key("7"), &origin, "completion", "{}", NOW);
+        let report =
+            |dispatch: &str| tx.complete_work(dispatch, (&key("7"), None), &origin, "completion", "{}", NOW);
         Ok((report("early")?, report("late")?))
     });
     assert!(home.write(|tx| tx.completion_consumed("early", NOW)));

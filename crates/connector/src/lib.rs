@@ -1,0 +1,34 @@
+//! The other end of the relay: it holds the platforms' credentials, and everything that is owed to gateways which may
+//! sleep, move or die.
+//!
+//! The life of an event, by file: an adapter hears it (supervised as in the gateway), `intake` asks `belong` whose it
+//! is, `instance` has it appended and synced, and only then the platform is told; `socket` writes it to the gateway,
+//! whose acknowledgement deletes it. What a gateway asks of a platform is done in `outbound`. `queue` is the one way
+//! to the queue; `wake` calls whoever sleeps; `serve` and `routes` are the door.
+//!
+//! Absent on purpose: turns and models (`gateway`, `agent`), SQL (`store`), decisions about the queue (`core::relay`).
+
+mod belong;
+mod config;
+mod descriptor;
+mod files;
+mod instance;
+mod intake;
+mod manage;
+mod outbound;
+mod proof;
+mod queue;
+mod requests;
+mod routes;
+mod say;
+mod shell;
+mod socket;
+mod start;
+mod status;
+mod sweep;
+mod wake;
+mod watch;
+
+pub use config::{Config, DATABASE};
+pub use start::{Running, StartError, start};
+pub use status::{STATE, Status};

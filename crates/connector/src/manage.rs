@@ -1,0 +1,199 @@
+//! What is asked over HTTP: to be let in, to be heard in certain ways, to be forgotten.
+//!
+//! Tenant and instance come from what the caller has shown, never from what the body says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use petasos_core::Platform;
+use petasos_core::relay::token;
+use petasos_gateway::{Error, clock};
+use petasos_platforms::listener::{json as told, refused};
+use petasos_store::connector::{Gateway, Policy, Redeemed};
+use petasos_store::{Error as StoreError, Tx};
+use serde_json::{Value, json};
+
+use crate::shell::Shell;
+
+/// How long a code that binds an author is good for.
+const CODE: Duration = Duration::from_secs(600);
+const LONGEST_ID: usize = 128;
+const LONGEST_URL: usize = 2048;
+const MOST_SCOPES: usize = 256;
+
+/// Whoever shows a tenant's token gets its gateway, made if need be; the same one every time.
+pub(crate) async fn provision(
+    shell: &Arc<Shell>,
+    shown: Option<&str>,
+    body: &Value,
+) -> Result<Response, Error> {
+    let Some(shown) = shown.and_then(token::bearer).map(str::to_owned) else {
+        return Ok(refused(StatusCode::UNAUTHORIZED, "unauthorized"));
+    };
+    let Some(tenant) = shell.db.read(move |reader| reader.identity(&shown)).await? else {
+        return Ok(refused(StatusCode::UNAUTHORIZED, "unauthorized"));
+    };
+    let Some(wanted) = Wanted::read(body) else { return Ok(malformed("gatewayId")) };
+    let (platform, scopes) = (field(body, "platform"), list(body, "routeKeys"));
+    let platform = platform.and_then(|name| Platform::parse(&name));
+    let answer = shell.db.write(move |tx| {
+        let gateway = wanted.have(tx, &tenant)?;
+        let mut granted = vec![];
+        for scope in scopes {
+            match platform.map(|platform| tx.grant_scope(platform, &scope, &gateway.instance)) {
+                Some(Ok(())) => granted.push(scope),
+                Some(Err(StoreError::Conflict(_))) | None => {}
+                Some(Err(error)) => return Err(error),
+            }
+        }
+        let mut answer = credentials(&gateway);
+        answer["routeKeys"] = json!(granted);
+        answer["secretIssued"] = json!(true);
+        Ok(answer)
+    });
+    Ok(told(StatusCode::OK, &answer.await?))
+}
+
+/// A one-time token is proof enough: it is used up in the commit that makes the gateway.
+pub(crate) async fn enroll(shell: &Arc<Shell>, shown: Option<&str>, body: &Value) -> Result<Response, Error> {
+    let (Some(wanted), Some(code)) = (Wanted::read(body), field(body, "enrollmentToken")) else {
+        return Ok(malformed("enrollmentToken and gatewayId"));
+    };
+    let shown = shown.and_then(token::bearer).map(str::to_owned);
+    let now = clock::now();
+    let answer = shell.db.write(move |tx| {
+        // A token that is not one of ours says nothing about the caller, for or against.
+        let known = match &shown {
+            Some(shown) => tx.identity(shown)?,
+            None => None,
+        };
+        match tx.redeem(&code, &wanted.gateway, now)? {
+            Redeemed::For { tenant } if known.as_ref().is_none_or(|known| *known == tenant) => {
+                Ok(Some(credentials(&wanted.have(tx, &tenant)?)))
+            }
+            // The error takes the redemption back.
+            Redeemed::For { .. } => Err(StoreError::Missing("enrollment")),
+            Redeemed::Refused => Ok(None),
+        }
+    });
+    match answer.await {
+        Ok(Some(answer)) => Ok(told(StatusCode::OK, &answer)),
+        Ok(None) | Err(Error::Store(StoreError::Missing("enrollment"))) => {
+            Ok(refused(StatusCode::FORBIDDEN, "the enrollment token is not valid"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// For a gateway that has shown who it is.
+pub(crate) async fn manage(
+    shell: &Arc<Shell>,
+    gateway: &Gateway,
+    path: &str,
+    body: &Value,
+) -> Result<Response, Error> {
+    let instance = gateway.instance.clone();
+    let platform = field(body, "platform").and_then(|name| Platform::parse(&name));
+    let scope = field(body, "scopeId");
+    let now = clock::now();
+    let answer = match (path, platform, scope) {
+        ("/relay/policy", Some(platform), _) => {
+            let Some(policy) = policy(body) else {
+                return Ok(malformed("requireAddress, freeResponseScopes"));
+            };
+            shell.db.write(move |tx| tx.put_policy(&instance, platform, &policy)).await?;
+            json!({ "ok": true })
+        }
+        ("/manage/link", ..) => {
+            let code = shell.db.write(move |tx| tx.add_link_code(&instance, now.after(CODE))).await?;
+            json!({ "code": code, "expiresIn": CODE.as_secs() })
+        }
+        ("/manage/scope", Some(platform), Some(scope)) => {
+            shell.db.write(move |tx| tx.grant_scope(platform, &scope, &instance)).await?;
+            json!({ "ok": true })
+        }
+        ("/manage/scope/release", Some(platform), Some(scope)) => {
+            let released = shell.db.write(move |tx| tx.release_scope(platform, &scope, &instance)).await?;
+            json!({ "ok": true, "released": released })
+        }
+        // Sockets that are open are closed by `watch`.
+        ("/manage/deprovision", ..) => {
+            shell.db.write(move |tx| tx.deprovision(&instance, now)).await?;
+            json!({ "ok": true })
+        }
+        ("/relay/policy", None, _) => return Ok(malformed("platform")),
+        ("/manage/scope" | "/manage/scope/release", ..) => return Ok(malformed("platform and scopeId")),
+        _unknown => return Ok(refused(StatusCode::NOT_FOUND, "there is nothing here")),
+    };
+    Ok(told(StatusCode::OK, &answer))
+}
+
+/// A gateway that somebody wants to have.
+struct Wanted {
+    gateway: String,
+    instance: Option<String>,
+    wake_url: Option<String>,
+}
+
+impl Wanted {
+    fn read(body: &Value) -> Option<Self> {
+        let gateway = field(body, "gatewayId")?;
+        let wake_url = body.get("wakeUrl").and_then(Value::as_str).map(str::to_owned);
+        let wake_url = wake_url.filter(|url| !url.is_empty() && url.len() <= LONGEST_URL);
+        Some(Self { gateway, instance: field(body, "instanceId"), wake_url })
+    }
+
+    /// The record of this name, if it is the tenant's; a new one, if there is none.
+    fn have(&self, tx: &Tx<'_>, tenant: &str) -> Result<Gateway, StoreError> {
+        let now = clock::now();
+        let gateway = match tx.gateways()?.into_iter().find(|row| row.id == self.gateway) {
+            Some(row) if row.tenant == tenant && !row.revoked => {
+                tx.gateway(&self.gateway, now)?.ok_or(StoreError::Missing("gateway"))?
+            }
+            Some(_) => return Err(StoreError::Conflict("this gatewayId is taken; choose another")),
+            None => {
+                let instance = self.instance.as_ref().unwrap_or(&self.gateway);
+                tx.ensure_instance(instance, tenant, now)?;
+                tx.add_gateway(&self.gateway, instance, now)?
+            }
+        };
+        if self.wake_url.is_some() {
+            tx.put_wake_url(&gateway.instance, self.wake_url.as_deref())?;
+        }
+        Ok(gateway)
+    }
+}
+
+fn credentials(gateway: &Gateway) -> Value {
+    json!({
+        "secret": gateway.secrets.first(),
+        "deliveryKey": gateway.delivery_key,
+        "tenant": gateway.tenant,
+        "gatewayId": gateway.id,
+    })
+}
+
+fn policy(body: &Value) -> Option<Policy> {
+    Some(Policy {
+        require_address: body.get("requireAddress")?.as_bool()?,
+        free_scopes: list(body, "freeResponseScopes"),
+        other_bots: body.get("allowOtherBots").and_then(Value::as_bool).unwrap_or_default(),
+    })
+}
+
+fn field(body: &Value, name: &str) -> Option<String> {
+    let text = body.get(name)?.as_str()?;
+    ((1..=LONGEST_ID).contains(&text.len())).then(|| text.to_owned())
+}
+
+fn list(body: &Value, name: &str) -> Vec<String> {
+    let items = body.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let texts = items.iter().filter_map(Value::as_str).filter(|text| text.len() <= LONGEST_ID);
+    texts.take(MOST_SCOPES).map(str::to_owned).collect()
+}
+
+fn malformed(what: &str) -> Response {
+    refused(StatusCode::BAD_REQUEST, &format!("no usable {what}"))
+}

@@ -1,0 +1,157 @@
+//! The door: one address for sockets, a few for what is asked over HTTP. Everything else is not here.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use petasos_core::relay::token::Refused;
+use petasos_gateway::Error;
+use petasos_platforms::listener::{Request, json, read, refused, unread};
+use petasos_store::Error as StoreError;
+use petasos_store::connector::Gateway;
+use serde_json::Value;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use crate::shell::Shell;
+use crate::{files, manage, proof, socket};
+
+/// Of a request that is no file.
+const LONGEST_BODY: usize = 64 * 1024;
+
+pub(crate) async fn answer(shell: Arc<Shell>, request: Request) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    if is_upgrade(request.headers()) {
+        return match (method, path.as_str()) {
+            (Method::GET, "/relay") => open(shell, request).await,
+            _elsewhere => refused(StatusCode::BAD_REQUEST, "sockets are opened at /relay"),
+        };
+    }
+    let answered = match (method, path.as_str()) {
+        (Method::GET, "/health") => Ok(json(StatusCode::OK, &serde_json::json!({ "status": "ok" }))),
+        (Method::GET, path) if path.starts_with(files::PATH) => fetch(&shell, &request).await,
+        (Method::POST, "/relay/media") => keep(&shell, request).await,
+        (Method::POST, path) if path.starts_with("/relay/") || path.starts_with("/manage/") => {
+            let path = path.to_owned();
+            asked(&shell, &path, request).await
+        }
+        _nowhere => return refused(StatusCode::NOT_FOUND, "there is nothing here"),
+    };
+    answered.unwrap_or_else(|error| troubled(&error))
+}
+
+fn is_upgrade(headers: &HeaderMap) -> bool {
+    text(headers, &UPGRADE).is_some_and(|to| to.eq_ignore_ascii_case("websocket"))
+}
+
+/// Whoever may not come in is told over the socket: see `socket::serve`.
+async fn open(shell: Arc<Shell>, mut request: Request) -> Response {
+    let headers = request.headers();
+    let key = headers.get(SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
+    let Some(accept) = key.and_then(|key| HeaderValue::try_from(key).ok()) else {
+        return refused(StatusCode::BAD_REQUEST, "no key for the socket");
+    };
+    if text(headers, &SEC_WEBSOCKET_VERSION).as_deref() != Some("13") {
+        return refused(StatusCode::BAD_REQUEST, "sockets are spoken in version 13");
+    }
+    let Ok(seat) = shell.seats.clone().try_acquire_owned() else {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "too many sockets");
+    };
+    let who = match proof::admit(&shell, text(headers, &AUTHORIZATION).as_deref()).await {
+        Ok(who) => who,
+        Err(error) => return troubled(&error),
+    };
+    let upgrading = hyper::upgrade::on(&mut request);
+    tokio::spawn(socket::serve(shell, upgrading, who, seat));
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    response
+}
+
+async fn asked(shell: &Arc<Shell>, path: &str, request: Request) -> Result<Response, Error> {
+    let (parts, body) = request.into_parts();
+    let bytes = match read(&parts.headers, body, LONGEST_BODY).await {
+        Ok(bytes) => bytes,
+        Err(why) => return Ok(unread(why)),
+    };
+    let Ok(body) = serde_json::from_slice::<Value>(&bytes) else {
+        return Ok(refused(StatusCode::BAD_REQUEST, "the body is no JSON"));
+    };
+    let shown = text(&parts.headers, &AUTHORIZATION);
+    match path {
+        "/relay/provision" => manage::provision(shell, shown.as_deref(), &body).await,
+        "/relay/enroll" => manage::enroll(shell, shown.as_deref(), &body).await,
+        _with_proof => match proof::admit(shell, shown.as_deref()).await? {
+            Ok(gateway) => manage::manage(shell, &gateway, path, &body).await,
+            Err(why) => Ok(not_admitted(why)),
+        },
+    }
+}
+
+async fn fetch(shell: &Arc<Shell>, request: &Request) -> Result<Response, Error> {
+    let gateway = match proof::admit(shell, text(request.headers(), &AUTHORIZATION).as_deref()).await? {
+        Ok(gateway) => gateway,
+        Err(why) => return Ok(not_admitted(why)),
+    };
+    let id = request.uri().path().strip_prefix(files::PATH).unwrap_or_default();
+    let Some((bytes, media)) = files::fetch(shell, &gateway.instance, id).await? else {
+        return Ok(refused(StatusCode::NOT_FOUND, "no such file"));
+    };
+    let mut response = Response::new(Body::from(bytes));
+    let kind = media.mime.and_then(|mime| HeaderValue::try_from(mime).ok());
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+async fn keep(shell: &Arc<Shell>, request: Request) -> Result<Response, Error> {
+    let (parts, body) = request.into_parts();
+    let Gateway { instance, .. } =
+        match proof::admit(shell, text(&parts.headers, &AUTHORIZATION).as_deref()).await? {
+            Ok(gateway) => gateway,
+            Err(why) => return Ok(not_admitted(why)),
+        };
+    let bytes = match read(&parts.headers, body, files::LARGEST).await {
+        Ok(bytes) if bytes.is_empty() => return Ok(refused(StatusCode::BAD_REQUEST, "the file is empty")),
+        Ok(bytes) => bytes,
+        Err(why) => return Ok(unread(why)),
+    };
+    let name = text(&parts.headers, &HeaderName::from_static("x-media-filename"));
+    let name = name.filter(|name| name.len() <= 255 && !name.contains(['/', '\\', '\0']));
+    let id = files::keep(shell, &instance, &bytes, name, text(&parts.headers, &CONTENT_TYPE)).await?;
+    Ok(json(StatusCode::OK, &serde_json::json!({ "id": id, "size": bytes.len() })))
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+fn not_admitted(why: Refused) -> Response {
+    refused(
+        StatusCode::UNAUTHORIZED,
+        match why {
+            Refused::Expired => "the token has expired",
+            Refused::Unauthorized => "unauthorized",
+        },
+    )
+}
+
+/// What the store said, as far as a stranger may know.
+fn troubled(error: &Error) -> Response {
+    match error {
+        Error::Store(StoreError::Conflict(why)) => refused(StatusCode::CONFLICT, why),
+        Error::Store(StoreError::Missing(what)) => refused(StatusCode::NOT_FOUND, &format!("no such {what}")),
+        error => {
+            tracing::error!(%error, "a request was not served");
+            refused(StatusCode::SERVICE_UNAVAILABLE, "not now")
+        }
+    }
+}

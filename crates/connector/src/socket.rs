@@ -1,0 +1,220 @@
+//! One socket of a gateway: what it says is handed on in order, and one task writes what it is told.
+//!
+//! The writer takes lines in the order in which they were queued; that is what the proof of going idle rests on. A
+//! socket that says nothing for a while, not even in answer to a ping, is dead. Nothing it says can do worse than be
+//! skipped, but for a line that is too long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use petasos_core::relay::token::Refused;
+use petasos_core::relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
+use petasos_store::connector::Gateway;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::shell::Shell;
+
+mod heard;
+
+use heard::Conversation;
+
+type Stream = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Lines that may wait to be written: a window's worth of events, and as many answers.
+const DEPTH: usize = 512;
+/// How long the other end may take to agree to the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The way to a socket.
+#[derive(Debug, Clone)]
+pub(crate) struct Wire {
+    pub(crate) gateway: String,
+    lines: mpsc::Sender<String>,
+    over: watch::Sender<Option<(u16, &'static str)>>,
+}
+
+impl Wire {
+    /// `false`: it takes no more.
+    pub(crate) fn write(&self, line: String) -> bool {
+        self.lines.try_send(line).is_ok()
+    }
+
+    /// The same for those who may wait.
+    pub(crate) async fn write_patiently(&self, line: String) {
+        // A socket that has gone needs no answer.
+        let _ = self.lines.send(line).await;
+    }
+
+    /// Ends it, ahead of what waits to be written. The first reason counts.
+    pub(crate) fn close(&self, code: u16, reason: &'static str) {
+        self.over.send_if_modified(|over| {
+            let first = over.is_none();
+            if first {
+                *over = Some((code, reason));
+            }
+            first
+        });
+    }
+
+    pub(crate) fn frame(&self, frame: &FromConnector) -> bool {
+        match frame.line() {
+            Ok(line) => self.write(line),
+            // Nothing of ours but an event can be so long, and those are measured before.
+            Err(_too_long) => true,
+        }
+    }
+}
+
+/// Keeps the socket until it ends. `seat` goes with it.
+pub(crate) async fn serve(
+    shell: Arc<Shell>,
+    upgrading: OnUpgrade,
+    who: Result<Gateway, Refused>,
+    seat: OwnedSemaphorePermit,
+) {
+    let Ok(Ok(upgraded)) = timeout(FAREWELL, upgrading).await else { return };
+    let limits =
+        WebSocketConfig::default().max_message_size(Some(LONGEST_READ)).max_frame_size(Some(LONGEST_READ));
+    let stream = Stream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
+    match who {
+        Ok(gateway) => converse(shell, stream, gateway).await,
+        Err(refused) => refuse(stream, refused).await,
+    }
+    drop(seat);
+}
+
+/// A gateway learns that it may not come in from the close frame; an HTTP status would tell it to try for ever.
+async fn refuse(mut stream: Stream, refused: Refused) {
+    let reason = match refused {
+        Refused::Expired => close::EXPIRED,
+        Refused::Unauthorized => close::REFUSED,
+    };
+    let goodbye = async {
+        stream.send(Message::Close(Some(farewell(close::UNAUTHORIZED, reason)))).await?;
+        while let Some(Ok(_)) = stream.next().await {}
+        Ok::<_, Error>(())
+    };
+    // Whoever does not wait for it has gone already.
+    let _ = timeout(FAREWELL, goodbye).await;
+}
+
+async fn converse(shell: Arc<Shell>, stream: Stream, gateway: Gateway) {
+    let (sink, stream) = stream.split();
+    let (lines, waiting) = mpsc::channel(DEPTH);
+    let (over, ending) = watch::channel(None);
+    let wire = Wire { gateway: gateway.id.clone(), lines, over };
+    let every = shell.silence / 2;
+    let writer = tokio::spawn(write(sink, waiting, ending, every));
+    let mut conversation = Conversation::new(shell.clone(), gateway, wire.clone());
+    read(&shell, stream, &mut conversation, &wire, writer).await;
+    conversation.over().await;
+}
+
+/// Until either end has had enough.
+async fn read(
+    shell: &Shell,
+    mut stream: SplitStream<Stream>,
+    conversation: &mut Conversation,
+    wire: &Wire,
+    mut writer: JoinHandle<()>,
+) {
+    let mut lines = Lines::default();
+    let hello_by = Instant::now() + shell.hello_within;
+    loop {
+        let patience = Instant::now() + shell.silence;
+        let until = if conversation.has_begun() { patience } else { patience.min(hello_by) };
+        let message = tokio::select! {
+            message = tokio::time::timeout_at(until, stream.next()) => message,
+            _ended = &mut writer => break,
+            () = shell.stopper.stopped() => {
+                wire.close(close::GOING_AWAY, "");
+                break;
+            }
+        };
+        let bytes = match message {
+            Ok(Some(Ok(Message::Text(text)))) => text.as_bytes().to_vec(),
+            Ok(Some(Ok(Message::Binary(bytes)))) => bytes.to_vec(),
+            Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => continue,
+            Ok(Some(Ok(Message::Close(_)))) | Ok(None) => break,
+            Ok(Some(Err(Error::Capacity(_)))) => {
+                wire.close(close::TOO_BIG, "");
+                break;
+            }
+            Ok(Some(Err(_broken))) => break,
+            Err(_silent) if !conversation.has_begun() && Instant::now() >= hello_by => {
+                wire.close(close::NO_HELLO, "");
+                break;
+            }
+            Err(_silent) => {
+                tracing::info!(gateway = wire.gateway, "a socket fell silent");
+                writer.abort();
+                return;
+            }
+        };
+        let Ok(complete) = lines.push(&bytes) else {
+            wire.close(close::TOO_BIG, "");
+            break;
+        };
+        for line in complete {
+            match FromGateway::read(&line) {
+                Ok(Some(frame)) => conversation.hear(frame).await,
+                Ok(None) => {}
+                Err(why) => tracing::warn!(gateway = wire.gateway, %why, "a line was skipped"),
+            }
+        }
+    }
+    // What is still to be said: a reason to close. An end that we did not want has none.
+    wire.close(close::GOING_AWAY, "");
+    let quiet = async {
+        if !writer.is_finished() {
+            let _ = (&mut writer).await;
+        }
+        while let Some(Ok(_)) = stream.next().await {}
+    };
+    if timeout(FAREWELL, quiet).await.is_err() {
+        writer.abort();
+    }
+}
+
+/// The one writer: lines in the order in which they came, pings between them, and the end.
+async fn write(
+    mut sink: SplitSink<Stream, Message>,
+    mut lines: mpsc::Receiver<String>,
+    mut ending: watch::Receiver<Option<(u16, &'static str)>>,
+    every: Duration,
+) {
+    let mut pings = tokio::time::interval(every);
+    pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let message = tokio::select! {
+            biased;
+            over = ending.wait_for(Option::is_some) => {
+                let (code, reason) = over.ok().and_then(|over| *over).unwrap_or((close::GOING_AWAY, ""));
+                Message::Close(Some(farewell(code, reason)))
+            }
+            line = lines.recv() => match line {
+                Some(line) => Message::text(line),
+                None => return,
+            },
+            _tick = pings.tick() => Message::Ping(Vec::new().into()),
+        };
+        let last = matches!(message, Message::Close(_));
+        if sink.send(message).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+fn farewell(code: u16, reason: &'static str) -> CloseFrame {
+    CloseFrame { code: CloseCode::from(code), reason: reason.into() }
+}

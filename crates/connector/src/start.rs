@@ -1,0 +1,150 @@
+//! Putting the parts together, and taking them apart. There is no state to save at the end: whatever was promised is on
+//! disk before.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_gateway::shell::{self as gateway, LinkHandle, Stopper, Writer};
+use petasos_gateway::{Error, Lifetime, clock};
+use petasos_platforms::listener::{Listener, NotBound};
+use petasos_store::{OpenError, Store};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, DATABASE};
+use crate::instance::Instances;
+use crate::intake::Intake;
+use crate::queue::Queue;
+use crate::requests::Requests;
+use crate::shell::{Adapters, Shell};
+use crate::wake::Waker;
+use crate::{routes, status, sweep, watch};
+
+/// Sockets that are open at the same time.
+const SOCKETS: usize = 4096;
+/// How long tasks may take to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// The tenant of an instance that has everybody.
+const OWNER: &str = "default";
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Listen(#[from] NotBound),
+    #[error(transparent)]
+    Connector(#[from] Error),
+}
+
+/// Dropping it without `wait` is a crash like any other.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    shell: Arc<Shell>,
+    writer: Writer,
+    tasks: Vec<JoinHandle<()>>,
+    links: Vec<LinkHandle>,
+}
+
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let listener = Listener::bind(&config.listen).await?;
+    let address = listener.address();
+    let path = config.home.join(DATABASE);
+    let opened = tokio::task::spawn_blocking(move || Store::open_connector(path)).await;
+    let store = opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
+    let stopper = Stopper::default();
+    let (db, writer) = gateway::open(store, stopper.clone())?;
+    if let Some(single) = config.single_instance.clone() {
+        let now = clock::now();
+        let made = db.write(move |tx| {
+            if tx.instance(&single)?.is_some() {
+                return Ok(());
+            }
+            tx.add_tenant(OWNER, now)?;
+            tx.ensure_instance(&single, OWNER, now)
+        });
+        made.await?;
+    }
+    let shell = Arc::new(Shell {
+        queue: Queue::new(db.clone()),
+        db,
+        adapters: Adapters::new(config.adapters),
+        access: config.access,
+        single: config.single_instance,
+        keys: config.keys,
+        terms: config.terms,
+        waker: Waker::new(config.wake_hosts),
+        instances: Instances::default(),
+        requests: Requests::default(),
+        seats: Arc::new(Semaphore::new(SOCKETS)),
+        silence: config.silence,
+        hello_within: config.hello_within,
+        url: config.public_url.unwrap_or_else(|| format!("http://{address}")),
+        home: config.home,
+        stopper: stopper.clone(),
+    });
+    // Whoever is owed something is woken, if need be, whether or not anything new comes.
+    for instance in shell.db.read(|reader| reader.instances_with_work()).await? {
+        shell.instances.mailbox(&shell, &instance);
+    }
+    let lifetime = Lifetime { sole: config.sole, ..Lifetime::default() };
+    let (links, mut tasks) = listen(&shell, &lifetime);
+    let door = serve(listener, shell.clone());
+    tasks.push(gateway::vital("door", &stopper, door));
+    tasks.push(gateway::vital("watch", &stopper, watch::run(shell.clone())));
+    tasks.push(gateway::vital("sweep", &stopper, sweep::run(shell.clone())));
+    let publishing = status::run(shell.clone(), links.clone(), address.to_string());
+    tasks.push(gateway::vital("status", &stopper, publishing));
+    tracing::info!(%address, platforms = links.len(), "the connector listens");
+    Ok(Running { address, shell, writer, tasks, links })
+}
+
+fn listen(shell: &Arc<Shell>, lifetime: &Lifetime) -> (Vec<LinkHandle>, Vec<JoinHandle<()>>) {
+    let stopper = &shell.stopper;
+    let each = shell.adapters.iter().map(|adapter| {
+        let (link, task) =
+            gateway::supervisor(adapter.clone(), Intake(shell.clone()), stopper.clone(), lifetime);
+        (link, gateway::vital("link", stopper, task))
+    });
+    each.unzip()
+}
+
+async fn serve(listener: Listener, shell: Arc<Shell>) {
+    let stopper = shell.stopper.clone();
+    tokio::select! {
+        _never = listener.serve(move |request| routes::answer(shell.clone(), request)) => {}
+        () = stopper.stopped() => {}
+    }
+}
+
+impl Running {
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn links(&self) -> &[LinkHandle] {
+        &self.links
+    }
+
+    /// Resolves when everything has ended: because of `stop`, or because a part of it failed. `true`: it was asked to.
+    pub async fn wait(self, stop: impl Future<Output = ()>) -> bool {
+        let Self { shell, writer, tasks, .. } = self;
+        tokio::select! {
+            () = stop => {}
+            () = shell.stopper.stopped() => {}
+        }
+        shell.stopper.stop();
+        let asked = !shell.stopper.failed();
+        if tokio::time::timeout(FAREWELL, futures_util::future::join_all(tasks)).await.is_err() {
+            tracing::warn!("something does not end; it is left behind");
+        }
+        shell.db.fold().await;
+        drop(shell);
+        // Tasks that hold on to the file keep the thread; it is complete either way.
+        let closed = tokio::task::spawn_blocking(move || writer.join());
+        let _ = tokio::time::timeout(Duration::from_secs(1), closed).await;
+        asked
+    }
+}

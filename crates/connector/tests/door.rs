@@ -1,0 +1,232 @@
+//! Who comes in, how they speak, and what is asked over HTTP.
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use petasos_fakes::relay::{Acks, Peer, fresh_token, now, token};
+use serde_json::json;
+use support::{BOT, Bench, SOON, body, wait_closed, wait_texts};
+
+fn text(text: &str) -> tungstenite::Message {
+    tungstenite::Message::text(text.to_owned())
+}
+
+use tokio_tungstenite::tungstenite;
+
+#[test]
+fn whoever_has_no_good_token_is_told_so_and_nothing_else() {
+    let (bench, secret) = Bench::single();
+    bench.add_gateway("gw-2", "t1", "i1", None);
+    bench.write(|tx| tx.revoke_gateway("gw-2", petasos_core::Millis(2)));
+    let fresh = now() + 300;
+    for (shown, reason) in [
+        (None, "unauthorized"),
+        (Some("nonsense".to_owned()), "unauthorized"),
+        (Some(token("gw-1", "another secret", fresh)), "unauthorized"),
+        (Some(token("nobody", &secret, fresh)), "unauthorized"),
+        (Some(token("gw-2", &secret, fresh)), "unauthorized"),
+        (Some(token("gw-1", &secret, 0)), "unauthorized"),
+        (Some(token("gw-1", &secret, fresh + 3600)), "unauthorized"),
+        (Some(token("gw-1", &secret, now() - 120)), "expired"),
+    ] {
+        let peer = Peer::dial(bench.address(), shown.as_deref(), Acks::All).expect("the upgrade succeeds");
+        peer.hello("telegram", BOT);
+        assert_eq!(wait_closed(&peer, 4401), reason, "{shown:?}");
+        assert!(peer.look(|heard| heard.frames.is_empty()));
+    }
+    let elsewhere =
+        Peer::dial_at(bench.address(), "/other", Some("x"), Acks::All).expect_err("no socket there");
+    assert!(elsewhere.to_string().contains("400"), "{elsewhere}");
+    // Clocks may differ by a minute.
+    let late =
+        Peer::dial(bench.address(), Some(&token("gw-1", &secret, now() - 30)), Acks::All).expect("a socket");
+    late.hello("telegram", BOT);
+    assert!(late.wait_until(SOON, |heard| heard.of_type("descriptor").next().map(|_| ())).is_some());
+}
+
+#[test]
+fn a_secret_is_good_until_the_next_one_has_settled_and_a_revoked_gateway_is_put_out() {
+    let (bench, old) = Bench::single();
+    let later = petasos_core::Millis((now() + 3600) * 1000);
+    let new = bench.write(|tx| tx.rotate_gateway("gw-1", later, petasos_core::Millis(now() * 1000)));
+    assert_eq!(new.secrets.len(), 2);
+    drop(bench.greet("gw-1", &old, Acks::All));
+    let peer = bench.greet("gw-1", &new.secrets[0], Acks::All);
+    bench.write(|tx| tx.revoke_gateway("gw-1", petasos_core::Millis(now() * 1000)));
+    assert_eq!(wait_closed(&peer, 4401), "unauthorized");
+}
+
+#[test]
+fn lines_are_read_however_they_are_cut() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.dial("gw-1", &secret, Acks::None);
+    for (number, message) in [
+        text("not json\n\n  \n{\"type\":\"wat\"}\n[]\n5\n\"x\"\nnull\n"),
+        tungstenite::Message::binary(vec![0xff, 0xfe, b'\n']),
+        text("{\"type\":\"hello\",\"platform\":\"tele"),
+        text("gram\",\"botId\":\"\"}"),
+        text("\n{\"type\":\"outbound\",\"requestId\":\"a\",\"action\":null}\n{\"type\":\"outbound\",\"requestId\":\"b\"}\r\n"),
+        tungstenite::Message::binary(b"{\"type\":\"outbound\",\"requestId\":\"c\",\"action\":{\"op\":\"fly\"}}\n".to_vec()),
+        text("{\"type\":\"outbound\",\"requestId\":\"d\",\"action\":{\"op\":\"fly\"}}"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(peer.look(|heard| heard.closed.is_none()), "message {number}");
+        peer.say_raw(message);
+    }
+    for request in ["a", "b", "c"] {
+        let answer = peer.answer(request, SOON).expect("every request is answered");
+        assert_eq!(answer["success"], false);
+        assert!(
+            answer["error"].as_str().is_some_and(|error| error.starts_with("unsupported op: ")),
+            "{answer}"
+        );
+    }
+    assert!(peer.answer("d", Duration::from_millis(200)).is_none(), "its line has not ended");
+    peer.say_raw(text("\n"));
+    assert!(peer.answer("d", SOON).is_some());
+    assert_eq!(peer.look(|heard| heard.of_type("descriptor").count()), 1);
+}
+
+#[test]
+fn a_line_that_never_ends_ends_the_socket() {
+    let (bench, secret) = Bench::single();
+    for pieces in [vec![2 << 20], vec![600_000; 4]] {
+        let peer = bench.greet("gw-1", &secret, Acks::None);
+        for size in pieces {
+            peer.say_raw(text(&"x".repeat(size)));
+        }
+        wait_closed(&peer, 1009);
+    }
+}
+
+#[test]
+fn the_first_identity_must_be_served_and_others_are_left_out() {
+    let (bench, secret) = Bench::single();
+    let stranger = bench.dial("gw-1", &secret, Acks::None);
+    stranger.hello("matrix", "");
+    wait_closed(&stranger, 4404);
+    let other = bench.dial("gw-1", &secret, Acks::None);
+    other.hello("telegram", "999");
+    wait_closed(&other, 4404);
+    let peer = bench.dial("gw-1", &secret, Acks::None);
+    peer.hello("relay", "");
+    peer.hello("matrix", "");
+    peer.hello("telegram", BOT);
+    let two = peer.wait_until(SOON, |heard| (heard.of_type("descriptor").count() == 2).then_some(()));
+    assert!(two.is_some());
+    let told = peer.look(|heard| heard.frames[0]["descriptor"].clone());
+    assert_eq!((&told["platform"], &told["contract_version"]), (&json!("telegram"), &json!(1)));
+    assert_eq!((&told["max_message_length"], &told["len_unit"]), (&json!(4096), &json!("utf16")));
+    assert!(told["supported_ops"].as_array().is_some_and(|ops| ops.contains(&json!("send"))), "{told}");
+}
+
+#[test]
+fn a_socket_that_says_nothing_is_closed() {
+    let (bench, secret) = Bench::single_with(|config| config.hello_within = Duration::from_millis(100));
+    let peer = bench.dial("gw-1", &secret, Acks::None);
+    wait_closed(&peer, 1008);
+}
+
+#[test]
+fn a_one_time_token_lets_one_gateway_in() {
+    let mut bench = Bench::idle();
+    let token = bench.write(|tx| {
+        tx.add_tenant("t1", petasos_core::Millis(1))?;
+        tx.add_enrollment("t1", petasos_core::Millis((now() + 60) * 1000))
+    });
+    bench.start(|_| {});
+    let tries: Vec<_> = std::thread::scope(|scope| {
+        let ask = |id: &'static str| {
+            let (bench, token) = (&bench, &token);
+            scope.spawn(move || {
+                bench.post("/relay/enroll", None, &json!({"enrollmentToken": token, "gatewayId": id}))
+            })
+        };
+        let all: Vec<_> = ["a", "b", "c", "d"].map(ask).into_iter().collect();
+        all.into_iter().map(|one| one.join().expect("no panic")).collect()
+    });
+    let good: Vec<_> = tries.iter().filter(|reply| reply.status == 200).collect();
+    assert_eq!((good.len(), tries.iter().filter(|reply| reply.status == 403).count()), (1, 3));
+    let told = body(good[0]);
+    assert_eq!(told["tenant"], "t1");
+    let (id, secret) =
+        (told["gatewayId"].as_str().expect("an id"), told["secret"].as_str().expect("a secret"));
+    drop(bench.greet(id, secret, Acks::None));
+    assert_eq!(bench.post("/relay/enroll", None, &json!({"gatewayId": "x"})).status, 400);
+}
+
+#[test]
+fn a_tenant_is_given_the_same_secret_every_time_and_no_one_elses() {
+    let mut bench = Bench::idle();
+    let (ours, theirs) = bench.write(|tx| {
+        tx.add_tenant("t1", petasos_core::Millis(1))?;
+        tx.add_tenant("t2", petasos_core::Millis(1))?;
+        Ok((tx.add_identity("t1", petasos_core::Millis(1))?, tx.add_identity("t2", petasos_core::Millis(1))?))
+    });
+    bench.start(|_| {});
+    let ask = |token: &str, platform: &str| {
+        let body = json!({"gatewayId": "gw-host", "platform": platform, "botId": "", "gatewayEndpoint": "",
+                          "routeKeys": ["g1"], "wakeUrl": "https://wake.example/"});
+        bench.post("/relay/provision", Some(token), &body)
+    };
+    let answers = ["telegram", "discord", "slack"].map(|platform| ask(&ours, platform));
+    let secrets: Vec<_> = answers.iter().map(|reply| body(reply)["secret"].clone()).collect();
+    assert!(secrets.iter().all(|secret| secret == &secrets[0] && secret.is_string()), "{answers:?}");
+    assert_eq!(body(&answers[0])["routeKeys"], json!(["g1"]));
+    assert_eq!(ask(&theirs, "telegram").status, 409);
+    assert_eq!(ask("nonsense", "telegram").status, 401);
+    drop(bench.greet("gw-host", secrets[0].as_str().expect("a secret"), Acks::None));
+    let instance = bench.read(|reader| reader.instance("gw-host")).expect("an instance");
+    assert_eq!(instance.wake_url.as_deref(), Some("https://wake.example/"));
+}
+
+#[test]
+fn a_policy_is_replaced_as_a_whole_and_scopes_are_taken_once() {
+    let (bench, secret) = Bench::single();
+    let other = bench.add_gateway("gw-2", "t2", "i2", None);
+    let bearer = fresh_token("gw-1", &secret);
+    let policy = |require: bool, scopes: &[&str]| json!({"platform": "telegram", "requireAddress": require, "freeResponseScopes": scopes, "allowOtherBots": !require});
+    assert_eq!(bench.post("/relay/policy", Some(&bearer), &policy(false, &["c"])).status, 200);
+    assert_eq!(bench.post("/relay/policy", Some(&bearer), &policy(true, &[])).status, 200);
+    let telegram = petasos_core::Platform::parse("telegram").expect("known");
+    let kept = bench.read(|reader| reader.policy("i1", telegram));
+    assert_eq!(kept, petasos_store::connector::Policy::default());
+    assert_eq!(bench.post("/relay/policy", None, &policy(true, &[])).status, 401);
+    let scope = json!({"platform": "telegram", "scopeId": "-100", "instanceId": "i2"});
+    assert_eq!(bench.post("/manage/scope", Some(&bearer), &scope).status, 200);
+    assert_eq!(bench.post("/manage/scope", Some(&fresh_token("gw-2", &other)), &scope).status, 409);
+    assert_eq!(bench.read(|reader| reader.instance_of_scope(telegram, "-100")).as_deref(), Some("i1"));
+}
+
+#[test]
+fn a_file_is_its_instances_own() {
+    let (bench, secret) = Bench::single();
+    let other = bench.add_gateway("gw-2", "t1", "i2", None);
+    let upload = |bytes: &[u8]| {
+        petasos_fakes::hooks::Delivery { path: "/relay/media".into(), headers: vec![], body: bytes.to_vec() }
+            .header("Authorization", format!("Bearer {}", fresh_token("gw-1", &secret)))
+            .header("X-Media-Filename", "a.png")
+            .post(bench.address().port())
+            .expect("an answer")
+    };
+    assert_eq!(upload(b"").status, 400);
+    assert_eq!(upload(&vec![0; (25 << 20) + 1]).status, 413);
+    let told = body(&upload(b"picture"));
+    assert_eq!(told["size"], 7);
+    let peer = bench.greet("gw-1", &secret, Acks::All);
+    bench.say("hi");
+    wait_texts(&peer, &["hi"]);
+    let url = format!("http://{}/relay/media/{}", bench.address(), told["id"].as_str().expect("an id"));
+    let action = json!({"op": "send_media", "chat_id": support::ANN.to_string(), "media_kind": "document",
+                        "source_url": url, "content": "look", "reply_to": null, "metadata": {}});
+    peer.outbound("m1", &action);
+    assert_eq!(peer.answer("m1", SOON).expect("an answer")["success"], true);
+    assert_eq!(bench.telegram.calls_of("sendDocument").len(), 1);
+    let stranger = bench.greet("gw-2", &other, Acks::All);
+    stranger.outbound("m2", &action);
+    assert_eq!(stranger.answer("m2", SOON).expect("an answer")["success"], false);
+}

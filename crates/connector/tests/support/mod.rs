@@ -1,0 +1,196 @@
+//! A connector inside this process: real store, real sockets, fake Telegram and scripted gateways on loopback.
+#![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use petasos_connector::{Config, DATABASE};
+use petasos_core::Millis;
+use petasos_core::access::Access;
+use petasos_fakes::Telegram;
+use petasos_fakes::hooks::{Delivery, Reply};
+use petasos_fakes::relay::{Acks, Peer, fresh_token};
+use petasos_platforms::listener::Place;
+use petasos_platforms::{Adapter, Secret, telegram};
+use petasos_store::connector::Depth;
+use petasos_store::{Reader, Store, Tx};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const SOON: Duration = Duration::from_secs(20);
+pub const BOT: &str = "123";
+/// Whoever writes in the tests.
+pub const ANN: i64 = 7;
+
+/// A home and its fakes; connectors come and go.
+pub struct Bench {
+    pub telegram: Telegram,
+    pub home: TempDir,
+    running: Option<Running>,
+    port: u16,
+}
+
+struct Running {
+    runtime: Runtime,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<bool>,
+}
+
+impl Bench {
+    /// With one instance, `i1`, to which everybody may talk; its gateway is `gw-1`.
+    pub fn single() -> (Self, String) {
+        Self::single_with(|_| {})
+    }
+
+    pub fn single_with(change: impl Fn(&mut Config)) -> (Self, String) {
+        let mut bench = Self::idle();
+        let secret = bench.add_gateway("gw-1", "t1", "i1", None);
+        bench.start(|config| {
+            config.single_instance = Some("i1".into());
+            config.access = Access { allow_all: true, ..Access::default() };
+            change(config);
+        });
+        (bench, secret)
+    }
+
+    pub fn idle() -> Self {
+        let telegram = Telegram::start().expect("fake telegram");
+        Self { telegram, home: TempDir::new().expect("a home"), running: None, port: 0 }
+    }
+
+    pub fn start(&mut self, change: impl Fn(&mut Config)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let mut platform = telegram::Config::new(Secret::new("123:abc"));
+        platform.base_url = format!("{}/bot", self.telegram.url());
+        platform.poll_backoff_base = Duration::from_millis(50);
+        let mut config = Config::new(self.home.path());
+        config.listen = Place { host: "127.0.0.1".into(), port: self.port, port_key: "connector.listen" };
+        config.adapters = vec![Adapter::Telegram(telegram::Telegram::new(platform).expect("an adapter"))];
+        change(&mut config);
+        let running = runtime.block_on(petasos_connector::start(config)).expect("the connector starts");
+        let address = running.address();
+        self.port = address.port();
+        let (stop, stopped) = oneshot::channel();
+        let ended = runtime.spawn(running.wait(async {
+            let _ = stopped.await;
+        }));
+        self.running = Some(Running { runtime, address, stop, ended });
+    }
+
+    pub fn stop(&mut self) {
+        let Running { runtime, stop, ended, .. } = self.running.take().expect("running");
+        stop.send(()).expect("it waits for that");
+        assert!(runtime.block_on(ended).expect("no panic"), "it stopped because it was asked to");
+        runtime.shutdown_timeout(SOON);
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.running.as_ref().expect("running").address
+    }
+
+    pub fn write<T>(&self, job: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>) -> T {
+        let mut store = Store::open_connector(self.home.path().join(DATABASE)).expect("a store");
+        let done = store.write(job).expect("a commit");
+        store.close().expect("closed");
+        done
+    }
+
+    pub fn read<T>(&self, question: impl FnOnce(&Reader) -> petasos_store::Result<T>) -> T {
+        let reader = Reader::open_connector(self.home.path().join(DATABASE)).expect("a store");
+        reader.ask(question).expect("an answer")
+    }
+
+    /// Its secret.
+    pub fn add_gateway(&self, id: &str, tenant: &str, instance: &str, wake: Option<&str>) -> String {
+        let now = Millis(1);
+        let gateway = self.write(|tx| {
+            tx.add_tenant(tenant, now)?;
+            tx.ensure_instance(instance, tenant, now)?;
+            tx.put_wake_url(instance, wake)?;
+            tx.add_gateway(id, instance, now)
+        });
+        gateway.secrets.into_iter().next().expect("a secret")
+    }
+
+    pub fn depth(&self, instance: &str) -> Depth {
+        let depths = self.read(|reader| reader.depths());
+        depths.into_iter().find(|depth| depth.instance == instance).expect("an instance")
+    }
+
+    /// A socket that has said nothing yet.
+    pub fn dial(&self, gateway: &str, secret: &str, acks: Acks) -> Peer {
+        Peer::dial(self.address(), Some(&fresh_token(gateway, secret)), acks).expect("a socket")
+    }
+
+    /// A socket that has its descriptor.
+    pub fn greet(&self, gateway: &str, secret: &str, acks: Acks) -> Peer {
+        let peer = self.dial(gateway, secret, acks);
+        peer.hello("telegram", BOT);
+        let greeted = peer.wait_until(SOON, |heard| heard.of_type("descriptor").next().map(|_| ()));
+        greeted.expect("a descriptor");
+        peer
+    }
+
+    pub fn say(&self, text: impl Into<String>) {
+        self.telegram.push_text(ANN, ANN, text);
+    }
+
+    /// Everything that people have written is on disk, and the platform knows it.
+    pub fn wait_taken(&self) {
+        let taken = self.telegram.wait_until(SOON, |world| (world.pending_updates() == 0).then_some(()));
+        taken.expect("Telegram is told that we have it");
+    }
+
+    pub fn wait_depth(&self, instance: &str, entries: u64) {
+        until("that many entries wait", || self.depth(instance).entries == entries);
+    }
+
+    pub fn post(&self, path: &str, bearer: Option<&str>, body: &Value) -> Reply {
+        let mut delivery = Delivery::json(path, body);
+        if let Some(bearer) = bearer {
+            delivery = delivery.header("Authorization", format!("Bearer {bearer}"));
+        }
+        delivery.post(self.address().port()).expect("an answer")
+    }
+}
+
+/// The JSON of an answer.
+pub fn body(reply: &Reply) -> Value {
+    let (_, body) = reply.text.split_once("\r\n\r\n").expect("a head and a body");
+    serde_json::from_str(body).expect("JSON")
+}
+
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The numbers of what came, in order.
+pub fn numbers(peer: &Peer) -> Vec<String> {
+    peer.look(|heard| {
+        heard.of_type("inbound").filter_map(|it| it["bufferId"].as_str().map(str::to_owned)).collect()
+    })
+}
+
+#[track_caller]
+pub fn wait_texts(peer: &Peer, want: &[&str]) {
+    let found = peer.wait_until(SOON, |heard| (heard.texts() == want).then_some(()));
+    assert!(found.is_some(), "{:?}", peer.look(|heard| heard.texts()));
+}
+
+#[track_caller]
+pub fn wait_closed(peer: &Peer, want: u16) -> String {
+    let closed = peer.wait_until(SOON, |heard| heard.closed.clone());
+    let (code, reason) = closed.expect("closed");
+    assert_eq!(code, want, "{reason}");
+    reason
+}

@@ -1,0 +1,113 @@
+//! Where instances may speak, and what they asked for that must not happen twice.
+
+use petasos_core::{Millis, Platform};
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Result;
+use crate::group::{Reads, Tx};
+use crate::value::at;
+
+/// A conversation as the connector knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chat {
+    pub platform: Platform,
+    pub chat_id: String,
+    pub session_key: String,
+    pub chat_type: String,
+    pub name: Option<String>,
+}
+
+/// What is known of something that a gateway asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    New,
+    /// Somebody is at it, or was when the process died.
+    Begun,
+    /// The answer, as JSON.
+    Answered(String),
+}
+
+impl Reads {
+    /// A chat in which the instance was spoken to; `None`: it never was.
+    pub fn met(&self, instance: &str, platform: Platform, chat: &str) -> Result<Option<Chat>> {
+        let mut read = self.sql(
+            "SELECT session_key, chat_type, name FROM chats
+             WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 ORDER BY at DESC LIMIT 1",
+        )?;
+        let found = read.query_row([instance, platform.as_str(), chat], |row| {
+            let (session_key, chat_type, name) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Chat { platform, chat_id: chat.to_owned(), session_key, chat_type, name })
+        });
+        Ok(found.optional()?)
+    }
+
+    /// The instance and the chat of a session, within a tenant.
+    pub fn session_of(&self, tenant: &str, session_key: &str) -> Result<Option<(String, String)>> {
+        let mut read = self.sql(
+            "SELECT c.instance, c.chat_id FROM chats c JOIN instances i ON i.id = c.instance
+             WHERE c.session_key = ?2 AND i.tenant = ?1 ORDER BY c.at DESC LIMIT 1",
+        )?;
+        Ok(read.query_row([tenant, session_key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    pub fn request(&self, instance: &str, request: &str) -> Result<Request> {
+        let mut read = self.sql("SELECT answer FROM requests WHERE instance = ?1 AND request = ?2")?;
+        let found: Option<Option<String>> =
+            read.query_row([instance, request], |row| row.get(0)).optional()?;
+        Ok(match found {
+            None => Request::New,
+            Some(None) => Request::Begun,
+            Some(Some(answer)) => Request::Answered(answer),
+        })
+    }
+}
+
+impl Tx<'_> {
+    pub(super) fn meet(&self, instance: &str, chat: &Chat, now: Millis) -> Result<()> {
+        self.sql(
+            "INSERT INTO chats (instance, platform, chat_id, session_key, chat_type, name, at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (instance, platform, chat_id, session_key)
+             DO UPDATE SET chat_type = excluded.chat_type, name = excluded.name, at = excluded.at",
+        )?
+        .execute(params![
+            instance,
+            chat.platform.as_str(),
+            chat.chat_id,
+            chat.session_key,
+            chat.chat_type,
+            chat.name,
+            at(now)
+        ])?;
+        Ok(())
+    }
+
+    /// Before the platform is asked. Anything but `New`: leave it alone.
+    pub fn begin_request(&self, instance: &str, request: &str, now: Millis) -> Result<Request> {
+        let known = self.request(instance, request)?;
+        if known == Request::New {
+            self.sql("INSERT INTO requests (instance, request, at) VALUES (?1, ?2, ?3)")?
+                .execute(params![instance, request, at(now)])?;
+        }
+        Ok(known)
+    }
+
+    pub fn answer_request(&self, instance: &str, request: &str, answer: &str) -> Result<()> {
+        self.sql("UPDATE requests SET answer = ?3 WHERE instance = ?1 AND request = ?2")?
+            .execute([instance, request, answer])?;
+        Ok(())
+    }
+
+    /// It certainly had no effect: whoever asks again may have it.
+    pub fn forget_request(&self, instance: &str, request: &str) -> Result<()> {
+        self.sql("DELETE FROM requests WHERE instance = ?1 AND request = ?2")?
+            .execute([instance, request])?;
+        Ok(())
+    }
+
+    /// What is older than this is of no use any more: identities of events, and of requests.
+    pub fn forget_before(&self, seen: Millis, requests: Millis) -> Result<()> {
+        self.sql("DELETE FROM seen WHERE at < ?1")?.execute([at(seen)])?;
+        self.sql("DELETE FROM requests WHERE at < ?1")?.execute([at(requests)])?;
+        Ok(())
+    }
+}

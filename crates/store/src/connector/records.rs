@@ -1,0 +1,183 @@
+//! Who a connector serves: tenants, their instances, and what gateways prove themselves with.
+
+use petasos_core::Millis;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::error::{Error, Result};
+use crate::group::{Reads, Tx};
+use crate::logins::random_hex;
+use crate::value::{at, time_at};
+
+/// What a gateway may be, by the record that its id names. Nothing it says changes it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Gateway {
+    pub id: String,
+    pub instance: String,
+    pub tenant: String,
+    /// Those that are good now.
+    pub secrets: Vec<String>,
+    pub delivery_key: String,
+}
+
+/// Secrets are for nobody's log.
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway")
+            .field("id", &self.id)
+            .field("instance", &self.instance)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The same for a list, without what is secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayRow {
+    pub id: String,
+    pub instance: String,
+    pub tenant: String,
+    pub revoked: bool,
+    pub created_at: Millis,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    pub id: String,
+    pub tenant: String,
+    pub wake_url: Option<String>,
+}
+
+const GATEWAY: &str = "SELECT g.id, g.instance, i.tenant, g.secret,
+        CASE WHEN g.former_until > ?2 THEN g.former END, g.delivery_key
+    FROM gateways g JOIN instances i ON i.id = g.instance";
+
+impl Reads {
+    pub fn tenants(&self) -> Result<Vec<String>> {
+        self.sql("SELECT id FROM tenants ORDER BY id")?.query_and_then([], |row| Ok(row.get(0)?))?.collect()
+    }
+
+    /// One that may come in now.
+    pub fn gateway(&self, id: &str, now: Millis) -> Result<Option<Gateway>> {
+        let mut read = self.sql(&format!("{GATEWAY} WHERE g.id = ?1 AND g.revoked_at IS NULL"))?;
+        read.query_and_then(params![id, at(now)], gateway)?.next().transpose()
+    }
+
+    pub fn gateways(&self) -> Result<Vec<GatewayRow>> {
+        let mut read = self.sql(
+            "SELECT g.id, g.instance, i.tenant, g.revoked_at IS NOT NULL, g.created_at
+             FROM gateways g JOIN instances i ON i.id = g.instance ORDER BY g.id",
+        )?;
+        let rows = read.query_and_then([], |row| {
+            let (id, instance, tenant) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(GatewayRow { id, instance, tenant, revoked: row.get(3)?, created_at: time_at(row, 4)? })
+        })?;
+        rows.collect()
+    }
+
+    pub fn instance(&self, id: &str) -> Result<Option<Instance>> {
+        let mut read = self.sql("SELECT id, tenant, wake_url FROM instances WHERE id = ?1")?;
+        let found = read.query_row([id], |row| {
+            Ok(Instance { id: row.get(0)?, tenant: row.get(1)?, wake_url: row.get(2)? })
+        });
+        Ok(found.optional()?)
+    }
+
+    /// Changes with everything that open sockets must hear of.
+    pub fn revision(&self) -> Result<u64> {
+        Ok(self.meta("revision")?.and_then(|text| text.parse().ok()).unwrap_or_default())
+    }
+}
+
+impl Tx<'_> {
+    /// `false`: it was there.
+    pub fn add_tenant(&self, id: &str, now: Millis) -> Result<bool> {
+        let mut add =
+            self.sql("INSERT INTO tenants (id, created_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?;
+        Ok(add.execute(params![id, at(now)])? > 0)
+    }
+
+    /// Makes the instance if need be. One of another tenant is a conflict.
+    pub fn ensure_instance(&self, id: &str, tenant: &str, now: Millis) -> Result<()> {
+        if !self.sql("SELECT 1 FROM tenants WHERE id = ?1")?.exists([tenant])? {
+            return Err(Error::Missing("tenant"));
+        }
+        self.sql(
+            "INSERT INTO instances (id, tenant, created_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![id, tenant, at(now)])?;
+        match self.instance(id)? {
+            Some(found) if found.tenant == tenant => Ok(()),
+            Some(_) | None => Err(Error::Conflict("the instance belongs to another tenant")),
+        }
+    }
+
+    pub fn put_wake_url(&self, instance: &str, url: Option<&str>) -> Result<()> {
+        self.sql("UPDATE instances SET wake_url = ?2 WHERE id = ?1")?.execute(params![instance, url])?;
+        Ok(())
+    }
+
+    /// A new gateway with a secret of its own.
+    pub fn add_gateway(&self, id: &str, instance: &str, now: Millis) -> Result<Gateway> {
+        let (secret, key) = (random_hex::<32>()?, random_hex::<32>()?);
+        let added = self
+            .sql(
+                "INSERT INTO gateways (id, instance, secret, delivery_key, created_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![id, instance, secret, key, at(now)])?;
+        if added == 0 {
+            return Err(Error::Conflict("there is a gateway of this name"));
+        }
+        self.gateway(id, now)?.ok_or(Error::Missing("gateway"))
+    }
+
+    /// A new secret; the one before it stays good until then.
+    pub fn rotate_gateway(&self, id: &str, until: Millis, now: Millis) -> Result<Gateway> {
+        let secret = random_hex::<32>()?;
+        let done = self
+            .sql(
+                "UPDATE gateways SET former = secret, former_until = ?3, secret = ?2
+                 WHERE id = ?1 AND revoked_at IS NULL",
+            )?
+            .execute(params![id, secret, at(until)])?;
+        if done == 0 {
+            return Err(Error::Missing("gateway"));
+        }
+        self.gateway(id, now)?.ok_or(Error::Missing("gateway"))
+    }
+
+    /// Whoever has its secret is refused from now on; its name is not given to another.
+    pub fn revoke_gateway(&self, id: &str, now: Millis) -> Result<()> {
+        let done = self
+            .sql("UPDATE gateways SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?
+            .execute(params![id, at(now)])?;
+        if done == 0 {
+            return Err(Error::Missing("gateway"));
+        }
+        self.revise()
+    }
+
+    /// Everything that leads to an instance goes; what is owed to it stays, and grows old.
+    pub fn deprovision(&self, instance: &str, now: Millis) -> Result<()> {
+        self.sql("UPDATE gateways SET revoked_at = coalesce(revoked_at, ?2) WHERE instance = ?1")?
+            .execute(params![instance, at(now)])?;
+        for table in ["authors", "scopes", "links", "policies", "chats"] {
+            self.sql(&format!("DELETE FROM {table} WHERE instance = ?1"))?.execute([instance])?;
+        }
+        self.revise()
+    }
+
+    pub(super) fn revise(&self) -> Result<()> {
+        self.put_meta("revision", &(self.revision()? + 1).to_string())
+    }
+}
+
+fn gateway(row: &Row<'_>) -> Result<Gateway> {
+    let (secret, former): (String, Option<String>) = (row.get(3)?, row.get(4)?);
+    Ok(Gateway {
+        id: row.get(0)?,
+        instance: row.get(1)?,
+        tenant: row.get(2)?,
+        secrets: std::iter::once(secret).chain(former).collect(),
+        delivery_key: row.get(5)?,
+    })
+}

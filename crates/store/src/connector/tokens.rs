@@ -1,0 +1,52 @@
+//! Tokens that let gateways in for the first time. Only their SHA-256 is stored.
+
+use petasos_core::Millis;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Result;
+use crate::group::{Reads, Tx};
+use crate::logins::{hash, random_hex};
+use crate::value::at;
+
+/// What a one-time token is worth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redeemed {
+    /// It was good, and is used now.
+    For { tenant: String },
+    /// Unknown, used or too old: nobody learns which.
+    Refused,
+}
+
+impl Reads {
+    /// The tenant whose installer shows this.
+    pub fn identity(&self, token: &str) -> Result<Option<String>> {
+        let mut read = self.sql("SELECT tenant FROM identities WHERE token_hash = ?1")?;
+        Ok(read.query_row([hash(token)], |row| row.get(0)).optional()?)
+    }
+}
+
+impl Tx<'_> {
+    pub fn add_identity(&self, tenant: &str, now: Millis) -> Result<String> {
+        let token = random_hex::<32>()?;
+        self.sql("INSERT INTO identities (token_hash, tenant, created_at) VALUES (?1, ?2, ?3)")?
+            .execute(params![hash(&token), tenant, at(now)])?;
+        Ok(token)
+    }
+
+    pub fn add_enrollment(&self, tenant: &str, until: Millis) -> Result<String> {
+        let token = random_hex::<32>()?;
+        self.sql("INSERT INTO enrollments (token_hash, tenant, expires_at) VALUES (?1, ?2, ?3)")?
+            .execute(params![hash(&token), tenant, at(until)])?;
+        Ok(token)
+    }
+
+    /// Uses the token up for this gateway; of two who try, one succeeds.
+    pub fn redeem(&self, token: &str, gateway: &str, now: Millis) -> Result<Redeemed> {
+        let mut redeem = self.sql(
+            "UPDATE enrollments SET used_by = ?2
+             WHERE token_hash = ?1 AND used_by IS NULL AND expires_at > ?3 RETURNING tenant",
+        )?;
+        let tenant = redeem.query_row(params![hash(token), gateway, at(now)], |row| row.get(0)).optional()?;
+        Ok(tenant.map_or(Redeemed::Refused, |tenant| Redeemed::For { tenant }))
+    }
+}

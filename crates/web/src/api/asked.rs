@@ -1,0 +1,295 @@
+//! What a request says: its body and the headers that belong to a conversation, checked once.
+
+use aws_lc_rs::digest;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use petasos_core::transcript::Role;
+use petasos_gateway::{Once, Told};
+use serde_json::{Map, Value};
+
+use super::trouble::Trouble;
+
+/// Largest body, whether its length was announced or not.
+const BODY: usize = 10_000_000;
+const PART_CHARS: usize = 65_536;
+const PARTS: usize = 1000;
+/// More than this is more than one message holds.
+const TEXT: usize = 1 << 20;
+const NAME: usize = 256;
+
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
+pub(super) const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const DETACH: HeaderName = HeaderName::from_static("x-petasos-detach");
+
+/// A body that is a JSON object.
+pub(super) type Fields = Map<String, Value>;
+
+/// Reads a JSON object; nothing at all counts as an empty one.
+pub(super) async fn fields(request: Request) -> Result<Fields, Trouble> {
+    let bytes = read(request).await?;
+    if bytes.trim_ascii().is_empty() {
+        return Ok(Fields::new());
+    }
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Trouble::bad("Request body must be a JSON object")),
+        Err(_) => Err(Trouble::bad("Invalid JSON in request body")),
+    }
+}
+
+async fn read(request: Request) -> Result<axum::body::Bytes, Trouble> {
+    if let Some(length) = request.headers().get(header::CONTENT_LENGTH) {
+        let length: Option<u64> = length.to_str().ok().and_then(|text| text.parse().ok());
+        let Some(length) = length else {
+            return Err(Trouble::coded("invalid_content_length", "Invalid Content-Length header."));
+        };
+        if length > BODY as u64 {
+            return Err(Trouble::too_large());
+        }
+    }
+    let body: Body = request.into_body();
+    axum::body::to_bytes(body, BODY).await.map_err(|error| {
+        // A body that stops in the middle has no reader for this answer.
+        if is_too_long(&error) { Trouble::too_large() } else { Trouble::bad("The request body ended early") }
+    })
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Flags come as such, or as the words that people write into forms.
+pub(super) fn flag(fields: &Fields, name: &str, otherwise: bool) -> Result<bool, Trouble> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(otherwise),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(Value::Number(number)) => Ok(number.as_f64() != Some(0.0)),
+        Some(Value::String(word)) => match word.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "on" | "yes" => Ok(true),
+            "false" | "0" | "off" | "no" | "" => Ok(false),
+            _ => Err(Trouble::bad(format!("'{name}' must be true or false")).at(name)),
+        },
+        Some(Value::Array(_) | Value::Object(_)) => {
+            Err(Trouble::bad(format!("'{name}' must be true or false")).at(name))
+        }
+    }
+}
+
+/// A text; `None` if it is absent, null or empty.
+pub(super) fn text(fields: &Fields, name: &str) -> Result<Option<String>, Trouble> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.len() > TEXT => {
+            Err(Trouble::coded("content_too_long", format!("'{name}' is longer than 1 MB")).at(name))
+        }
+        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+        Some(_) => Err(Trouble::bad(format!("'{name}' must be a string")).at(name)),
+    }
+}
+
+/// What a message consists of.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) text: String,
+    /// Addresses of pictures: `data:` or `http(s):`.
+    pub(super) pictures: Vec<String>,
+}
+
+impl Content {
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.pictures.is_empty()
+    }
+}
+
+/// A string, or a list of parts. `param` names it in an error.
+pub(super) fn content(value: &Value, param: &str) -> Result<Content, Trouble> {
+    match value {
+        Value::Null => Ok(Content::default()),
+        Value::String(text) if text.len() > TEXT => {
+            Err(Trouble::coded("content_too_long", "The text is longer than 1 MB").at(param))
+        }
+        Value::String(text) => Ok(Content { text: text.clone(), pictures: vec![] }),
+        Value::Array(parts) if parts.len() > PARTS => {
+            Err(Trouble::coded("too_many_parts", format!("More than {PARTS} content parts")).at(param))
+        }
+        Value::Array(parts) => {
+            let mut content = Content::default();
+            let mut texts = Vec::new();
+            for part in parts {
+                texts.extend(self::part(part, param, &mut content)?);
+            }
+            content.text = texts.join("\n");
+            Ok(content)
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            Err(Trouble::coded("invalid_content", "Content must be a string or an array of parts").at(param))
+        }
+    }
+}
+
+fn part(part: &Value, param: &str, content: &mut Content) -> Result<Option<String>, Trouble> {
+    if let Value::String(text) = part {
+        return sized(text, param).map(Some);
+    }
+    let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        "text" | "input_text" | "output_text" => match part.get("text").and_then(Value::as_str) {
+            Some(text) => sized(text, param).map(Some),
+            None => Err(Trouble::coded("invalid_content", "A text part must have a text").at(param)),
+        },
+        "image_url" | "input_image" => {
+            content.pictures.push(picture(part, param)?);
+            Ok(None)
+        }
+        "file" | "input_file" => Err(Trouble::coded(
+            "unsupported_content_type",
+            "Inline image inputs are supported, but uploaded files and document inputs are not supported on this \
+             endpoint.",
+        )
+        .at(param)),
+        other => {
+            let shown: String = other.chars().take(64).collect();
+            let message = format!("Unsupported content part type: '{shown}'");
+            Err(Trouble::coded("unsupported_content_type", message).at(param))
+        }
+    }
+}
+
+fn sized(text: &str, param: &str) -> Result<String, Trouble> {
+    if text.chars().count() > PART_CHARS {
+        let message = format!("A text part is longer than {PART_CHARS} characters");
+        return Err(Trouble::coded("content_too_long", message).at(param));
+    }
+    Ok(text.to_owned())
+}
+
+fn picture(part: &Value, param: &str) -> Result<String, Trouble> {
+    let address = part.get("image_url");
+    let address = address.and_then(|it| it.as_str().or_else(|| it.get("url").and_then(Value::as_str)));
+    let address = address.unwrap_or_default();
+    let known = ["data:image/", "http://", "https://"];
+    let lower: String = address.chars().take(16).collect::<String>().to_ascii_lowercase();
+    if !known.iter().any(|start| lower.starts_with(start)) {
+        let message = "Image inputs must be http(s) URLs or data:image/... URLs.";
+        return Err(Trouble::coded("invalid_image_url", message).at(param));
+    }
+    Ok(address.to_owned())
+}
+
+/// A conversation as it is told: instructions, what was said, and what is asked now.
+#[derive(Debug, Default)]
+pub(super) struct Talk {
+    pub(super) instructions: Vec<String>,
+    pub(super) history: Vec<Told>,
+    pub(super) asked: Option<Content>,
+}
+
+/// Messages in the shape of chat completions. Only what users and assistants said counts; the last of it is asked.
+pub(super) fn talk(messages: &[Value], param: &str) -> Result<Talk, Trouble> {
+    let mut talk = Talk::default();
+    let mut said: Vec<(Role, Content)> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        let param = format!("{param}[{at}]");
+        if let Value::String(text) = message {
+            said.push((Role::User, content(&Value::String(text.clone()), &param)?));
+            continue;
+        }
+        let Value::Object(fields) = message else {
+            return Err(Trouble::coded("invalid_message", "A message must be an object").at(param));
+        };
+        let role = fields.get("role").and_then(Value::as_str).unwrap_or_default();
+        let within = format!("{param}.content");
+        let content = content(fields.get("content").unwrap_or(&Value::Null), &within)?;
+        match role {
+            "system" | "developer" => talk.instructions.push(content.text),
+            "user" => said.push((Role::User, content)),
+            "assistant" => said.push((Role::Assistant, content)),
+            // Tools are the server's own; what a client says of others means nothing here.
+            _ => {}
+        }
+    }
+    talk.asked = said.pop().map(|(_, content)| content);
+    let spoken = said.into_iter().filter(|(_, content)| !content.is_empty());
+    talk.history = spoken.map(|(role, content)| Told { role, text: content.text }).collect();
+    Ok(talk)
+}
+
+/// The headers that belong to a conversation.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Wanted {
+    pub(super) session: Option<String>,
+    pub(super) key: Option<String>,
+    name: Option<String>,
+    /// The work goes on when the client leaves.
+    pub(super) detached: bool,
+}
+
+impl Wanted {
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Trouble> {
+        let session = header_text(headers, &SESSION_ID, "Invalid session ID")?;
+        if session.as_deref().is_some_and(|id| !is_session_id(id)) {
+            return Err(Trouble::bad("Invalid session ID"));
+        }
+        let detached = header_text(headers, &DETACH, "Invalid X-Petasos-Detach")?;
+        Ok(Self {
+            session,
+            key: header_text(headers, &SESSION_KEY, "Invalid session key")?,
+            name: header_text(headers, &IDEMPOTENCY_KEY, "Invalid Idempotency-Key")?,
+            detached: detached.is_some_and(|word| matches!(word.trim(), "true" | "1" | "on")),
+        })
+    }
+
+    /// What the client calls this request, and what makes it this one and no other.
+    pub(super) fn once(&self, route: &str, fields: &Fields) -> Option<Once> {
+        let name = self.name.clone()?;
+        let mut context = digest::Context::new(&digest::SHA256);
+        for part in [route, self.session.as_deref().unwrap_or(""), self.key.as_deref().unwrap_or("")] {
+            context.update(part.as_bytes());
+            context.update(&[0]);
+        }
+        // Keys are sorted: the same object is the same text.
+        context.update(Value::Object(fields.clone()).to_string().as_bytes());
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(context.finish().as_ref());
+        Some(Once { name, fingerprint })
+    }
+}
+
+fn header_text(headers: &HeaderMap, name: &HeaderName, message: &str) -> Result<Option<String>, Trouble> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Trouble::bad(message))?.trim();
+    if text.len() > NAME {
+        return Err(Trouble::bad(message));
+    }
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+/// A name for a conversation: it may become part of a key, never of a path.
+pub(super) fn is_session_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'@');
+    (1..=NAME).contains(&id.len()) && id.bytes().all(plain) && !id.contains("..")
+}
+
+/// The first hex digits of a digest over these parts.
+pub(super) fn short_hash(parts: &[&str]) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part.as_bytes());
+    }
+    context.finish().as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Not acceptable as JSON: says what is.
+pub(super) fn method_not_allowed() -> Trouble {
+    Trouble::new(StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed"), "This path has other methods")
+}

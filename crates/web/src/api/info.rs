@@ -1,0 +1,129 @@
+//! What there is: health, models, capabilities, tools.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use petasos_gateway::clock;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::keys::{Owner, Scope};
+use super::routes;
+use super::trouble::Trouble;
+
+type Answer = Result<Json<Value>, Trouble>;
+
+pub(super) async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok", "platform": "petasos", "version": env!("CARGO_PKG_VERSION") }))
+}
+
+pub(super) async fn models(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
+    owner.may(Scope::Read)?;
+    let own = &api.options.model_name;
+    let created = clock::now().0 / 1000;
+    let model = |id: &String, root: &String| {
+        json!({
+            "id": id, "object": "model", "created": created, "owned_by": "petasos",
+            "permission": [], "root": root, "parent": null,
+        })
+    };
+    let mut data = vec![model(own, own)];
+    data.extend(api.options.model_routes.iter().map(|(name, route)| model(name, route)));
+    Ok(Json(json!({ "object": "list", "data": data })))
+}
+
+/// What could keep the agent from answering.
+pub(super) async fn health_detailed(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
+    owner.may(Scope::Read)?;
+    let status = api.handle.status().await?;
+    let ok = |fine: bool| if fine { "ok" } else { "degraded" };
+    let (at_work, _) = api.handle.runs_at_work();
+    let state = status.state.as_str();
+    let busy = status.lifecycle.active() > 0;
+    let platforms: serde_json::Map<String, Value> = status
+        .links
+        .iter()
+        .map(|link| {
+            (link.name.to_owned(), json!({ "state": format!("{:?}", link.link.standing()).to_lowercase() }))
+        })
+        .collect();
+    let checks = json!({
+        "state_db": { "status": ok(status.store_trouble.is_none()) },
+        "config": { "status": "ok" },
+        "model": { "status": "ok", "name": status.model.name },
+        "gateway": { "status": ok(state == "running"), "state": state, "platforms": platforms.len() },
+        "background_queues": {
+            "status": "ok", "active_api_runs": at_work, "inbox_queued": status.inbox.queued,
+            "outbox_due": status.outbox.due,
+        },
+    });
+    let fine = status.store_trouble.is_none() && state == "running";
+    Ok(Json(json!({
+        "status": ok(fine), "readiness": { "status": ok(fine), "checks": checks }, "platform": "petasos",
+        "version": status.version, "gateway_state": state, "platforms": platforms,
+        "active_agents": status.lifecycle.active(), "gateway_busy": busy, "gateway_drainable": true,
+        "exit_reason": status.lifecycle.exit_reason, "updated_at": clock::now().0 / 1000, "pid": status.pid,
+    })))
+}
+
+pub(super) async fn capabilities(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
+    owner.may(Scope::Read)?;
+    let endpoints: serde_json::Map<String, Value> = routes::table()
+        .into_iter()
+        .map(|route| (route.name.to_owned(), json!({ "method": route.method, "path": route.path })))
+        .collect();
+    Ok(Json(json!({
+        "object": "hermes.api_server.capabilities", "platform": "petasos", "model": api.options.model_name,
+        "auth": { "type": "bearer", "required": true, "scopes": Scope::ALL.map(Scope::as_str) },
+        "runtime": {
+            "mode": "server_agent", "tool_execution": "server", "split_runtime": false,
+            "description": "Tools run on the gateway's machine; runs belong to the gateway and outlive their clients.",
+        },
+        "features": {
+            "chat_completions": true, "chat_completions_streaming": true, "responses_api": true,
+            "responses_streaming": true, "run_submission": true, "run_status": true, "run_events_sse": true,
+            "run_events_replay": true, "run_stop": true, "run_approval_response": false,
+            "tool_progress_events": true, "approval_events": false, "session_resources": true,
+            "session_chat": true, "session_chat_streaming": true, "session_fork": true, "idempotency": true,
+            "durable_runs": true, "admin_config_rw": false, "jobs_admin": true, "memory_write_api": false,
+            "skills_api": true, "audio_api": false, "realtime_voice": false,
+            "session_continuity_header": "X-Hermes-Session-Id", "session_key_header": "X-Hermes-Session-Key",
+            "cors": !api.options.origins.is_empty(),
+        },
+        "endpoints": endpoints,
+    })))
+}
+
+/// There are none.
+pub(super) async fn skills(owner: Owner) -> Answer {
+    owner.may(Scope::Read)?;
+    Ok(Json(json!({ "object": "list", "data": [] })))
+}
+
+/// The agent's tools, by what they are for.
+pub(super) async fn toolsets(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
+    owner.may(Scope::Read)?;
+    const SETS: [(&str, &str, &[&str]); 3] = [
+        ("file", "Files", &["read_file", "write_file", "search_files", "patch"]),
+        ("terminal", "Terminal", &["terminal", "process"]),
+        ("schedule", "Scheduled work", &["cronjob"]),
+    ];
+    let tools = api.handle.tools();
+    let set_of = |tool: &str| SETS.iter().find(|(_, _, names)| names.contains(&tool)).map(|it| (it.0, it.1));
+    let sets = SETS.iter().map(|it| (it.0, it.1)).chain([("other", "Other")]);
+    let data: Vec<_> = sets
+        .filter_map(|(name, label)| {
+            let of: Vec<_> = tools.iter().filter(|(tool, _)| set_of(tool).unwrap_or(("other", "Other")).0 == name).collect();
+            let names: Vec<_> = of.iter().map(|(tool, _)| tool.as_str()).collect();
+            let description = of.iter().map(|(_, what)| what.split(['.', '\n']).next().unwrap_or_default()).collect::<Vec<_>>().join("; ");
+            (!of.is_empty()).then(|| {
+                json!({
+                    "name": name, "label": label, "description": description, "enabled": true, "configured": true,
+                    "tools": names,
+                })
+            })
+        })
+        .collect();
+    Ok(Json(json!({ "object": "list", "platform": "api_server", "data": data })))
+}

@@ -1,0 +1,183 @@
+//! Scheduled work over HTTP. Errors are plain here: `{"error": "…"}` is what clients of jobs know.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use petasos_core::cron::{Change, JobId, NewJob};
+use petasos_gateway::cron::{JobError, Scheduled};
+use serde_json::{Value, json};
+
+use super::asked::{Fields, fields};
+use super::keys::{Owner, Scope};
+use super::trouble::Trouble;
+use super::{Api, Id};
+
+const NAME: usize = 200;
+const PROMPT: usize = 5000;
+const CHANGED: [&str; 8] = ["name", "schedule", "prompt", "deliver", "skills", "skill", "repeat", "enabled"];
+
+/// Why a job was not touched.
+pub(super) enum Refused {
+    Plain(StatusCode, String),
+    Trouble(Trouble),
+}
+
+type Answer = Result<Json<Value>, Refused>;
+
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<JobError> for Refused {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Bad(why) => bad(why),
+            JobError::NotFound => Self::Plain(StatusCode::NOT_FOUND, "Job not found".into()),
+            JobError::Gateway(error) => Self::Trouble(error.into()),
+        }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Plain(status, message) => (status, Json(json!({ "error": message }))).into_response(),
+            Self::Trouble(trouble) => trouble.into_response(),
+        }
+    }
+}
+
+fn bad(message: impl Into<String>) -> Refused {
+    Refused::Plain(StatusCode::BAD_REQUEST, message.into())
+}
+
+pub(super) async fn list(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
+    owner.may(Scope::Read)?;
+    let jobs = api.handle.jobs().await?;
+    let jobs: Vec<_> = jobs.iter().map(|job| api.job(job)).collect();
+    Ok(Json(json!({ "jobs": jobs })))
+}
+
+pub(super) async fn create(State(api): State<Arc<Api>>, owner: Owner, request: Request) -> Answer {
+    owner.may(Scope::Admin)?;
+    let fields = body(request).await?;
+    let name = text(&fields, "name", NAME)?.ok_or_else(|| bad("Name is required"))?;
+    let schedule = text(&fields, "schedule", NAME)?.ok_or_else(|| bad("Schedule is required"))?;
+    let new = NewJob {
+        name: Some(name),
+        schedule,
+        prompt: text(&fields, "prompt", PROMPT)?.unwrap_or_default(),
+        // Nobody can be told here afterwards: it goes into a file unless it is sent somewhere.
+        deliver: Some(text(&fields, "deliver", PROMPT)?.unwrap_or_else(|| "local".into())),
+        repeat: repeat(&fields)?,
+        timezone: text(&fields, "timezone", NAME)?,
+    };
+    let job = api.handle.job_create(new, None).await?;
+    Ok(Json(json!({ "job": api.job(&job) })))
+}
+
+pub(super) async fn show(State(api): State<Arc<Api>>, owner: Owner, Id(id): Id) -> Answer {
+    owner.may(Scope::Read)?;
+    let job = api.handle.job(&name(&id)?).await?;
+    Ok(Json(json!({ "job": api.job(&job) })))
+}
+
+pub(super) async fn change(
+    State(api): State<Arc<Api>>,
+    owner: Owner,
+    Id(id): Id,
+    request: Request,
+) -> Answer {
+    owner.may(Scope::Admin)?;
+    let id = name(&id)?;
+    let fields = body(request).await?;
+    if !fields.keys().any(|name| CHANGED.contains(&name.as_str())) {
+        return Err(bad("No valid fields to update"));
+    }
+    if fields.contains_key("skills") || fields.contains_key("skill") {
+        return Err(bad("Jobs have no skills here"));
+    }
+    let enabled = match fields.get("enabled") {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(enabled)) => Some(*enabled),
+        Some(_) => return Err(bad("'enabled' must be true or false")),
+    };
+    let change = Change {
+        name: text(&fields, "name", NAME)?,
+        schedule: text(&fields, "schedule", NAME)?,
+        prompt: text(&fields, "prompt", PROMPT)?,
+        deliver: text(&fields, "deliver", PROMPT)?,
+        repeat: repeat(&fields)?,
+        enabled,
+    };
+    let job = api.handle.job_change(&id, change).await?;
+    Ok(Json(json!({ "job": api.job(&job) })))
+}
+
+pub(super) async fn delete(State(api): State<Arc<Api>>, owner: Owner, Id(id): Id) -> Answer {
+    owner.may(Scope::Admin)?;
+    api.handle.job_remove(&name(&id)?).await?;
+    Ok(Json(json!({ "ok": true })))
+}
+
+pub(super) async fn pause(State(api): State<Arc<Api>>, owner: Owner, Id(id): Id) -> Answer {
+    api.set_enabled(&owner, &id, false).await
+}
+
+pub(super) async fn resume(State(api): State<Arc<Api>>, owner: Owner, Id(id): Id) -> Answer {
+    api.set_enabled(&owner, &id, true).await
+}
+
+pub(super) async fn run(State(api): State<Arc<Api>>, owner: Owner, Id(id): Id) -> Answer {
+    owner.may(Scope::Admin)?;
+    let job = api.handle.job_run(&name(&id)?).await?;
+    Ok(Json(json!({ "job": api.job(&job) })))
+}
+
+impl Api {
+    async fn set_enabled(&self, owner: &Owner, id: &str, enabled: bool) -> Answer {
+        owner.may(Scope::Admin)?;
+        let change = Change { enabled: Some(enabled), ..Change::default() };
+        let job = self.handle.job_change(&name(id)?, change).await?;
+        Ok(Json(json!({ "job": self.job(&job) })))
+    }
+
+    fn job(&self, job: &Scheduled) -> Value {
+        job.to_json(self.handle.cron_settings())
+    }
+}
+
+fn name(id: &str) -> Result<JobId, Refused> {
+    JobId::parse(id).ok_or_else(|| bad("Invalid job ID format"))
+}
+
+async fn body(request: Request) -> Result<Fields, Refused> {
+    fields(request).await.map_err(Refused::Trouble)
+}
+
+fn text(fields: &Fields, name: &str, longest: usize) -> Result<Option<String>, Refused> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.chars().count() > longest => {
+            Err(bad(format!("'{name}' must be at most {longest} characters")))
+        }
+        Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Some(_) => Err(bad(format!("'{name}' must be a string"))),
+    }
+}
+
+fn repeat(fields: &Fields) -> Result<Option<u32>, Refused> {
+    match fields.get("repeat") {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => {
+            let times =
+                value.as_u64().and_then(|times| u32::try_from(times).ok()).filter(|times| *times >= 1);
+            times.map(Some).ok_or_else(|| bad("'repeat' must be a whole number of at least 1"))
+        }
+    }
+}

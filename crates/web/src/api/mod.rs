@@ -1,0 +1,181 @@
+//! The API for programs: OpenAI's shapes, runs that belong to the server, conversations.
+//!
+//! Owns nothing but the count of recent requests per key. Every answer is a view of a run (`tape.rs`), so a client
+//! may leave and come back; what was accepted is on disk before anybody hears of it. Everything but health asks for
+//! a key. `routes.rs` is the table of what there is; the router and the OpenAPI document are made from it.
+
+mod asked;
+mod chat;
+mod cors;
+mod frames;
+mod info;
+mod jobs;
+mod keys;
+mod openapi;
+mod responses;
+mod routes;
+mod runs;
+mod schema;
+mod sessions;
+mod tape;
+mod trouble;
+mod work;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use petasos_gateway::Handle;
+
+pub(crate) use keys::Owner;
+pub use keys::{ApiKey, Scope};
+pub(crate) use openapi::make as document;
+
+use crate::origin::Options;
+use keys::Keys;
+use trouble::Trouble;
+
+/// What the API goes by.
+#[derive(Debug, Clone)]
+pub struct ApiOptions {
+    pub keys: Vec<ApiKey>,
+    /// Pages that may call it; `*` for all.
+    pub origins: Vec<String>,
+    /// What the agent is called as a model.
+    pub model_name: String,
+    /// Other names, and the models they mean.
+    pub model_routes: BTreeMap<String, String>,
+}
+
+/// What every request needs.
+pub(crate) struct Api {
+    handle: Handle,
+    options: ApiOptions,
+    hosts: Options,
+    keys: Keys,
+}
+
+impl Api {
+    fn answers_to(&self, host: &str) -> bool {
+        self.hosts.answers_to(host)
+    }
+}
+
+/// Whether a request is for the API and not for the page, where both have the path.
+pub(crate) fn is_for_programs(path: &str) -> bool {
+    path == "/health"
+        || path == "/health/detailed"
+        || path == "/v1"
+        || path.starts_with("/v1/")
+        || path.starts_with("/p/")
+        || path.starts_with("/api/jobs")
+}
+
+/// Paths that page and programs share: whoever shows neither a cookie nor a key of the page's is a program.
+pub(crate) fn is_shared(path: &str) -> bool {
+    ["/api/sessions", "/openapi.json"].iter().any(|shared| path.starts_with(shared))
+}
+
+/// `/p/<profile>/…` is `/…`: one gateway has one agent, by whatever name it is called.
+pub(crate) fn without_profile(request: &mut Request) {
+    let uri = request.uri();
+    let Some(rest) = uri.path().strip_prefix("/p/").and_then(|rest| rest.find('/').map(|at| &rest[at..]))
+    else {
+        return;
+    };
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    // Made of parts of one that was valid.
+    if let Ok(uri) = format!("{rest}{query}").parse() {
+        *request.uri_mut() = uri;
+    }
+}
+
+pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: Options) -> Router {
+    let keys = Keys::cut(&options.keys);
+    let api = Arc::new(Api { handle, options, hosts, keys });
+    let (mut open, mut closed) = (Router::new(), Router::new());
+    for route in routes::table() {
+        match route.scope {
+            None => open = open.route(route.path, route.handler),
+            Some(_) => closed = closed.route(route.path, route.handler),
+        }
+    }
+    open.merge(closed.layer(from_fn_with_state(api.clone(), authenticate)))
+        .fallback(unknown)
+        .method_not_allowed_fallback(async || asked::method_not_allowed())
+        .layer(from_fn_with_state(api.clone(), cors::cross))
+        .with_state(api)
+}
+
+async fn unknown(State(api): State<Arc<Api>>, request: Request) -> Trouble {
+    match api.keys.admit(request.headers()) {
+        Ok(_) => Trouble::not_found(Some("not_found"), "There is nothing at this path"),
+        Err(trouble) => trouble,
+    }
+}
+
+async fn authenticate(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+    match api.keys.admit(request.headers()) {
+        Ok(owner) => {
+            request.extensions_mut().insert(owner);
+            next.run(request).await
+        }
+        Err(trouble) => trouble.into_response(),
+    }
+}
+
+/// The name in the path.
+struct Id(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(id)) => Ok(Self(id)),
+            Err(_) => Err(Trouble::coded("invalid_id", "The id in the path is not text")),
+        }
+    }
+}
+
+/// The parameters after `?`.
+struct Query<T>(T);
+
+impl<S: Send + Sync, T: serde::de::DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+        match axum::extract::Query::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(value)) => Ok(Self(value)),
+            Err(_) => Err(Trouble::coded("invalid_parameter", "The parameters after ? cannot be read")),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Owner {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+        // Put there by `authenticate`, through which every route but health goes.
+        parts.extensions.get().cloned().ok_or_else(Trouble::unauthorized)
+    }
+}
+
+/// What a call is about, in a line.
+fn preview(call: &petasos_core::transcript::ToolCall) -> String {
+    const SHOWN: usize = 80;
+    const TELLING: [&str; 5] = ["command", "path", "query", "pattern", "action"];
+    let arguments: Option<serde_json::Value> = serde_json::from_str(&call.arguments).ok();
+    let telling = |arguments: &serde_json::Value| {
+        TELLING
+            .iter()
+            .find_map(|name| arguments.get(name).and_then(serde_json::Value::as_str))
+            .map(str::to_owned)
+    };
+    let line = arguments.as_ref().and_then(telling).unwrap_or_else(|| call.name.clone());
+    line.lines().next().unwrap_or_default().chars().take(SHOWN).collect()
+}

@@ -1,0 +1,289 @@
+//! Runs: work that belongs to the server. Accepted with a name, looked at, followed, stopped.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use petasos_core::Millis;
+use petasos_gateway::{Place, RunRow, clock, fresh_id};
+use serde_json::{Map, Value, json};
+
+use super::asked::{Content, Fields, Talk, Wanted, content, fields, is_session_id, talk, text};
+use super::frames::{self, Frame, Speaker};
+use super::keys::{Owner, Scope};
+use super::tape::{self, Beat, Tape};
+use super::trouble::Trouble;
+use super::work::{self, Job, STOPPED, Verdict, names, usage};
+use super::{Api, Id, preview};
+use crate::guard;
+use crate::serve::Stop;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const CHOICES: [&str; 4] = ["once", "session", "always", "deny"];
+
+/// Answers after the commit: from then on the run ends in one of its final states, whoever watches.
+pub(super) async fn start(
+    State(api): State<Arc<Api>>,
+    owner: Owner,
+    request: Request,
+) -> Result<Response, Trouble> {
+    let wanted = Wanted::read(request.headers())?;
+    let fields = fields(request).await?;
+    let Input { asked, mut history, system } = input(&fields)?;
+    let told = told_history(&fields)?;
+    let run = fresh_id::<16>("run_");
+    let place = match (text(&fields, "session_id")?, text(&fields, "previous_response_id")?) {
+        (Some(id), _) if !is_session_id(&id) => {
+            return Err(Trouble::coded("invalid_session_id", "Invalid session ID").at("session_id"));
+        }
+        (Some(id), _) => Place::Session(id),
+        (None, _) if told.is_some() => Place::Session(run.clone()),
+        (None, Some(previous)) => Place::After(previous),
+        (None, None) => Place::Session(run.clone()),
+    };
+    if let Some(told) = told {
+        history.splice(0..0, told);
+    }
+    let previous = text(&fields, "previous_response_id")?.unwrap_or_default();
+    let instructions = text(&fields, "instructions")?.or(system);
+    let job = Job {
+        id: run,
+        route: "runs",
+        place,
+        content: asked,
+        instructions,
+        history,
+        forget: false,
+        wanted: &wanted,
+        fields: &fields,
+    };
+    let started = api.start(&owner, job).await.map_err(|error| error.or(|| no_previous(&previous)))?;
+    let body = json!({ "run_id": started.run.id, "status": "started", "session_id": started.run.session });
+    Ok((StatusCode::ACCEPTED, names(&started.run, &wanted), Json(body)).into_response())
+}
+
+pub(super) async fn status(
+    State(api): State<Arc<Api>>,
+    owner: Owner,
+    Id(id): Id,
+) -> Result<Json<Value>, Trouble> {
+    owner.may(Scope::Read)?;
+    let run = api.owned(&owner, &id).await?;
+    Ok(Json(api.shown(&run)))
+}
+
+/// Everything that happened and happens, from the beginning or from the last event that the client has.
+pub(super) async fn events(
+    State(api): State<Arc<Api>>,
+    owner: Owner,
+    stop: Option<Extension<Stop>>,
+    headers: HeaderMap,
+    Id(id): Id,
+) -> Result<Response, Trouble> {
+    owner.may(Scope::Read)?;
+    let run = api.owned(&owner, &id).await?;
+    let from = match guard::text(&headers, &LAST_EVENT_ID) {
+        None | Some("") => None,
+        Some(id) => Some(tape::Place::parse(id).ok_or_else(|| {
+            Trouble::coded("invalid_event_id", "Last-Event-ID is not the id of an event of this run")
+        })?),
+    };
+    let speaker = Told { run: run.id.clone() };
+    let tape = Tape::play(&api.handle, run, from, work::stop(stop)).await?;
+    Ok(frames::stream(tape, speaker, None, HeaderMap::new()))
+}
+
+pub(super) async fn stop(
+    State(api): State<Arc<Api>>,
+    owner: Owner,
+    Id(id): Id,
+) -> Result<Json<Value>, Trouble> {
+    owner.may(Scope::Agent)?;
+    let run = api.owned(&owner, &id).await?;
+    if !api.handle.stop_run(&run).await? {
+        return Err(not_found(&id));
+    }
+    Ok(Json(json!({ "run_id": id, "status": "stopping" })))
+}
+
+/// Nothing asks for an approval here yet: whoever gives one is told so.
+pub(super) async fn approval(
+    State(api): State<Arc<Api>>,
+    owner: Owner,
+    Id(id): Id,
+    request: Request,
+) -> Result<Json<Value>, Trouble> {
+    owner.may(Scope::Agent)?;
+    let run = api.owned(&owner, &id).await?;
+    let fields = fields(request).await?;
+    let choice = text(&fields, "choice")?.unwrap_or_default().to_ascii_lowercase();
+    let choice = match choice.as_str() {
+        "approve" | "approved" | "allow" => "once",
+        other => other,
+    };
+    if !CHOICES.contains(&choice) {
+        let message = format!("Invalid approval choice; expected one of: {}", CHOICES.join(", "));
+        return Err(Trouble::coded("invalid_approval_choice", message));
+    }
+    if run.end.is_some() {
+        let message = format!("Run has no active approval session: {id}");
+        return Err(Trouble::conflict("approval_not_active", message));
+    }
+    Err(Trouble::conflict("approval_not_pending", format!("Run has no pending approval: {id}")))
+}
+
+impl Api {
+    /// A run of this owner's; those of others are not there.
+    pub(super) async fn owned(&self, owner: &Owner, id: &str) -> Result<RunRow, Trouble> {
+        let run = self.handle.run(id).await?;
+        run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
+    }
+
+    fn shown(&self, run: &RunRow) -> Value {
+        let mut shown = json!({
+            "object": "hermes.run", "run_id": run.id, "created_at": exact(run.created_at),
+            "session_id": run.session, "model": work::wish(run).shown_model,
+        });
+        let (status, last, updated) = match &run.end {
+            None if self.handle.is_stopping(&run.id) => ("stopping", "run.stopping", run.claimed_at),
+            None if run.claimed_at.is_some() => ("running", "run.started", run.claimed_at),
+            None => ("queued", "run.queued", None),
+            Some(end) => {
+                shown["usage"] = usage(end.usage);
+                match work::verdict(end) {
+                    Verdict::Answered { text, partial } => {
+                        shown["output"] = json!(text);
+                        shown["partial"] = json!(partial);
+                        ("completed", "run.completed", Some(end.at))
+                    }
+                    Verdict::Failed { message } => {
+                        shown["error"] = json!(message);
+                        ("failed", "run.failed", Some(end.at))
+                    }
+                    Verdict::Cancelled => ("cancelled", "run.cancelled", Some(end.at)),
+                }
+            }
+        };
+        shown["status"] = json!(status);
+        shown["last_event"] = json!(last);
+        shown["updated_at"] = json!(exact(updated.unwrap_or(run.created_at)));
+        shown
+    }
+}
+
+pub(super) fn not_found(id: &str) -> Trouble {
+    Trouble::not_found(Some("run_not_found"), format!("Run not found: {}", cut(id)))
+}
+
+pub(super) fn no_previous(id: &str) -> Trouble {
+    Trouble::not_found(None, format!("Previous response not found: {}", cut(id)))
+}
+
+/// Names that a client made up are repeated, but not at any length.
+pub(super) fn cut(name: &str) -> String {
+    name.chars().filter(|it| !it.is_control()).take(128).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit")]
+pub(super) fn exact(at: Millis) -> f64 {
+    at.0 as f64 / 1000.0
+}
+
+/// What is asked now, and what was said with it.
+pub(super) struct Input {
+    pub(super) asked: Content,
+    pub(super) history: Vec<petasos_gateway::Told>,
+    pub(super) system: Option<String>,
+}
+
+/// A text, or messages of which the last is asked.
+pub(super) fn input(fields: &Fields) -> Result<Input, Trouble> {
+    let missing = || Trouble::bad("Missing 'input' field").at("input");
+    let (asked, history, instructions) = match fields.get("input") {
+        None | Some(Value::Null) => return Err(missing()),
+        Some(value @ Value::String(_)) => (Some(content(value, "input")?), vec![], vec![]),
+        Some(Value::Array(items)) => {
+            if let Some(at) = items.iter().position(|item| !item.is_object()) {
+                let message = "An input item must be an object with role and content";
+                return Err(Trouble::coded("invalid_input", message).at(format!("input[{at}]")));
+            }
+            let Talk { instructions, history, asked } = talk(items, "input")?;
+            (asked, history, instructions)
+        }
+        Some(_) => return Err(Trouble::bad("'input' must be a string or array").at("input")),
+    };
+    let asked = asked.filter(|asked| !asked.is_empty()).ok_or_else(missing)?;
+    Ok(Input { asked, history, system: Some(instructions.join("\n")).filter(|text| !text.is_empty()) })
+}
+
+/// `conversation_history`: what was said before, in the client's words.
+pub(super) fn told_history(fields: &Fields) -> Result<Option<Vec<petasos_gateway::Told>>, Trouble> {
+    match fields.get("conversation_history") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(items)) => {
+            // The last of it is no question: it has been answered, or it would not be history.
+            let mut with_end = items.clone();
+            with_end.push(json!({ "role": "user", "content": "" }));
+            Ok(Some(talk(&with_end, "conversation_history")?.history))
+        }
+        Some(_) => Err(Trouble::bad("'conversation_history' must be an array").at("conversation_history")),
+    }
+}
+
+/// A run as events, each with its own id.
+struct Told {
+    run: String,
+}
+
+impl Told {
+    fn event(&self, name: &str, more: Value) -> Frame {
+        let mut data = Map::new();
+        data.insert("event".into(), json!(name));
+        data.insert("run_id".into(), json!(self.run));
+        data.insert("timestamp".into(), json!(exact(clock::now())));
+        if let Value::Object(more) = more {
+            data.extend(more);
+        }
+        Frame::data(&Value::Object(data))
+    }
+}
+
+impl Speaker for Told {
+    const NUMBERED: bool = true;
+    const CLOSING: Option<&'static str> = Some("stream closed");
+
+    fn open(&mut self) -> Vec<Frame> {
+        vec![]
+    }
+
+    fn tell(&mut self, beat: Beat) -> Vec<Frame> {
+        match beat {
+            Beat::Text { text, again } => {
+                let restarted = again.then(|| self.event("message.restarted", json!({})));
+                let delta = self.event("message.delta", json!({ "delta": text }));
+                restarted.into_iter().chain([delta]).collect()
+            }
+            Beat::Said { .. } => vec![],
+            Beat::Called { call } => {
+                let more = json!({ "tool": call.name, "tool_call_id": call.id, "preview": preview(&call) });
+                vec![self.event("tool.started", more)]
+            }
+            Beat::Returned { call, name, failed, took, .. } => {
+                let more = json!({
+                    "tool": name, "tool_call_id": call, "duration": took.as_secs_f64(), "error": failed,
+                });
+                vec![self.event("tool.completed", more)]
+            }
+            Beat::Ended(end) => vec![match work::verdict(&end) {
+                Verdict::Answered { text, partial } => {
+                    let more = json!({ "output": text, "partial": partial, "usage": usage(end.usage) });
+                    self.event("run.completed", more)
+                }
+                Verdict::Failed { message } => self.event("run.failed", json!({ "error": message })),
+                Verdict::Cancelled => self.event("run.cancelled", json!({ "error": STOPPED })),
+            }],
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Putting the agent to work for a request: one way for every route, and the end of it when the client leaves.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use petasos_core::journal::Outcome;
+use petasos_core::transcript::Usage;
+use petasos_gateway::{Handle, NotStarted, Place, RunAsk, RunEnd, RunRow, Started, Wish};
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::Api;
+use super::asked::{Content, Fields, SESSION_ID, SESSION_KEY, Wanted, text};
+use super::keys::{Owner, Scope};
+use super::trouble::Trouble;
+use crate::serve::Stop;
+
+const RUN_ID: HeaderName = HeaderName::from_static("x-petasos-run-id");
+const COMPLETED: HeaderName = HeaderName::from_static("x-hermes-completed");
+const PARTIAL: HeaderName = HeaderName::from_static("x-hermes-partial");
+const ERROR: HeaderName = HeaderName::from_static("x-hermes-error");
+
+/// What a route asks for.
+pub(super) struct Job<'a> {
+    /// Its public name.
+    pub(super) id: String,
+    pub(super) route: &'static str,
+    pub(super) place: Place,
+    pub(super) content: Content,
+    pub(super) instructions: Option<String>,
+    pub(super) history: Vec<petasos_gateway::Told>,
+    /// Nobody wants to see it again.
+    pub(super) forget: bool,
+    pub(super) wanted: &'a Wanted,
+    pub(super) fields: &'a Fields,
+}
+
+impl Api {
+    /// Commits a run, or finds the one that the client means.
+    pub(super) async fn start(&self, owner: &Owner, job: Job<'_>) -> Result<Started, NotBegun> {
+        owner.may(Scope::Agent)?;
+        let (shown_model, model) = self.model(job.fields)?;
+        let Content { text, pictures } = job.content;
+        if !pictures.is_empty() {
+            let message = "Pictures cannot be taken in yet";
+            return Err(Trouble::coded("unsupported_content_type", message).into());
+        }
+        let asked = RunAsk {
+            run: job.id,
+            owner: owner.name.clone(),
+            place: job.place,
+            text,
+            attachments: vec![],
+            wish: Wish {
+                shown_model,
+                model,
+                instructions: job.instructions,
+                history: job.history,
+                forget: job.forget,
+            },
+            once: job.wanted.once(job.route, job.fields),
+        };
+        Ok(self.handle.start_run(asked).await?)
+    }
+
+    /// The name to show, and the model it means.
+    fn model(&self, fields: &Fields) -> Result<(String, Option<String>), Trouble> {
+        let Some(named) = text(fields, "model")? else { return Ok((self.options.model_name.clone(), None)) };
+        let route = self.options.model_routes.get(&named).cloned();
+        Ok((named, route))
+    }
+
+    /// Waits for the end of a run. If the client leaves meanwhile, the run ends, unless it is to go on.
+    pub(super) async fn finish(
+        &self,
+        started: &Started,
+        wanted: &Wanted,
+        stop: &Stop,
+    ) -> Result<RunRow, Trouble> {
+        let mut leash = Leash::new(&self.handle, started, wanted, stop);
+        let ended = self.handle.run_ended(&started.run.id).await?;
+        leash.cut();
+        ended.ok_or_else(|| Trouble::agent("agent_error", "The run is gone"))
+    }
+}
+
+/// Ends a run when it is dropped: its client has left. One that another request started is not ours to end.
+pub(super) struct Leash {
+    handle: Handle,
+    run: Option<RunRow>,
+    stop: Stop,
+}
+
+impl Leash {
+    pub(super) fn new(handle: &Handle, started: &Started, wanted: &Wanted, stop: &Stop) -> Self {
+        let held = !started.duplicate && !wanted.detached;
+        Self { handle: handle.clone(), run: held.then(|| started.run.clone()), stop: stop.clone() }
+    }
+
+    /// It has ended by itself.
+    pub(super) fn cut(&mut self) {
+        self.run = None;
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        // When the server stops it was not the client who left: the run goes on with the next process.
+        if self.stop.is_asked() {
+            return;
+        }
+        let handle = self.handle.clone();
+        tokio::spawn(async move {
+            if let Err(error) = handle.stop_run(&run).await {
+                warn!(run = run.id, %error, "a run whose client has left goes on");
+            }
+        });
+    }
+}
+
+/// How a run ended, for its client.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Verdict {
+    Answered { text: String, partial: bool },
+    Failed { message: String },
+    Cancelled,
+}
+
+pub(super) fn verdict(end: &RunEnd) -> Verdict {
+    let said = end.said.clone().unwrap_or_default();
+    match end.outcome {
+        Outcome::Answered => Verdict::Answered { text: said, partial: end.partial },
+        Outcome::Cancelled => Verdict::Cancelled,
+        Outcome::Refused | Outcome::Dead | Outcome::Merged => {
+            let message = said.trim_start_matches(['⚠', '\u{fe0f}', ' ']).to_owned();
+            let message = if message.is_empty() { "The run could not be started".into() } else { message };
+            Verdict::Failed { message }
+        }
+    }
+}
+
+pub(super) fn wish(run: &RunRow) -> Wish {
+    // Written by us; one of another version is as good as none.
+    Wish::read(&run.wish).unwrap_or_default()
+}
+
+/// Seconds, as clients of model servers count.
+pub(super) fn seconds(at: petasos_core::Millis) -> u64 {
+    at.0 / 1000
+}
+
+pub(super) fn chat_usage(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt(), "completion_tokens": usage.output,
+        "total_tokens": usage.total(),
+    })
+}
+
+pub(super) fn usage(usage: Usage) -> Value {
+    json!({ "input_tokens": usage.prompt(), "output_tokens": usage.output, "total_tokens": usage.total() })
+}
+
+/// The headers by which a client finds its conversation and its run again.
+pub(super) fn names(run: &RunRow, wanted: &Wanted) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let named = [(RUN_ID, Some(run.id.as_str())), (SESSION_ID, Some(run.session.as_str()))];
+    for (name, value) in named.into_iter().chain([(SESSION_KEY, wanted.key.as_deref())]) {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// The same, with what went wrong.
+pub(super) fn incomplete(headers: &mut HeaderMap, partial: bool, message: &str) {
+    headers.insert(COMPLETED, HeaderValue::from_static("false"));
+    headers.insert(PARTIAL, HeaderValue::from_static(if partial { "true" } else { "false" }));
+    let shown: String =
+        message.chars().filter(|it| it.is_ascii() && !it.is_ascii_control()).take(200).collect();
+    if let Ok(value) = HeaderValue::from_str(&shown) {
+        headers.insert(ERROR, value);
+    }
+}
+
+pub(super) const TRUNCATED: &str = "The answer was truncated by the output length limit";
+pub(super) const STOPPED: &str = "The run was stopped before it had an answer";
+
+/// Why there is no run.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    Trouble(Trouble),
+    Refused(NotStarted),
+}
+
+impl NotBegun {
+    /// `otherwise`: what to say when there was nothing to go on from.
+    pub(super) fn or(self, otherwise: impl FnOnce() -> Trouble) -> Trouble {
+        match self {
+            Self::Refused(NotStarted::Nowhere) => otherwise(),
+            Self::Refused(refused) => refused.into(),
+            Self::Trouble(trouble) => trouble,
+        }
+    }
+}
+
+impl From<Trouble> for NotBegun {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<NotStarted> for NotBegun {
+    fn from(refused: NotStarted) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<NotBegun> for Trouble {
+    fn from(not_begun: NotBegun) -> Self {
+        not_begun.or(|| Self::not_found(Some("not_found"), "There is nothing to go on from"))
+    }
+}
+
+/// The stop as handlers get it; absent in tests without a server.
+pub(super) fn stop(extension: Option<axum::Extension<Stop>>) -> Stop {
+    extension.map(|axum::Extension(stop)| stop).unwrap_or_default()
+}
