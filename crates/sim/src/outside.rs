@@ -215,7 +215,10 @@ impl World {
                 let taken = self.chats[chat].take(ask, about, now);
                 taken.and_then(|_| failed(later(None), Reached::Maybe))
             }
-            Trouble::Refused if matches!(ask, Ask::Delete { .. }) => self.chats[chat].take(ask, about, now),
+            // Else an old preview would stay beside the answer, and nobody could do anything about it.
+            Trouble::Refused | Trouble::Blocked if matches!(ask, Ask::Delete { .. }) => {
+                self.chats[chat].take(ask, about, now)
+            }
             Trouble::Refused => failed(Fault::Refused, Reached::No),
             Trouble::Blocked => Err(Failed { fault: Fault::Refused, reached: Reached::No, dead_chat: true }),
         }

@@ -6,7 +6,7 @@ use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Budget, Setback};
 use petasos_core::outbox::{Item, State};
 use petasos_core::text::{Limits, Unit, split};
-use petasos_core::{Fault, Millis, Platform, Reached, TurnId};
+use petasos_core::{Fault, Millis, Platform, Reached};
 
 use super::preview::{Following, Showing};
 use super::{Event, Request};
@@ -41,8 +41,6 @@ pub(crate) enum Flight {
     Farewell {
         item: Box<Item>,
         preview: String,
-        turn: TurnId,
-        step: u32,
     },
     Preview(Box<Showing>),
 }
@@ -193,8 +191,8 @@ impl Sim {
     fn landed(&mut self, lane: &mut Lane, flight: Flight, answer: Answer) -> Flow {
         let (item, act, parts) = match flight {
             Flight::Item { item, act, parts } => (*item, act, parts),
-            Flight::Farewell { item, preview, turn, step } => {
-                return self.taken_back(lane, *item, preview, turn, step, answer);
+            Flight::Farewell { item, preview } => {
+                return self.taken_back(lane, *item, preview, answer);
             }
             Flight::Preview(showing) => return self.previewed(lane, *showing, answer),
         };
@@ -248,9 +246,8 @@ impl Sim {
         failed: Failed,
     ) -> Flow<Option<Vec<Write>>> {
         let Failed { fault, reached, dead_chat } = failed;
-        if let (Act::Replace { message }, Fault::Refused, Some((turn, step))) = (act, fault, item.draft.turn)
-        {
-            self.send_anew(lane, item, message, turn, step);
+        if let (Act::Replace { message }, Fault::Refused) = (act, fault) {
+            self.send_anew(lane, item, message);
             return Ok(None);
         }
         if let (Act::Withdraw { .. }, Fault::Refused) = (act, fault) {
@@ -273,22 +270,13 @@ impl Sim {
     }
 
     /// The preview cannot become the answer: it is taken back, then that is a new message.
-    fn send_anew(&mut self, lane: &mut Lane, item: &Item, preview: &str, turn: TurnId, step: u32) {
+    fn send_anew(&mut self, lane: &mut Lane, item: &Item, preview: &str) {
         let ask = Ask::Delete { message: preview.to_owned() };
-        let flight =
-            Flight::Farewell { item: Box::new(item.clone()), preview: preview.to_owned(), turn, step };
+        let flight = Flight::Farewell { item: Box::new(item.clone()), preview: preview.to_owned() };
         self.request(lane, ask, About::default(), flight);
     }
 
-    fn taken_back(
-        &mut self,
-        lane: &mut Lane,
-        item: Item,
-        preview: String,
-        turn: TurnId,
-        step: u32,
-        answer: Answer,
-    ) -> Flow {
+    fn taken_back(&mut self, lane: &mut Lane, item: Item, preview: String, answer: Answer) -> Flow {
         match answer {
             Err(failed) if failed.fault != Fault::Refused => {
                 let act = Act::Withdraw { message: preview };
@@ -298,7 +286,7 @@ impl Sim {
                 }
             }
             Ok(_) | Err(_) => {
-                self.apply("drop preview", vec![Write::DropPreview { turn, step }])?;
+                self.apply("send anew", vec![Write::SendAnew { item: item.id }])?;
                 self.deliver_due(lane, vec![])
             }
         }
