@@ -4,6 +4,7 @@
 pub mod http;
 
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -125,6 +126,20 @@ impl Bench {
     /// As the kernel would: no goodbye. Gives back what it had said.
     pub fn kill(&mut self) -> String {
         self.gateway.take().expect("a running gateway").kill()
+    }
+
+    /// Waits until the gateway has killed itself. `false`: it lives, or has ended in another way.
+    pub fn dies(&mut self, within: Duration) -> bool {
+        let Some(gateway) = &mut self.gateway else { return true };
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            if let Some(status) = gateway.child.try_wait().expect("a child") {
+                self.gateway = None;
+                return status.signal() == Some(9);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
     }
 
     /// Asks it to stop and waits. Gives back exit code, output, and how long it took.

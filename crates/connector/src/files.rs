@@ -10,6 +10,7 @@ use std::time::Duration;
 use petasos_core::message::{Attachment, Inbound};
 use petasos_core::relay::Media as Kind;
 use petasos_core::{Millis, Source};
+use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::{File, Show};
 use petasos_store::connector::Media;
@@ -52,7 +53,10 @@ pub(crate) async fn offer(
     }
     let url = |id: &str| format!("{}{PATH}{id}", shell.url);
     let urls = all.iter().map(|(reference, media)| (reference.clone(), url(&media.id))).collect();
-    shell.db.write(move |tx| all.iter().try_for_each(|(_, media)| tx.put_media(media))).await?;
+    shell
+        .db
+        .write(Commit::Connector, move |tx| all.iter().try_for_each(|(_, media)| tx.put_media(media)))
+        .await?;
     Ok(urls)
 }
 
@@ -71,7 +75,7 @@ pub(crate) async fn keep(
     fs::write(folder.join(&id), bytes).await.map_err(failed)?;
     let (instance, expires_at) = (instance.to_owned(), clock::now().after(UPLOADED));
     let media = Media { id: id.clone(), instance, reference: None, name, mime, expires_at };
-    shell.db.write(move |tx| tx.put_media(&media)).await?;
+    shell.db.write(Commit::Connector, move |tx| tx.put_media(&media)).await?;
     Ok(id)
 }
 

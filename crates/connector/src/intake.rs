@@ -11,6 +11,7 @@ use petasos_core::relay::session::{Carries, Entry};
 use petasos_core::relay::{Event, FromConnector, context};
 use petasos_core::session::session_key;
 use petasos_core::{Millis, Route, SessionKey, Source};
+use petasos_gateway::Commit;
 use petasos_gateway::shell::{Kept, Taker};
 use petasos_gateway::{Error, clock};
 use petasos_platforms::{Adapter, Post, Posted, Unreadable};
@@ -135,7 +136,7 @@ impl Intake {
     async fn link(&self, link: &str, event: Inbound, code: String) -> Result<(), Error> {
         let back = Route::back_to(&event.source, Delivery::Push);
         let (link, now) = (link.to_owned(), clock::now());
-        let linked = self.0.db.write(move |tx| {
+        let linked = self.0.db.write(Commit::Connector, move |tx| {
             tx.see(&link, &event.dedup, now)?;
             belong::link(tx, &event.source, &code, now)
         });
@@ -154,7 +155,7 @@ impl Intake {
             return Ok(());
         }
         let now = clock::now();
-        let moved = self.0.db.write(move |tx| {
+        let moved = self.0.db.write(Commit::Connector, move |tx| {
             for Unreadable { id, why, raw, size } in unreadable {
                 let unread = Unread { id: 0, link: link.clone(), event: id, why, size: size as u64, at: now };
                 tx.keep_unreadable(&unread, &raw)?;

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use petasos_core::Platform;
 use petasos_core::relay::token;
+use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::listener::{json as told, refused};
 use petasos_store::connector::{Gateway, Policy, Redeemed};
@@ -38,7 +39,7 @@ pub(crate) async fn provision(
     let Some(wanted) = Wanted::read(body) else { return Ok(malformed("gatewayId")) };
     let (platform, scopes) = (field(body, "platform"), list(body, "routeKeys"));
     let platform = platform.and_then(|name| Platform::parse(&name));
-    let answer = shell.db.write(move |tx| {
+    let answer = shell.db.write(Commit::Connector, move |tx| {
         let gateway = wanted.have(tx, &tenant)?;
         let mut granted = vec![];
         for scope in scopes {
@@ -63,7 +64,7 @@ pub(crate) async fn enroll(shell: &Arc<Shell>, shown: Option<&str>, body: &Value
     };
     let shown = shown.and_then(token::bearer).map(str::to_owned);
     let now = clock::now();
-    let answer = shell.db.write(move |tx| {
+    let answer = shell.db.write(Commit::Connector, move |tx| {
         // A token that is not one of ours says nothing about the caller, for or against.
         let known = match &shown {
             Some(shown) => tx.identity(shown)?,
@@ -103,24 +104,30 @@ pub(crate) async fn manage(
             let Some(policy) = policy(body) else {
                 return Ok(malformed("requireAddress, freeResponseScopes"));
             };
-            shell.db.write(move |tx| tx.put_policy(&instance, platform, &policy)).await?;
+            shell.db.write(Commit::Connector, move |tx| tx.put_policy(&instance, platform, &policy)).await?;
             json!({ "ok": true })
         }
         ("/manage/link", ..) => {
-            let code = shell.db.write(move |tx| tx.add_link_code(&instance, now.after(CODE))).await?;
+            let code = shell
+                .db
+                .write(Commit::Connector, move |tx| tx.add_link_code(&instance, now.after(CODE)))
+                .await?;
             json!({ "code": code, "expiresIn": CODE.as_secs() })
         }
         ("/manage/scope", Some(platform), Some(scope)) => {
-            shell.db.write(move |tx| tx.grant_scope(platform, &scope, &instance)).await?;
+            shell.db.write(Commit::Connector, move |tx| tx.grant_scope(platform, &scope, &instance)).await?;
             json!({ "ok": true })
         }
         ("/manage/scope/release", Some(platform), Some(scope)) => {
-            let released = shell.db.write(move |tx| tx.release_scope(platform, &scope, &instance)).await?;
+            let released = shell
+                .db
+                .write(Commit::Connector, move |tx| tx.release_scope(platform, &scope, &instance))
+                .await?;
             json!({ "ok": true, "released": released })
         }
         // Sockets that are open are closed by `watch`.
         ("/manage/deprovision", ..) => {
-            shell.db.write(move |tx| tx.deprovision(&instance, now)).await?;
+            shell.db.write(Commit::Connector, move |tx| tx.deprovision(&instance, now)).await?;
             json!({ "ok": true })
         }
         ("/relay/policy", None, _) => return Ok(malformed("platform")),

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use petasos_core::relay::Session;
 use petasos_core::relay::session::{Carries, Write};
+use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
 use petasos_store::connector::Arrival;
@@ -47,7 +48,7 @@ impl Queue {
     /// A number for a socket, higher than those of all sockets before it.
     pub(crate) async fn claim(&self, instance: &str) -> Result<u64, Error> {
         let (instance, node) = (instance.to_owned(), self.node.clone());
-        self.db.write(move |tx| tx.claim_instance(&instance, &node)).await
+        self.db.write(Commit::Connector, move |tx| tx.claim_instance(&instance, &node)).await
     }
 
     /// What is still owed under this number.
@@ -66,7 +67,7 @@ impl Queue {
             return Ok(books.fresh);
         }
         let instance = instance.to_owned();
-        self.db.write(move |tx| keep(tx, &instance, &books).map(|()| books.fresh)).await
+        self.db.write(Commit::Connector, move |tx| keep(tx, &instance, &books).map(|()| books.fresh)).await
     }
 }
 

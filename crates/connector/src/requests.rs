@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use petasos_core::relay::Answer;
+use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
 use petasos_store::connector::Request;
@@ -92,13 +93,13 @@ impl Requests {
 
 async fn begin(db: &Db, (instance, request): &Name) -> Result<Request, Error> {
     let (instance, request, now) = (instance.clone(), request.clone(), clock::now());
-    db.write(move |tx| tx.begin_request(&instance, &request, now)).await
+    db.write(Commit::Connector, move |tx| tx.begin_request(&instance, &request, now)).await
 }
 
 async fn end(db: &Db, (instance, request): &Name, answer: &Answer) -> Result<(), Error> {
     let (instance, request) = (instance.clone(), request.clone());
     let (known, text) = (answer.success || answer.ambiguous, answer.value().to_string());
-    db.write(move |tx| match known {
+    db.write(Commit::Connector, move |tx| match known {
         true => tx.answer_request(&instance, &request, &text),
         false => tx.forget_request(&instance, &request),
     })

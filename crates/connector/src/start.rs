@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_gateway::Commit;
 use petasos_gateway::shell::{self as gateway, LinkHandle, Stopper, Writer};
 use petasos_gateway::{Error, Lifetime, clock};
 use petasos_platforms::listener::{Listener, NotBound};
@@ -58,7 +59,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (db, writer) = gateway::open(store, stopper.clone())?;
     if let Some(single) = config.single_instance.clone() {
         let now = clock::now();
-        let made = db.write(move |tx| {
+        let made = db.write(Commit::Connector, move |tx| {
             if tx.instance(&single)?.is_some() {
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! What is of no use any more goes, once an hour.
 
+use petasos_gateway::Commit;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ async fn once(shell: &Shell) -> Result<(), Error> {
     let now = clock::now();
     let gone = shell
         .db
-        .write(move |tx| {
+        .write(Commit::Connector, move |tx| {
             tx.forget_before(now.before(SEEN), now.before(MEMORY))?;
             tx.drop_media_before(now)
         })

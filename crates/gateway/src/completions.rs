@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Duration;
 
 use crate::channels::Channels;
+use crate::commit::Commit;
 use crate::links::any_changed;
 use crate::session::Shell;
 use crate::status::{LinkStatus, Untold};
@@ -91,7 +92,7 @@ async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool,
         let accepted = waiting.into_iter().map(|completion| accept(tx, &channels, completion));
         Ok(accepted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     };
-    for handed in shell.db.write(accept).await? {
+    for handed in shell.db.write(Commit::Completions, accept).await? {
         match handed {
             Handed::ToSession(pending) => shell.router.arrived(pending.key.clone(), *pending).await,
             Handed::ToChat(lane) => shell.deliver.due(lane).await,

@@ -14,6 +14,7 @@ use petasos_store::{Error as StoreError, Place, Reader, Store, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
+use crate::commit::{Commit, Side, may_die_at};
 use crate::stopper::Stopper;
 
 /// Jobs that may wait. Beyond, askers wait to ask.
@@ -71,14 +72,14 @@ impl Drop for FailOnPanic {
 
 impl Db {
     /// Runs a job in the next transaction and answers after its commit.
-    pub async fn write<T, F>(&self, job: F) -> Result<T, Error>
+    pub async fn write<T, F>(&self, commit: Commit, job: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let job = Typed { job: Some(job), value: None, reply };
-        self.asks.send(Ask::Job(Box::new(job))).await.map_err(|_closed| Error::Stopping)?;
+        self.asks.send(Ask::Job(commit, Box::new(job))).await.map_err(|_closed| Error::Stopping)?;
         answer.await.map_err(|_closed| Error::Stopping)?.map_err(Error::Store)
     }
 
@@ -148,7 +149,7 @@ fn open_reader(place: &Place) -> Result<Reader, Error> {
 }
 
 enum Ask {
-    Job(Box<dyn Job>),
+    Job(Commit, Box<dyn Job>),
     Fold(oneshot::Sender<()>),
 }
 
@@ -187,16 +188,21 @@ where
 fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch::Sender<Option<StoreError>>) {
     let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
     let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
+    let mut commits: Vec<Commit> = Vec::with_capacity(GROUP);
     while waiting.blocking_recv_many(&mut asks, GROUP) > 0 {
         let mut folds = vec![];
         for ask in asks.drain(..) {
             match ask {
-                Ask::Job(job) => jobs.push(job),
+                Ask::Job(commit, job) => {
+                    commits.push(commit);
+                    jobs.push(job);
+                }
                 Ask::Fold(done) => folds.push(done),
             }
         }
         if !jobs.is_empty() {
-            let outcomes = write_group(&mut store, &mut jobs);
+            let outcomes = write_group(&mut store, &mut jobs, &commits);
+            commits.clear();
             note_health(health, &outcomes);
             for (job, outcome) in jobs.drain(..).zip(outcomes) {
                 job.answer(outcome);
@@ -214,13 +220,20 @@ fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch:
     }
 }
 
-fn write_group(store: &mut Store, jobs: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
+fn write_group(
+    store: &mut Store,
+    jobs: &mut [Box<dyn Job>],
+    commits: &[Commit],
+) -> Vec<Result<(), StoreError>> {
     let group = match store.group() {
         Ok(group) => group,
         Err(error) => return jobs.iter().map(|_| Err(error.clone())).collect(),
     };
     let outcomes: Vec<_> = jobs.iter_mut().map(|job| group.job(|tx| job.run(tx))).collect();
-    match group.commit() {
+    commits.iter().for_each(|commit| may_die_at(*commit, Side::Before));
+    let committed = group.commit();
+    commits.iter().for_each(|commit| may_die_at(*commit, Side::After));
+    match committed {
         Ok(()) => outcomes,
         Err(error) => outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(error.clone()))).collect(),
     }

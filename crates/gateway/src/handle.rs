@@ -18,6 +18,7 @@ use petasos_store::{Reader, Said, SessionRow};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::commit::Commit;
 use crate::gate::{Gate, Situation};
 use crate::home::drain;
 use crate::ingest::Ingest;
@@ -167,7 +168,7 @@ impl Handle {
             .0
             .shell
             .db
-            .write(move |tx| {
+            .write(Commit::Operator, move |tx| {
                 let lane = tx.item(id)?.map(|item| item.draft.route.lane());
                 Ok(if tx.retry_item(id, now)? { lane } else { None })
             })
@@ -178,7 +179,7 @@ impl Handle {
     }
 
     pub async fn outbox_drop(&self, id: OutboxId) -> Result<bool, Error> {
-        self.0.shell.db.write(move |tx| tx.drop_item(id)).await
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.drop_item(id)).await
     }
 
     pub async fn pairing(&self) -> Result<Vec<(Platform, Book)>, Error> {
@@ -188,23 +189,24 @@ impl Handle {
     /// `None`: what was typed cannot be a code.
     pub async fn pairing_approve(&self, platform: Platform, code: &str) -> Result<Option<Approval>, Error> {
         let (code, now) = (code.to_owned(), clock::now());
-        self.0.shell.db.write(move |tx| tx.pairing_approve(platform, &code, now)).await
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_approve(platform, &code, now)).await
     }
 
     pub async fn pairing_revoke(&self, platform: Platform, user: &str) -> Result<bool, Error> {
         let user = user.to_owned();
-        self.0.shell.db.write(move |tx| tx.pairing_revoke(platform, &user)).await
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_revoke(platform, &user)).await
     }
 
     /// Opens pairing again after too many wrong codes. `false`: it was not closed.
     pub async fn pairing_unlock(&self, platform: Platform) -> Result<bool, Error> {
-        self.0.shell.db.write(move |tx| tx.pairing_unlock(platform)).await
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_unlock(platform)).await
     }
 
     /// A token that lets one browser in, once.
     pub async fn login_link_token(&self) -> Result<String, Error> {
         let now = clock::now();
-        let token = self.0.shell.db.write(move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
+        let token =
+            self.0.shell.db.write(Commit::Operator, move |tx| tx.create_login_link(LINK_LIFE, now)).await?;
         Ok(token.as_str().to_owned())
     }
 
@@ -214,7 +216,7 @@ impl Handle {
         self.0
             .shell
             .db
-            .write(move |tx| {
+            .write(Commit::Operator, move |tx| {
                 if !tx.redeem_login_link(&token, now)? {
                     return Ok(None);
                 }
@@ -230,7 +232,7 @@ impl Handle {
 
     pub async fn logout(&self, cookie: &str) -> Result<bool, Error> {
         let cookie = cookie.to_owned();
-        self.0.shell.db.write(move |tx| tx.revoke_login(&cookie)).await
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.revoke_login(&cookie)).await
     }
 
     /// Tries a link now, whatever it waits for.

@@ -15,6 +15,7 @@ use petasos_platforms::{Adapter, Post, Unreadable};
 use petasos_store::{Accepted, Candidate, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
 
 use crate::channels::{Channels, Relayed};
+use crate::commit::Commit;
 use crate::db::Db;
 use crate::deliver::Deliver;
 use crate::doze::Traffic;
@@ -93,7 +94,7 @@ impl Ingest {
         }
         let placed = self
             .db
-            .write(move |tx| {
+            .write(Commit::Take, move |tx| {
                 if let Some(cursor) = &cursor {
                     tx.put_cursor(&cursor_of, cursor)?;
                 }
@@ -138,7 +139,8 @@ impl Ingest {
     async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
         self.traffic.heard(now);
-        let placed = self.db.write(move |tx| place(tx, &rules, &channels, inbound, now)).await?;
+        let placed =
+            self.db.write(Commit::Submit, move |tx| place(tx, &rules, &channels, inbound, now)).await?;
         let submitted = match &placed {
             Placed::Accepted(pending) => {
                 Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: false }
@@ -209,7 +211,7 @@ impl Entrance {
         let served: Vec<_> =
             Platform::known().filter(|platform| channels.is_served_by(*platform, adapter)).collect();
         let prefixes: Vec<_> = served.iter().map(|platform| format!("{platform}:")).collect();
-        let lanes = self.ingest.db.write(move |tx| {
+        let lanes = self.ingest.db.write(Commit::WakeLanes, move |tx| {
             for platform in served {
                 tx.poke_platform(platform.as_str())?;
             }

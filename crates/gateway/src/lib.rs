@@ -10,6 +10,7 @@ mod approvals;
 mod boot;
 mod channels;
 pub mod clock;
+mod commit;
 mod completions;
 mod config;
 mod connection;
@@ -60,6 +61,7 @@ mod view;
 mod watchdog;
 
 pub use approvals::Consent;
+pub use commit::{Commit, Side};
 /// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
 pub mod shell {
     pub use crate::db::{Db, Writer, start as open};

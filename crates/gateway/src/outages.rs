@@ -12,6 +12,7 @@ use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Route};
 
 use crate::clock;
+use crate::commit::Commit;
 use crate::links::any_changed;
 use crate::session::Shell;
 use crate::supervise::LinkHandle;
@@ -69,7 +70,7 @@ async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: New
     if owed.is_empty() {
         return;
     }
-    if let Err(error) = shell.db.write(move |tx| tx.apply(&owed, clock::now())).await {
+    if let Err(error) = shell.db.write(Commit::Outage, move |tx| tx.apply(&owed, clock::now())).await {
         tracing::warn!(%error, "nobody could be told");
         return;
     }

@@ -11,6 +11,7 @@ use petasos_core::outbox::{Draft, State};
 use petasos_platforms::{Post, Posted};
 use petasos_store::Owed;
 
+use crate::commit::Commit;
 use crate::ingest::Ingest;
 use crate::{Error, clock};
 
@@ -27,7 +28,7 @@ pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: 
     let (lane, now) = (route.lane(), clock::now());
     let draft = Draft::notice(route, text);
     let dedup = format!("{account}:{dedup}");
-    let owed = ingest.db.write(move |tx| tx.owe_once(platform, &dedup, &draft, now)).await;
+    let owed = ingest.db.write(Commit::PassOn, move |tx| tx.owe_once(platform, &dedup, &draft, now)).await;
     let posted = match owed {
         Ok(owed) => {
             ingest.deliver.due(lane).await;

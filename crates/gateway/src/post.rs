@@ -16,6 +16,7 @@ use petasos_store::{Error as StoreError, Tx};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::commit::Commit;
 use crate::handle::Handle;
 use crate::home::directory;
 use crate::output::{self, Job};
@@ -137,7 +138,7 @@ async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
         return Fate::Silent;
     }
     let (to, text, mirror, now) = (place.clone(), post.text.clone(), post.mirror, clock::now());
-    let owed = shell.db.write(move |tx| {
+    let owed = shell.db.write(Commit::Post, move |tx| {
         let item = owe(tx, &to, &text, now)?;
         if item.is_some() {
             echo::append(tx, &to, &text, mirror, now)?;

@@ -7,6 +7,7 @@ use petasos_core::Millis;
 use petasos_store::{Error as StoreError, ProcessEnd, ProcessRow, Tx};
 use std::time::Duration;
 
+use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::db::Db;
 use crate::{Error, clock};
@@ -22,13 +23,13 @@ pub(crate) struct Rows {
 
 impl Rows {
     fn keep(&self, job: impl FnOnce(&Tx<'_>) -> Result<(), StoreError> + Send + 'static) -> Kept<'_> {
-        Box::pin(async move { self.db.write(job).await.map_err(|error| error.to_string()) })
+        Box::pin(async move { self.db.write(Commit::Process, job).await.map_err(|error| error.to_string()) })
     }
 
     /// Like `keep`, and then somebody has to be told.
     fn tell(&self, job: impl FnOnce(&Tx<'_>) -> Result<(), StoreError> + Send + 'static) -> Kept<'_> {
         Box::pin(async move {
-            self.db.write(job).await.map_err(|error| error.to_string())?;
+            self.db.write(Commit::Process, job).await.map_err(|error| error.to_string())?;
             self.bell.ring();
             Ok(())
         })

@@ -10,6 +10,7 @@ use petasos_core::Millis;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::clock;
+use crate::commit::Commit;
 use crate::home::heartbeat;
 use crate::sd::Notifier;
 use crate::session::Shell;
@@ -41,7 +42,8 @@ async fn write(shell: &Arc<Shell>) {
 }
 
 async fn feed_watchdog(shell: &Arc<Shell>, notifier: &Notifier, patience: Duration) {
-    match tokio::time::timeout(patience, shell.db.write(|tx| tx.meta("pulse").map(drop))).await {
+    match tokio::time::timeout(patience, shell.db.write(Commit::Pulse, |tx| tx.meta("pulse").map(drop))).await
+    {
         Ok(Ok(())) => notifier.alive(),
         Ok(Err(error)) => {
             tracing::error!(%error, "the watchdog is not fed: the store refuses");

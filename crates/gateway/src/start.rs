@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use crate::approvals::Approvals;
 use crate::boot::{self, World};
 use crate::channels::{Channels, Relayed};
+use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
@@ -226,7 +227,8 @@ async fn take_over(
     let crash_recovery = lifetime.crash_recovery;
     let (window, limits) = (settings.resume_window, settings.limits);
     let terms = Terms { crash_recovery, window, limits };
-    let booted = db.write(move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
+    let booted =
+        db.write(Commit::TakeOver, move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
     boot::tell(&booted.report);
     forget_notes(home);
     Ok(booted)

@@ -16,6 +16,7 @@ use petasos_core::outbox::{Draft, Kind};
 use petasos_core::{Route, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, Tx};
 
+use crate::commit::Commit;
 use crate::gate::Situation;
 use crate::lifetime::Lifetime;
 use crate::running::instant;
@@ -55,7 +56,7 @@ pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Wa
     shell.gate.set_deadline(deadline);
     let why = why(shell);
     let mut worked = real(&shell.gate.situation());
-    let marked = settle(shell, "the turns could not be marked", {
+    let marked = settle(shell, Commit::MarkAtWork, "the turns could not be marked", {
         let worked = worked.clone();
         move |tx| tx.mark_at_work(worked.into_values(), &why.resume_reason(), clock::now())
     });
@@ -92,7 +93,7 @@ pub(crate) async fn close_books(shell: &Arc<Shell>, books: Books) -> Option<usiz
     let Books { marked, worked, .. } = books;
     // Another wish may have come meanwhile, and it is the last one that the marks have to name.
     let why = why(shell);
-    let closed = settle(shell, "the marks could not be put right", move |tx| {
+    let closed = settle(shell, Commit::CloseBooks, "the marks could not be put right", move |tx| {
         tx.close_books(&marked, &worked, &why.resume_reason(), clock::now())
     });
     closed.await
@@ -100,7 +101,10 @@ pub(crate) async fn close_books(shell: &Arc<Shell>, books: Books) -> Option<usiz
 
 /// What was only true while we lived, and was not said in time.
 pub(crate) async fn drop_banners(shell: &Arc<Shell>) {
-    settle(shell, "banners that were not sent stay until the next start", |tx| tx.drop_banners()).await;
+    settle(shell, Commit::DropBanners, "banners that were not sent stay until the next start", |tx| {
+        tx.drop_banners()
+    })
+    .await;
 }
 
 fn why(shell: &Shell) -> Leave {
@@ -144,7 +148,7 @@ async fn announce(
         false => shell.homes.routes(),
     };
     let (quiet, turns) = (lifetime.quiet_platforms.clone(), at_work.keys().copied().collect::<Vec<_>>());
-    let told = settle(shell, "nobody could be told of the stop", move |tx| {
+    let told = settle(shell, Commit::Announce, "nobody could be told of the stop", move |tx| {
         let (mut told, mut due) = (BTreeSet::new(), Vec::new());
         let mut writes = Vec::new();
         for turn in &turns {
@@ -183,10 +187,11 @@ fn banner(route: Route, key: Option<SessionKey>, why: Leave) -> Draft {
 /// One change of the store that a stop can do without: a disk that refuses must not keep us here.
 async fn settle<T: Send + 'static>(
     shell: &Arc<Shell>,
+    commit: Commit,
     failure: &'static str,
     job: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Option<T> {
-    let done: Result<Result<T, Error>, _> = tokio::time::timeout(PATIENCE, shell.db.write(job)).await;
+    let done: Result<Result<T, Error>, _> = tokio::time::timeout(PATIENCE, shell.db.write(commit, job)).await;
     match done {
         Ok(Ok(value)) => Some(value),
         Ok(Err(error)) => {

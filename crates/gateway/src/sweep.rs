@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::commit::Commit;
 use crate::session::Shell;
 
 const SWEEP: Duration = Duration::from_secs(300);
@@ -26,7 +27,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
             () = tokio::time::sleep(pause) => {}
         }
         let (now, resets) = (clock::now(), shell.settings.resets.clone());
-        let swept = shell.db.write(move |tx| {
+        let swept = shell.db.write(Commit::Sweep, move |tx| {
             let pruned = tx.prune(now)?;
             tx.prune_entries(now.before(FORGOTTEN_AFTER), &[])?;
             let expired = tx.finalize_expired(&resets, now)?;

@@ -12,6 +12,7 @@ use petasos_store::{Error as StoreError, Occurrence};
 use serde_json::{Value, json};
 
 use super::{Settings, begin, zone};
+use crate::commit::Commit;
 use crate::handle::Handle;
 use crate::session::Shell;
 use crate::{Error, clock};
@@ -112,7 +113,7 @@ impl Shell {
         let job = Job::new(id, new, by.person, by.origin, &zone, now).map_err(JobError::Bad)?;
         let next = job.next(now, &zone);
         let kept = job.clone();
-        let room = self.db.write(move |tx| {
+        let room = self.db.write(Commit::CronJob, move |tx| {
             let room = tx.job_count()? < MOST;
             if room {
                 tx.put_job(&kept, next)?;
@@ -137,7 +138,7 @@ impl Shell {
         // Checked here, and done on what is there then.
         job.change(change.clone(), &zone, now).map_err(JobError::Bad)?;
         let id = id.clone();
-        let changed = self.db.write(move |tx| {
+        let changed = self.db.write(Commit::CronJob, move |tx| {
             let Some((job, _)) = tx.job(&id)? else { return Ok(None) };
             let job = job
                 .change(change, &zone, now)
@@ -154,7 +155,7 @@ impl Shell {
     pub(crate) async fn job_remove(&self, id: &JobId, of: Option<Person>) -> Result<(), JobError> {
         self.job(id, of).await?;
         let id = id.clone();
-        match self.db.write(move |tx| tx.delete_job(&id)).await? {
+        match self.db.write(Commit::CronJob, move |tx| tx.delete_job(&id)).await? {
             true => Ok(()),
             false => Err(JobError::NotFound),
         }
@@ -168,7 +169,7 @@ impl Shell {
     ) -> Result<Scheduled, JobError> {
         self.job(id, of).await?;
         let (id, now) = (id.clone(), clock::now());
-        let begun = self.db.write(move |tx| {
+        let begun = self.db.write(Commit::CronBegin, move |tx| {
             let Some((mut job, next)) = tx.job(&id)? else { return Ok(None) };
             let pending = begin(tx, &mut job, now, &keys, now)?;
             // It counts as one of its runs, but for the last one: that belongs to the schedule.

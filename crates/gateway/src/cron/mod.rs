@@ -26,6 +26,7 @@ use tokio::sync::watch;
 pub(crate) use jobs::Asker;
 pub use jobs::{JobError, Scheduled};
 
+use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::session::Shell;
 use crate::{Error, clock};
@@ -118,7 +119,7 @@ async fn round(shell: &Arc<Shell>, keys: KeyOptions, open: bool) -> Result<Optio
         return Ok(next);
     }
     let settings = shell.settings.cron.clone();
-    let begun = shell.db.write(move |tx| begin_due(tx, &settings, &keys, now)).await?;
+    let begun = shell.db.write(Commit::CronBegin, move |tx| begin_due(tx, &settings, &keys, now)).await?;
     for pending in begun {
         shell.router.arrived(pending.key.clone(), pending).await;
     }

@@ -15,6 +15,7 @@ use petasos_core::{Millis, SessionKey};
 use petasos_store::{Error as StoreError, Occurrence, Tx};
 
 use super::zone;
+use crate::commit::Commit;
 use crate::echo::{self, Standing};
 use crate::post::{self, Mirror, Post};
 use crate::session::Shell;
@@ -120,7 +121,7 @@ async fn tell(shell: &Arc<Shell>, run: Occurrence, mut word: Word) -> Result<boo
     let said = word.text.clone().unwrap_or_default();
     let mirror = if shell.settings.cron.mirror { Mirror::Brief } else { Mirror::No };
     let (now, due, to) = (clock::now(), run.due, chats.clone());
-    let told = shell.db.write(move |tx| {
+    let told = shell.db.write(Commit::CronTell, move |tx| {
         let pulled = to.iter().filter(|(_, delivery)| *delivery == Delivery::Pull);
         for (place, _) in pulled {
             if echo::standing(tx, place)? == Standing::Busy {

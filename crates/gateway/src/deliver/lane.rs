@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::follow::Followed;
 use super::send::Next;
 use super::{Ask, Deliver, Outward, Word};
+use crate::commit::Commit;
 use crate::{Error, clock};
 
 /// An idle lane ends after this long. A waiting one looks again, because its clock may have been set back.
@@ -141,7 +142,7 @@ impl Lane {
             let now = clock::now();
             let allowed = self.budget.message_at(now);
             if self.outward.stopper.stopping() || allowed > now {
-                self.commit(outcome).await;
+                self.commit(Commit::Outcome, outcome).await;
                 return (allowed > now).then_some(allowed);
             }
             let found = match self.claim(outcome.clone(), now).await {
@@ -150,7 +151,7 @@ impl Lane {
                     claimed.head
                 }
                 Err(error) => {
-                    self.commit(outcome).await;
+                    self.commit(Commit::Outcome, outcome).await;
                     return Some(self.store_refused(&error));
                 }
             };
@@ -164,7 +165,7 @@ impl Lane {
     /// Keeps the outcome of one item and takes the next: one commit.
     async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Claimed, Error> {
         let (lane, platform) = (self.name.clone(), self.platform());
-        let claimed = self.outward.db.write(move |tx| {
+        let claimed = self.outward.db.write(Commit::Claim, move |tx| {
             tx.apply(&outcome, now)?;
             tx.claim_head(&lane, platform, now)
         });

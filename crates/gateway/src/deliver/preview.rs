@@ -14,6 +14,7 @@ use super::Transport;
 use super::follow::{Following, Look, Showing, Shown};
 use super::lane::Lane;
 use crate::clock;
+use crate::commit::Commit;
 
 /// What is owed must not wait long for a sign of life.
 const TYPING_PATIENCE: Duration = Duration::from_millis(1500);
@@ -121,7 +122,7 @@ impl Lane {
         part: &Part,
     ) -> Result<(), SendError> {
         let (turn, draft, now) = (following.turn, following.draft(step), clock::now());
-        match self.outward.db.write(move |tx| tx.stage_preview(&draft, now)).await {
+        match self.outward.db.write(Commit::StagePreview, move |tx| tx.stage_preview(&draft, now)).await {
             Ok(Stagehand::Send) => {}
             Ok(Stagehand::Edit(message)) => {
                 // Shown by the process before us: it goes on where that one stopped.
@@ -134,14 +135,19 @@ impl Lane {
         let options = SendOptions { reply, silent: true, buttons: &[] };
         match self.adapter.send(&following.route, part, &options).await {
             Ok(Receipt { message_id: Some(message), .. }) => {
-                self.commit(vec![Write::PreviewShown { turn, step, message: message.clone() }]).await;
+                self.commit(
+                    Commit::PreviewShown,
+                    vec![Write::PreviewShown { turn, step, message: message.clone() }],
+                )
+                .await;
                 following.shown = Some(Shown { step, text, message: Some(message) });
                 Ok(())
             }
             Ok(Receipt { message_id: None, .. }) => Ok(()),
             Err(error) => {
                 let gone = (error.reached() == Reached::No).then_some(Write::DropPreview { turn, step });
-                self.commit(gone.into_iter().chain(self.dead_chat(&error)).collect()).await;
+                self.commit(Commit::DropPreview, gone.into_iter().chain(self.dead_chat(&error)).collect())
+                    .await;
                 Err(error)
             }
         }

@@ -16,6 +16,7 @@ use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendO
 
 use super::attach;
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
+use crate::commit::Commit;
 use crate::{Error, clock, fetch};
 
 /// Leads a part that may be a copy. Without characters that any markup reserves.
@@ -122,7 +123,7 @@ impl Lane {
             }
             let message = message.unwrap_or_default();
             let sent = Write::PartSent { item: item.id, message: message.clone(), thread: thread.clone() };
-            self.commit(vec![sent]).await;
+            self.commit(Commit::PartSent, vec![sent]).await;
             item.sent.push(message);
             item.draft.route.thread_id = thread.or(item.draft.route.thread_id);
             (item.doubtful, item.attempts) = (false, 0);
@@ -154,7 +155,7 @@ impl Lane {
     /// Refused when a person has dropped the item meanwhile.
     async fn mark_sending(&self, item: OutboxId) -> Result<(), Error> {
         let now = clock::now();
-        self.outward.db.write(move |tx| tx.apply(&[Write::Sending { item }], now)).await
+        self.outward.db.write(Commit::Sending, move |tx| tx.apply(&[Write::Sending { item }], now)).await
     }
 
     async fn perform(&mut self, item: &Item, act: &Act, parts: &[Part]) -> Result<Receipt, SendError> {
@@ -229,7 +230,7 @@ impl Lane {
         }
         self.probing = false;
         let (platform, chat_id) = (self.platform(), self.chat().to_owned());
-        self.commit(vec![Write::ChatAlive { platform, chat_id }]).await;
+        self.commit(Commit::ChatAlive, vec![Write::ChatAlive { platform, chat_id }]).await;
     }
 
     /// The platform takes shorter texts for a change than for a new message.
@@ -252,7 +253,7 @@ impl Lane {
                 return Box::pin(self.failed(item, &act, &error)).await;
             }
         }
-        self.commit(vec![Write::SendAnew { item: item.id }]).await;
+        self.commit(Commit::DropPreview, vec![Write::SendAnew { item: item.id }]).await;
         Next::Ahead(vec![])
     }
 
@@ -266,13 +267,17 @@ impl Lane {
         match setback {
             Setback::Again { at, doubtful } => {
                 tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
-                self.commit(vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }]).await;
+                self.commit(
+                    Commit::Postpone,
+                    vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }],
+                )
+                .await;
                 Next::Wait(at)
             }
             Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
                 let bury = Write::Bury { item: item.id, doubtful, error, at: clock::now() };
-                self.commit([bury].into_iter().chain(dead).collect()).await;
+                self.commit(Commit::Bury, [bury].into_iter().chain(dead).collect()).await;
                 Next::Ahead(vec![])
             }
         }
@@ -280,13 +285,15 @@ impl Lane {
 
     /// The outcome of something that has happened must be kept: asks the store while time may help. What is
     /// not kept leaves its item in `sending`, whose fate is then unknown.
-    pub(super) async fn commit(&self, writes: Vec<Write>) {
+    pub(super) async fn commit(&self, commit: Commit, writes: Vec<Write>) {
         if writes.is_empty() {
             return;
         }
         loop {
             let (these, now) = (writes.clone(), clock::now());
-            let Err(error) = self.outward.db.write(move |tx| tx.apply(&these, now)).await else { return };
+            let Err(error) = self.outward.db.write(commit, move |tx| tx.apply(&these, now)).await else {
+                return;
+            };
             match fault(&error) {
                 Fault::Refused => {
                     tracing::error!(lane = self.name, %error, "the store refused an outcome");

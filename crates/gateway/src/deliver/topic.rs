@@ -11,6 +11,7 @@ use petasos_core::outbox::Item;
 use super::lane::Lane;
 use super::send::Next;
 use crate::clock;
+use crate::commit::Commit;
 
 impl Lane {
     /// Puts the id in the place of a topic's name; gives the name. A topic that may not be made is no reason to keep
@@ -33,7 +34,7 @@ impl Lane {
                         thread: thread.clone(),
                         at,
                     };
-                    self.commit(vec![made]).await;
+                    self.commit(Commit::Topic, vec![made]).await;
                     Some(thread)
                 }
                 Ok(None) => None,
@@ -50,6 +51,6 @@ impl Lane {
     /// The next message makes it anew.
     pub(super) async fn topic_gone(&self, item: &Item, name: &str) {
         let (platform, chat_id) = (self.adapter.platform(), item.draft.route.chat_id.clone());
-        self.commit(vec![Write::TopicGone { platform, chat_id, name: name.to_owned() }]).await;
+        self.commit(Commit::Topic, vec![Write::TopicGone { platform, chat_id, name: name.to_owned() }]).await;
     }
 }

@@ -8,13 +8,14 @@ use serde_json::json;
 
 use super::{Outcome, trouble};
 use crate::clock;
+use crate::commit::Commit;
 use crate::session::Shell;
 
 const MOST: usize = 100;
 
 pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, plan: Option<Plan>) -> Outcome {
     let session = ctx.session.clone();
-    let done = shell.db.write(move |tx| {
+    let done = shell.db.write(Commit::Todo, move |tx| {
         let known = read(tx.todos(&session)?);
         let Some(plan) = plan else { return Ok(Some(known)) };
         let items = if plan.merge { merged(known, plan.items) } else { plan.items };

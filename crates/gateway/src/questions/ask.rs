@@ -16,6 +16,7 @@ use petasos_store::{Error as StoreError, QuestionRow, Tx};
 use tokio::sync::{oneshot, watch};
 
 use super::{Kind, Questions, Waiter, body, kind, shown};
+use crate::commit::Commit;
 use crate::view::{self, View};
 use crate::{Error, clock};
 
@@ -121,7 +122,7 @@ impl Asker {
         };
         self.questions.lock().insert(id.clone(), waiter);
         let wait = Wait { questions: &self.questions, id: &id };
-        let kept = self.questions.0.db.write(move |tx| keep(tx, row, &draft)).await;
+        let kept = self.questions.0.db.write(Commit::Question, move |tx| keep(tx, row, &draft)).await;
         let Some(last) = kept.inspect_err(|_refused| drop(self.questions.lock().remove(&id)))? else {
             self.questions.lock().remove(&id);
             return Ok(Ending::Lost);

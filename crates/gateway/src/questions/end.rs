@@ -10,6 +10,7 @@ use petasos_store::{Error as StoreError, QuestionRow, Reads, Tx};
 
 use super::{Questions, Settled, as_ask, outcome, read};
 use crate::channels::Channels;
+use crate::commit::Commit;
 use crate::{Error, clock};
 
 /// Who answers, and from where.
@@ -39,7 +40,7 @@ impl Questions {
     /// Ends one question, unless it has ended: gives the ending that stands.
     pub(super) async fn end(&self, id: &str, ending: Ending) -> Result<Ending, Error> {
         let (id, channels, fallback) = (id.to_owned(), self.0.channels.clone(), ending.clone());
-        let ended = self.0.db.write(move |tx| {
+        let ended = self.0.db.write(Commit::Question, move |tx| {
             let Some(row) = tx.question(&id)? else { return Ok((None, None)) };
             let settled = settle(tx, &channels, &row, ending, clock::now())?;
             let stands = row.ending.as_deref().and_then(|ending| serde_json::from_str(ending).ok());

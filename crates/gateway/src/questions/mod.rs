@@ -26,6 +26,7 @@ pub(crate) use ask::Asker;
 pub(crate) use end::{Found, Who, answer, lose, said, unstarted};
 
 use crate::channels::Channels;
+use crate::commit::Commit;
 use crate::db::Db;
 use crate::deliver::Deliver;
 use crate::stopper::Stopper;
@@ -91,7 +92,7 @@ impl Questions {
     pub(crate) async fn turn_over(&self, key: &SessionKey, turn: TurnId) -> Result<Vec<String>, Error> {
         if self.lock().values().any(|waiter| waiter.key == *key) {
             let (key, channels) = (key.clone(), self.0.channels.clone());
-            let over = self.0.db.write(move |tx| {
+            let over = self.0.db.write(Commit::Question, move |tx| {
                 let rows = tx.open_questions(&key)?;
                 let over = rows.iter().map(|row| end::settle(tx, &channels, row, stopped(), clock::now()));
                 Ok(over.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())

@@ -24,6 +24,7 @@ pub(crate) use desk::{Desk, Seat};
 pub use place::Place;
 pub use sessions::{NewSession, NotChanged};
 
+use crate::commit::Commit;
 use crate::ingest::Ingest;
 use crate::{Error, Handle, clock};
 use place::{Placed, Terms};
@@ -158,7 +159,7 @@ impl Handle {
         let run = asked.run.clone();
         desk.open(&run, seat);
         let (shell, rules) = (self.0.shell.clone(), ingest.rules.clone());
-        let accepted = self.0.shell.db.write(move |tx| {
+        let accepted = self.0.shell.db.write(Commit::Run, move |tx| {
             let hint = &shell.channels.capabilities(Platform::API_SERVER).hint;
             let RunAsk { run, owner, .. } = &asked;
             let terms = Terms { settings: &shell.settings, keys: &rules.keys, hint, owner, run };
@@ -255,7 +256,7 @@ impl Handle {
     /// Its owner does not want to see it any more. `false`: there is no such run.
     pub async fn hide_run(&self, id: &str) -> Result<bool, Error> {
         let id = id.to_owned();
-        self.0.shell.db.write(move |tx| tx.hide_run(&id)).await
+        self.0.shell.db.write(Commit::Run, move |tx| tx.hide_run(&id)).await
     }
 
     /// Runs at work in this process, and how many there may be.

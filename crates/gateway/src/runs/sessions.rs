@@ -6,6 +6,7 @@ use petasos_store::{CardQuery, SessionCard, Tx, local_time};
 
 use super::bound::Bound;
 use super::place::{Terms, begin, fresh};
+use crate::commit::Commit;
 use crate::{Error, Handle, clock};
 
 #[derive(Debug, Clone, Default)]
@@ -117,18 +118,22 @@ impl Handle {
 
     pub async fn rename_session(&self, id: &str, title: String) -> Result<bool, Error> {
         let id = SessionId(id.to_owned());
-        self.0.shell.db.write(move |tx| tx.put_title(&id, &title)).await
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.put_title(&id, &title)).await
     }
 
     pub async fn end_session(&self, id: &str, reason: String) -> Result<(), Error> {
         let id = SessionId(id.to_owned());
-        self.0.shell.db.write(move |tx| tx.end_session(&id, &reason, clock::now()).map(drop)).await
+        self.0
+            .shell
+            .db
+            .write(Commit::Operator, move |tx| tx.end_session(&id, &reason, clock::now()).map(drop))
+            .await
     }
 
     /// Removes a transcript with everything in it.
     pub async fn delete_session(&self, id: &str) -> Result<(), NotChanged> {
         let id = SessionId(id.to_owned());
-        let removed = self.0.shell.db.write(move |tx| {
+        let removed = self.0.shell.db.write(Commit::Operator, move |tx| {
             let Some(row) = tx.session(&id)? else { return Ok(Err(NotChanged::Missing)) };
             let own = row.platform.as_deref() == Some(Platform::API_SERVER.as_str());
             if tx.is_busy(&row.key)? {
@@ -160,7 +165,7 @@ impl Handle {
     {
         let (shell, rules) = (self.0.shell.clone(), self.0.ingest.rules.clone());
         let (owner, made) = (owner.to_owned(), id.clone());
-        let done = self.0.shell.db.write(move |tx| {
+        let done = self.0.shell.db.write(Commit::Operator, move |tx| {
             let hint = &shell.channels.capabilities(Platform::API_SERVER).hint;
             let terms = Terms { settings: &shell.settings, keys: &rules.keys, hint, owner: &owner, run: "" };
             job(tx, &terms, &id)

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::admit::Promise;
 use super::say::Reply;
 use super::{Ended, Session};
+use crate::commit::Commit;
 use crate::fetch::Fetcher;
 
 /// Those on their way into the queue, oldest first; the first one's files are being fetched.
@@ -130,7 +131,7 @@ impl Session {
         let (address, trouble) = (self.address(&pending), troubles(&pending.inbound).map(Reply::answered));
         let (id, kept, reply) = (pending.id, pending.inbound.clone(), trouble.clone());
         // One commit: whoever goes on after a crash neither says it again nor leaves it out.
-        self.change(move |tx| {
+        self.change(Commit::Rewrite, move |tx| {
             tx.rewrite(id, &kept)?;
             reply.as_ref().map_or(Ok(()), |reply| address.tell(tx, reply, vec![]))
         })

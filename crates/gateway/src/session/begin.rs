@@ -15,6 +15,7 @@ use petasos_store::{Batch, Begun, Pending};
 use tokio::time::Instant;
 
 use super::{Ended, Session, Waiting};
+use crate::commit::Commit;
 use crate::config::Opened;
 use crate::runs::Wish;
 use crate::{clock, hooks};
@@ -136,7 +137,7 @@ impl Session {
         let ask = if fresh { Ask::ForceNew } else { Ask::Continue };
         let settings = self.shell.settings.clone();
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
-        let begin = self.shell.db.write(move |tx| {
+        let begin = self.shell.db.write(Commit::Begin, move |tx| {
             let run = batch.inbox.first().map_or(Ok(None), |first| tx.run_of(*first))?;
             if let Some(wish) = run.and_then(|run| Wish::read(&run.wish)) {
                 batch.rows.splice(0..0, wish.rows(now));

@@ -12,6 +12,7 @@ use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereab
 use super::say::Reply;
 use super::{Ended, Promise, Session};
 use crate::clock;
+use crate::commit::Commit;
 use crate::hooks::Said;
 
 /// Sessions shown by `/sessions`.
@@ -32,7 +33,7 @@ impl Session {
             Said::Handled(Some(text)) => self.answer(&pending, text, Outcome::Answered).await,
             Said::Handled(None) => {
                 let (inbox, outcome) = (vec![pending.id], Outcome::Answered);
-                self.change(move |tx| {
+                self.change(Commit::Rewrite, move |tx| {
                     let at = clock::now();
                     tx.apply(&[Write::SettleInbox { inbox: inbox.clone(), outcome, at }], at)
                 })
@@ -49,7 +50,7 @@ impl Session {
             return self.obey(pending).await;
         }
         let (id, inbound) = (pending.id, pending.inbound.clone());
-        self.change(move |tx| tx.rewrite(id, &inbound)).await?;
+        self.change(Commit::Rewrite, move |tx| tx.rewrite(id, &inbound)).await?;
         Box::pin(self.take_up()).await?;
         self.admit(pending, Arrival::Text).await
     }
@@ -183,7 +184,7 @@ impl Session {
         }
         let (key, repeated) = (self.key.clone(), pending.clone());
         let inbound = self
-            .change(move |tx| {
+            .change(Commit::Rewrite, move |tx| {
                 let Some(entry) = tx.entry(&key)? else { return Ok(None) };
                 let Some(undone) = tx.undo(&entry.session_id, 1)? else { return Ok(None) };
                 let inbound = Inbound { text: undone.text, ..repeated.inbound.clone() };

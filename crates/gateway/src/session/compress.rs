@@ -13,12 +13,14 @@ use super::relieve::Relieved;
 use super::say::Reply;
 use super::{Ended, Session, words};
 use crate::clock;
+use crate::commit::Commit;
 
 impl Session {
     /// Starts to sum the conversation up; the answer comes when it is done.
     pub(super) async fn compress(&mut self, pending: &Pending, focus: &str) -> Result<(), Ended> {
         let key = self.key.clone();
-        let session = self.change(move |tx| Ok(tx.entry(&key)?.map(|entry| entry.session_id))).await?;
+        let session =
+            self.change(Commit::Say, move |tx| Ok(tx.entry(&key)?.map(|entry| entry.session_id))).await?;
         let Some(session) = session else {
             return self.answer(pending, words::NOTHING_TO_COMPRESS.into(), Outcome::Refused).await;
         };
@@ -83,7 +85,7 @@ impl Session {
         self.feed(Event::CallFailed { attempt, notice: words::EXHAUSTED.into() }).await?;
         let (key, shell) = (self.key.clone(), self.shell.clone());
         let session = self
-            .change(move |tx| {
+            .change(Commit::Say, move |tx| {
                 let Some(source) = tx.entry(&key)?.and_then(|entry| entry.origin) else { return Ok(None) };
                 let hint = &shell.channels.capabilities(source.platform).hint.clone();
                 let opened = shell.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;

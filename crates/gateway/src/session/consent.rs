@@ -12,6 +12,7 @@ use petasos_store::{Pending, Tx};
 use super::say::Reply;
 use super::{Ended, Session, parsed};
 use crate::clock;
+use crate::commit::Commit;
 use crate::questions::{self, Found, Kind, Settled, Who};
 
 /// What a message says to a question.
@@ -86,7 +87,7 @@ impl Session {
             (self.address(pending), self.who(pending), self.shell.channels.clone());
         let (id, pulled) = (pending.id, address.delivery() == Delivery::Pull);
         let met = self
-            .change(move |tx| {
+            .change(Commit::Question, move |tx| {
                 let now = clock::now();
                 let found = questions::answer(tx, &channels, &who, answer.clone(), now)?;
                 if matches!((&found, manner), (Found::Nothing, Manner::Bare)) {
@@ -115,7 +116,7 @@ impl Session {
         let (key, channels, id) = (self.key.clone(), self.shell.channels.clone(), pending.id);
         let text = pending.inbound.text.clone();
         let met = self
-            .change(move |tx: &Tx<'_>| {
+            .change(Commit::Question, move |tx: &Tx<'_>| {
                 let now = clock::now();
                 let Some(settled) = questions::said(tx, &channels, &key, &text, now)? else {
                     return Ok(Met::Text);
@@ -153,7 +154,9 @@ impl Session {
     /// Questions off, or on again, for the transcript that this conversation is in.
     pub(super) async fn yolo(&mut self, pending: &Pending) -> Result<(), Ended> {
         let address = self.address(pending);
-        let session = self.change(move |tx| Ok(address.open(tx, Ask::Continue)?.entry.session_id)).await?;
+        let session = self
+            .change(Commit::Question, move |tx| Ok(address.open(tx, Ask::Continue)?.entry.session_id))
+            .await?;
         let text = match self.shell.approvals.toggle_yolo(&session) {
             true => {
                 "⚡ I ask about no command in this session any more, until /yolo, /new or a restart of the gateway. What \

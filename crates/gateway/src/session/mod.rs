@@ -50,6 +50,7 @@ use tokio::time::Instant;
 
 use crate::approvals::Approvals;
 use crate::channels::Channels;
+use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::config::Settings;
 use crate::counts::Counts;
@@ -373,7 +374,7 @@ impl Session {
         let Some(at) = self.queue.iter().position(|waiting| waiting.pending.id == inbox) else {
             return Ok(false);
         };
-        self.change(move |tx| {
+        self.change(Commit::Say, move |tx| {
             let at = clock::now();
             let outcome = Outcome::Cancelled;
             tx.apply(&[Write::SettleInbox { inbox: vec![inbox], outcome, at }], at)
@@ -481,7 +482,7 @@ impl Session {
         }
         loop {
             let (these, session, now) = (writes.clone(), session.clone(), clock::now());
-            let kept = self.shell.db.write(move |tx| {
+            let kept = self.shell.db.write(Commit::Step, move |tx| {
                 tx.apply(&these, now)?;
                 tx.last_row(&session)
             });

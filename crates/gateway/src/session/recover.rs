@@ -12,6 +12,7 @@ use petasos_store::Pending;
 
 use super::{Ended, Past, Promise, Session, parsed, words};
 use crate::boot::readable;
+use crate::commit::Commit;
 use crate::{clock, hooks, questions};
 
 /// What the store knows of a conversation.
@@ -67,7 +68,7 @@ impl Session {
         };
         let id = turn.id;
         let unstarted = self
-            .change(move |tx| {
+            .change(Commit::TakenUp, move |tx| {
                 tx.turn_taken_up(id)?;
                 questions::unstarted(tx, id)
             })
@@ -169,7 +170,8 @@ impl Session {
     /// The first message that waits took the session down again and again.
     async fn give_up_first(&mut self) -> Result<(), Ended> {
         let key = self.key.clone();
-        self.handling = self.change(move |tx| Ok(tx.queued(&key)?.into_iter().next())).await?;
+        self.handling =
+            self.change(Commit::GiveUp, move |tx| Ok(tx.queued(&key)?.into_iter().next())).await?;
         self.condemn().await;
         Ok(())
     }
@@ -183,7 +185,11 @@ impl Session {
             return;
         }
         // Where it belongs cannot be used either: then at least it ends.
-        if self.change(move |tx| tx.apply(std::slice::from_ref(&settle), clock::now())).await.is_err() {
+        if self
+            .change(Commit::GiveUp, move |tx| tx.apply(std::slice::from_ref(&settle), clock::now()))
+            .await
+            .is_err()
+        {
             tracing::error!(message = %pending.id, "a message that cannot be handled could not be given up either");
         }
     }

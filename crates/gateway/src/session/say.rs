@@ -14,6 +14,7 @@ use petasos_store::{Error as StoreError, Pending, Tx};
 
 use super::{ACK_EVERY, Ended, Session};
 use crate::clock;
+use crate::commit::Commit;
 use crate::config::{Opened, Settings};
 
 /// What a command has to say.
@@ -65,7 +66,7 @@ impl Session {
     {
         let address = self.address(pending);
         let entered = self
-            .change(move |tx| {
+            .change(Commit::Say, move |tx| {
                 let reply = job(tx, &address)?;
                 let settle = Write::SettleInbox {
                     inbox: vec![address.pending.id],
@@ -87,7 +88,7 @@ impl Session {
         writes: Vec<Write>,
     ) -> Result<(), Ended> {
         let (address, reply) = (self.address(pending), Reply::answered(text));
-        self.change(move |tx| address.tell(tx, &reply, writes.clone())).await?;
+        self.change(Commit::Say, move |tx| address.tell(tx, &reply, writes.clone())).await?;
         self.told(pending, None).await
     }
 
@@ -114,13 +115,13 @@ impl Session {
     }
 
     /// Changes the store, and waits for one that refuses for the moment.
-    pub(super) async fn change<T, F>(&self, job: F) -> Result<T, Ended>
+    pub(super) async fn change<T, F>(&self, commit: Commit, job: F) -> Result<T, Ended>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
     {
         loop {
-            match self.shell.db.write(job.clone()).await {
+            match self.shell.db.write(commit, job.clone()).await {
                 Ok(value) => return Ok(value),
                 Err(error) => self.refused(&error).await?,
             }
