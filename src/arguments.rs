@@ -64,6 +64,8 @@ pub(crate) enum Command {
     },
     /// Print a fresh link to the web page; it lets one browser in
     Open,
+    /// Try the promises on this machine: kills, network cuts, a full disk; nothing of yours is touched
+    Prove(Prove),
     /// Stop the running gateway and wait until it is gone
     Stop {
         /// Interrupt the turns that are running; the next start resumes them
@@ -131,6 +133,16 @@ pub(crate) struct Run {
     /// Accepted for other gateways' sake; does nothing here
     #[arg(long, hide = true)]
     pub(crate) no_supervise: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Prove {
+    /// Chance begins here; the same number does the same again
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// Go on with other seeds for so long
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1440))]
+    pub(crate) minutes: Option<u64>,
 }
 
 #[derive(Debug, Args)]

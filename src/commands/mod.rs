@@ -13,6 +13,7 @@ mod memory;
 mod open;
 mod outbox;
 mod pairing;
+mod prove;
 mod restart;
 mod resume;
 mod run;
@@ -91,6 +92,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Config(wanted) => config::config(context, wanted),
         Command::Doctor { online } => block_on(doctor::doctor(context, online)),
         Command::Open => block_on(open::open(context)),
+        Command::Prove(wanted) => prove::prove(context, &wanted),
         Command::Stop { now } => block_on(stop::stop(context, if now { Haste::Now } else { Haste::Patient })),
         Command::Restart { no_wait, .. } => block_on(restart::restart(context, no_wait)),
         Command::Drain(wanted) => block_on(drain::drain(context, wanted)),
