@@ -216,6 +216,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         workspace: workspace(home, settings),
         terminal: terminal::terminal(settings),
         consent: terminal::consent(settings),
+        delegation: terminal::delegation(settings),
         persona: settings.text("agent.system_prompt"),
         tiers: access::tiers(settings),
         filter_silence: settings.flag("filter_silence_narration"),

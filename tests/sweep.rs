@@ -88,6 +88,7 @@ fn way(commit: Commit) -> Way {
         }
         Commit::Question => Way::Elsewhere("tests/approvals.rs"),
         Commit::Run => Way::Elsewhere("tests/api.rs"),
+        Commit::Delegation => Way::Elsewhere("crates/gateway/tests/delegation.rs"),
         Commit::Topic => Way::Elsewhere("crates/gateway/tests/delivery.rs"),
         Commit::Connector => Way::Elsewhere("crates/connector/tests"),
         Commit::Operator => Way::Elsewhere("one row each, by a person who sees whether it worked"),

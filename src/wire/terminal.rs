@@ -1,11 +1,11 @@
-//! Commands on the owner's machine: off unless switched on.
+//! Commands on the owner's machine (off unless switched on), who agrees to them, and who else may run them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
 use petasos_core::approve::Mode;
-use petasos_gateway::Consent;
+use petasos_gateway::{Consent, Delegating};
 
 use crate::config::Settings;
 
@@ -38,5 +38,19 @@ pub(super) fn consent(settings: &Settings) -> Consent {
         deny: settings.list("approvals.deny"),
         allow: settings.list("command_allowlist"),
         unattended: settings.text("approvals.cron_mode").as_deref() == Some("approve"),
+    }
+}
+
+/// How much may be given to others.
+pub(super) fn delegation(settings: &Settings) -> Delegating {
+    let small = |path: &str| settings.count(path).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    let patience = Duration::try_from_secs_f64(settings.number("delegation.child_timeout_seconds"));
+    Delegating {
+        children: small("delegation.max_concurrent_children") as usize,
+        depth: small("delegation.max_spawn_depth"),
+        orchestrators: settings.flag("delegation.orchestrator_enabled"),
+        steps: small("delegation.max_iterations"),
+        patience: patience.ok().filter(|it| !it.is_zero()).map(|it| it.max(Duration::from_secs(30))),
+        auto_approve: settings.flag("delegation.subagent_auto_approve"),
     }
 }

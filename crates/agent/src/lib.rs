@@ -34,7 +34,7 @@ pub use config::{ConfigError, ModelConfig, Prices, Provider};
 pub use failure::{Class, Failure};
 pub use history::{estimate, fit};
 pub use petasos_core::Secret;
-pub use prompt::{Persona, system_prompt};
+pub use prompt::{NOTHING_LATER, Persona, system_prompt};
 pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
 pub use terminal::{
@@ -42,6 +42,6 @@ pub use terminal::{
     TerminalConfig, Unjudged, Verdict, handed_on, redact,
 };
 pub use tools::{
-    Alive, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, SessionCtx,
-    Status, Todo, ToolResult, Tools, readable, repeated,
+    Alive, Delegate, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, Role,
+    SessionCtx, Status, Task, Todo, ToolResult, Tools, readable, repeated,
 };

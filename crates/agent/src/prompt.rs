@@ -17,11 +17,14 @@ pub struct Persona<'a> {
     pub started: Millis,
     /// IANA name; `None`: the system's.
     pub timezone: Option<&'a str>,
-    /// Whether something can be delivered here after the answer.
-    pub async_delivery: bool,
     /// What is remembered from earlier conversations.
     pub memory: Option<&'a str>,
 }
+
+/// Put behind the prompt of a turn whose channel ends with the answer. Of the turn: the same conversation may go on over
+/// another channel, and its prompt stays as it is.
+pub const NOTHING_LATER: &str =
+    "This channel cannot deliver anything after your answer: do not promise to report back later.";
 
 pub fn system_prompt(persona: &Persona<'_>) -> String {
     let mut parts = vec![
@@ -36,12 +39,6 @@ pub fn system_prompt(persona: &Persona<'_>) -> String {
     ];
     if !persona.channel.trim().is_empty() {
         parts.push(persona.channel.trim().to_owned());
-    }
-    if !persona.async_delivery {
-        parts.push(
-            "This channel cannot deliver anything after your answer: do not promise to report back later."
-                .to_owned(),
-        );
     }
     parts.push(format!(
         "Your workspace is {}. File tools reach nothing outside it.",
@@ -68,14 +65,13 @@ mod tests {
             workspace: Path::new("/w"),
             started: Millis(1_700_000_000_000),
             timezone: Some("UTC"),
-            async_delivery: false,
             memory: None,
         };
         let later = Persona { started: Millis(1_700_003_600_000), ..persona };
         let text = system_prompt(&persona);
         assert_eq!(text, system_prompt(&later));
         assert!(text.ends_with("Speak like a pirate."));
-        assert!(text.contains("Tuesday, 14 November 2023") && text.contains("report back later"));
+        assert!(text.contains("Tuesday, 14 November 2023") && !text.contains(NOTHING_LATER));
         assert!(text.len() < 2000);
     }
 }

@@ -32,6 +32,7 @@ const KNOWN: &[&str] = &[
     "sms",
     "dingtalk",
     "api_server",
+    "subagent",
     "webhook",
     "msgraph_webhook",
     "feishu",

@@ -7,7 +7,7 @@ use petasos_store::{Booted, Error as StoreError, Found, Report, Terms, Tx};
 
 use crate::channels::Channels;
 use crate::ingest::{Rules, welcome};
-use crate::questions;
+use crate::{delegation, questions};
 
 /// Who may speak, and where.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ pub(crate) fn take_over(
     world: &World,
     now: Millis,
 ) -> Result<Booted, StoreError> {
+    // First: what children left open is not taken up.
+    delegation::lose(tx, terms.limits, now)?;
     let mut booted = tx.take_over(found, terms, |tx, source| welcome(tx, &world.rules, source), now)?;
     booted.due.extend(questions::lose(tx, &world.channels, now)?);
     Ok(booted)

@@ -26,6 +26,8 @@ pub(crate) struct Channels {
     stateless: Capabilities,
     /// Scheduled work: what is said is passed on when it has ended.
     scheduled: Capabilities,
+    /// Subagents: what they say last is their report.
+    children: Capabilities,
     /// A platform that is switched off: what is owed to it waits until it is back.
     absent: Capabilities,
 }
@@ -34,8 +36,10 @@ pub(crate) struct Channels {
 const PULLED: [&str; 3] = ["web", "terminal", "local"];
 /// Channels that end with the response.
 const STATELESS: [&str; 1] = ["api_server"];
+/// Those who work for another conversation: it takes their answers.
+const CHILDREN: &str = "subagent";
 /// Channels with a program at the other end.
-const PROGRAMS: [&str; 2] = ["api_server", "webhook"];
+const PROGRAMS: [&str; 3] = ["api_server", "webhook", CHILDREN];
 
 impl Channels {
     pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
@@ -49,7 +53,8 @@ impl Channels {
         let hint =
             "You run as a scheduled job: nobody reads along, and your final answer is delivered as it is.";
         let scheduled = Capabilities { hint: hint.into(), ..stateless.clone() };
-        Self { adapters, fallback, pulled, stateless, scheduled, absent }
+        let children = Capabilities { hint: SUBAGENT.into(), ..stateless.clone() };
+        Self { adapters, fallback, pulled, stateless, scheduled, children, absent }
     }
 
     pub(crate) fn adapter(&self, platform: Platform) -> Option<&Arc<Adapter>> {
@@ -77,6 +82,7 @@ impl Channels {
             None if PULLED.contains(&platform.as_str()) => Cow::Borrowed(&self.pulled),
             None if STATELESS.contains(&platform.as_str()) => Cow::Borrowed(&self.stateless),
             None if self.is_scheduled(platform) => Cow::Borrowed(&self.scheduled),
+            None if platform.as_str() == CHILDREN => Cow::Borrowed(&self.children),
             None => Cow::Borrowed(&self.absent),
         }
     }
@@ -127,6 +133,10 @@ impl Relayed {
     }
 }
 
+const SUBAGENT: &str = "You are a subagent: another agent has given you a task and waits for your report. Nobody can answer \
+questions. Work until the task is done or cannot be done. Your last message is all that the other sees: say what you did, what you \
+found, which files you changed, and what is left.";
+
 pub(crate) fn pulled() -> Capabilities {
     Capabilities {
         label: "Petasos".into(),
@@ -157,11 +167,8 @@ mod tests {
         let channels = Channels::new(vec![]);
         for platform in Platform::known() {
             let can = channels.capabilities(platform);
-            assert_eq!(
-                can.async_delivery,
-                !["api_server", "cron"].contains(&platform.as_str()),
-                "{platform}"
-            );
+            let ends = ["api_server", "cron", "subagent"].contains(&platform.as_str());
+            assert_eq!(can.async_delivery, !ends, "{platform}");
         }
         assert_eq!(channels.capabilities(Platform::parse("api_server").unwrap()).delivery, Delivery::Pull);
     }

@@ -71,6 +71,8 @@ pub enum Commit {
     Todo,
     /// A run that a program asked for.
     Run,
+    /// Work is given to subagents, or they have ended.
+    Delegation,
     /// A topic was made for an answer, or is gone.
     Topic,
     /// What the other end of the relay keeps.
@@ -82,7 +84,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::TakeOver,
         Self::Take,
         Self::Submit,
@@ -119,6 +121,7 @@ impl Commit {
         Self::Question,
         Self::Todo,
         Self::Run,
+        Self::Delegation,
         Self::Topic,
         Self::Connector,
         Self::Sweep,

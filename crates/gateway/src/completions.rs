@@ -23,7 +23,7 @@ use crate::links::any_changed;
 use crate::session::Shell;
 use crate::status::{LinkStatus, Untold};
 use crate::supervise::LinkHandle;
-use crate::{Error, clock};
+use crate::{Error, clock, delegation};
 
 /// Rung after a commit that somebody waits for.
 #[derive(Debug, Clone, Default)]
@@ -111,16 +111,14 @@ enum Handed {
 /// From a row to a message: both, or neither. `None`: its session has learned of it meanwhile.
 fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Option<Handed>, StoreError> {
     let now = clock::now();
-    let Ok(event) = serde_json::from_str::<Event>(&completion.payload) else {
+    let Some((text, headline)) = words(&completion) else {
         tracing::error!(completion.dispatch, "ended background work cannot be read and is passed over");
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
     let current = tx.entry(&completion.key)?.map(|entry| entry.session_id);
     if completion.session.is_none() || completion.session == current {
-        return Ok(tx
-            .hand_over(completion, event.text(), now)?
-            .map(|pending| Handed::ToSession(Box::new(pending))));
+        return Ok(tx.hand_over(completion, text, now)?.map(|pending| Handed::ToSession(Box::new(pending))));
     }
     if !tx.completion_undeliverable(completion.id, ENDED, now)? {
         return Ok(None);
@@ -131,16 +129,25 @@ fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Op
         return Ok(None);
     }
     let lane = route.lane();
-    tx.apply(&[Write::Owe(word(route, completion.key, &event))], now)?;
+    tx.apply(&[Write::Owe(word(route, completion.key, &headline))], now)?;
     Ok(Some(Handed::ToChat(lane)))
+}
+
+/// What the conversation is told, and in one line. `None`: it cannot be read.
+fn words(completion: &Completion) -> Option<(String, String)> {
+    if let Some(told) = delegation::told(&completion.kind, &completion.payload) {
+        return Some((told.text, told.headline));
+    }
+    let event: Event = serde_json::from_str(&completion.payload).ok()?;
+    Some((event.text(), event.headline()))
 }
 
 /// Why it is not told to the conversation.
 const ENDED: &str = "the conversation it was started in has ended";
 
 /// What the chat is told of work that a conversation before the present one has started.
-fn word(route: Route, key: SessionKey, event: &Event) -> Draft {
-    let text = format!("ℹ️ From an earlier conversation: {}.", event.headline());
+fn word(route: Route, key: SessionKey, headline: &str) -> Draft {
+    let text = format!("ℹ️ From an earlier conversation: {headline}.");
     Draft { route, session_key: Some(key), turn: None, kind: Kind::Notice, text, buttons: vec![] }
 }
 

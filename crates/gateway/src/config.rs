@@ -19,6 +19,7 @@ use petasos_store::{Binding, Error as StoreError, Tx};
 
 use crate::approvals::Consent;
 use crate::cron;
+use crate::delegation::Delegating;
 use crate::deliver::{Policy, Streaming};
 use crate::fetch::Inward;
 use crate::lifetime::Lifetime;
@@ -112,6 +113,8 @@ pub struct Settings {
     pub terminal: Option<TerminalConfig>,
     /// Which commands run, and whom to ask about the others.
     pub consent: Consent,
+    /// How much may be given to others.
+    pub delegation: Delegating,
     /// The owner's own words to the agent.
     pub persona: Option<String>,
     /// Who may use which command, where that is restricted.
@@ -192,6 +195,7 @@ impl Settings {
             workspace,
             terminal: None,
             consent: Consent::default(),
+            delegation: Delegating::default(),
             persona: None,
             tiers: BTreeMap::new(),
             compression: Compression::default(),
@@ -245,7 +249,6 @@ impl Settings {
             workspace: &self.workspace,
             started,
             timezone: self.cron.timezone.as_deref(),
-            async_delivery: true,
             memory: memory.as_deref(),
         })
     }

@@ -17,6 +17,7 @@ mod connection;
 mod counts;
 pub mod cron;
 mod db;
+mod delegation;
 mod deliver;
 mod directory;
 mod doze;
@@ -72,6 +73,7 @@ pub mod shell {
 
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Stall, Unbuilt};
+pub use delegation::Delegating;
 pub use deliver::{Policy, Streaming, Transport};
 pub use doze::{Doze, Lever};
 pub use fetch::Inward;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::mcp::Servers;
-use petasos_agent::{Brain, Terminal, Tools};
+use petasos_agent::{Brain, Role, Terminal, Tools};
 use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
@@ -28,6 +28,7 @@ use crate::completions::Bell;
 use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
+use crate::delegation::{self, Delegation, Means};
 use crate::deliver::{Deliver, Outward};
 use crate::doze::Traffic;
 use crate::errands::Desk;
@@ -97,7 +98,18 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let questions = Questions::new(db.clone(), deliver.clone(), channels.clone());
     let consent = config.settings.consent.clone();
     let approvals = Arc::new(Approvals::new(db.clone(), brain.clone(), consent, &config.home));
-    let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?;
+    let (delegation, batches) = Delegation::new(Means {
+        db: db.clone(),
+        router: router.clone(),
+        bell: bell.clone(),
+        folder: config.home.join("cache").join("delegation"),
+        settings: config.settings.clone(),
+        hint: children_hint(&channels),
+        model: brain.describe().model,
+        window: brain.window().context,
+    });
+    let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?
+        .with_delegation(Arc::new(delegation.clone()));
     let keys = rules.keys;
     let shell = Arc::new_cyclic(|shell| {
         let desk = Arc::new(Desk { shell: shell.clone(), keys, pages: pages() });
@@ -107,7 +119,10 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
             db,
             brain,
             narrowed: config.settings.narrowed.iter().map(|(at, names)| (*at, tools.only(names))).collect(),
+            leaf: tools.for_child(Role::Leaf),
+            orchestrator: tools.for_child(Role::Orchestrator),
             tools,
+            delegation: delegation.clone(),
             approvals,
             questions: questions.clone(),
             channels,
@@ -135,6 +150,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
         tasks::vital("router", &stopper, router::run(shell.clone(), asks)),
         tasks::vital("questions", &stopper, questions::run(questions, stopper.clone())),
+        tasks::vital("delegation", &stopper, delegation::run(delegation, batches, stopper.clone())),
         tasks::vital("counts", &stopper, counts::run(shell.clone())),
         tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
         tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
@@ -202,6 +218,13 @@ fn hooks(home: &Path, stopper: &Stopper) -> Hooks {
 /// What a gateway without certificates cannot do, it says when it is asked to.
 fn pages() -> Option<Pages> {
     Pages::new().inspect_err(|error| tracing::warn!(%error, "no web pages can be fetched")).ok()
+}
+
+/// What a child is told of where it is.
+fn children_hint(channels: &Channels) -> String {
+    Platform::parse("subagent")
+        .map(|platform| channels.capabilities(platform).hint.clone())
+        .unwrap_or_default()
 }
 
 /// The terminal is there if it was asked for.

@@ -39,6 +39,7 @@ impl Reads {
         let mut next = self.sql(
             "SELECT child.id FROM sessions JOIN sessions child ON child.parent = sessions.id
              WHERE sessions.id = ?1 AND sessions.end_reason = 'compression'
+                 AND coalesce(child.platform, '') <> 'subagent'
              ORDER BY child.started_at DESC, child.id DESC LIMIT 1",
         )?;
         let mut tip = id.clone();

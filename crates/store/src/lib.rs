@@ -13,7 +13,7 @@
 //! | `routing`, `binding`, `sessions`, `failures`, `legacy` | routing, sessions, failures |
 //! | `questions` | questions, approved |
 //! | `jobs`, `occurrences` | their namesakes |
-//! | `unreadable`, `pairing`, `completions`, `processes`, `logins`, `todos`, `meta` | their namesakes |
+//! | `unreadable`, `pairing`, `completions`, `processes`, `delegations`, `logins`, `todos`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
 //!
@@ -28,6 +28,7 @@ mod clock;
 mod completions;
 pub mod connector;
 mod dead_chats;
+mod delegations;
 mod error;
 mod failures;
 mod group;
@@ -62,6 +63,7 @@ pub use boot::{Booted, Candidate, Candidates, Found, Marked, Report, Terms};
 pub use cards::{CardQuery, SessionCard};
 pub use clock::local_time;
 pub use completions::{Completion, CompletionId, CompletionState};
+pub use delegations::DelegationRow;
 pub use error::{Error, OpenError, Result};
 pub use group::{Group, Place, Reader, Reads, Store, Tx};
 pub use inbox::{Accepted, Backlog, Pending};

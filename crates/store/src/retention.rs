@@ -50,6 +50,8 @@ const RULES: &[(u32, &str)] = &[
     (365, "DELETE FROM todos WHERE session IN (SELECT session FROM todos WHERE at < ?1 LIMIT ?2)"),
     (7, "DELETE FROM questions WHERE number IN (
              SELECT number FROM questions WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
+    (7, "DELETE FROM delegations WHERE id IN (
+             SELECT id FROM delegations WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     // Forgetting one costs a question.
     (90, "DELETE FROM approved WHERE (scope, category) IN (
              SELECT scope, category FROM approved WHERE scope <> '' AND at < ?1 LIMIT ?2)"),

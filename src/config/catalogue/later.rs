@@ -125,12 +125,7 @@ pub(super) const KEYS: &[Key] = &[
     key("compression", Table, "", "when and how long conversations are summed up"),
     key("approvals", Table, "", "what else belongs to commands that need a yes"),
     key("terminal", Table, "", "what else belongs to a terminal: backend"),
-    key(
-        "delegation",
-        Table,
-        "",
-        "max_iterations, max_concurrent_children, max_spawn_depth, child_timeout_seconds, subagent_auto_approve",
-    ),
+    key("delegation", Table, "", "what else belongs to delegation: model, provider"),
     key("tool_output", Table, "", "what else bounds the output of tools"),
     key("toolsets", List, "", "groups of tools that are on"),
     key("platform_toolsets", Table, "", "groups of tools per platform"),

@@ -216,7 +216,8 @@ fn spellings(path: &str) -> Vec<String> {
     for at in 0..found.len() {
         let first = found[at].split('.').next().unwrap_or_default();
         // Our own channels are no platforms that need a section: `web` means the listener.
-        let named = Platform::parse(first).filter(|it| !matches!(it.as_str(), "web" | "local" | "terminal"));
+        let named = Platform::parse(first)
+            .filter(|it| !matches!(it.as_str(), "web" | "local" | "terminal" | "subagent"));
         if named.is_some_and(|it| it.as_str() == first) {
             found.push(format!("platforms.{}", found[at]));
         }

@@ -180,6 +180,33 @@ pub(super) const KEYS: &[Key] = &[
         "commands, patterns of them and kinds of danger (recursive_delete, ...) that need no yes",
     ),
     key(
+        "delegation.max_concurrent_children",
+        Count(1, 64),
+        "3",
+        "subagents that one call may start, and batches of them in the background",
+    )
+    .env(&["DELEGATION_MAX_CONCURRENT_CHILDREN"]),
+    key("delegation.max_spawn_depth", Count(1, 8), "1", "how deep delegation goes; 1: subagents have none"),
+    key(
+        "delegation.orchestrator_enabled",
+        Flag,
+        "true",
+        "subagents may delegate in turn when asked to, where the depth allows it",
+    ),
+    key("delegation.max_iterations", Count(1, 10_000), "50", "model calls of one subagent"),
+    key(
+        "delegation.child_timeout_seconds",
+        Number,
+        "0",
+        "seconds a subagent may take, at least 30; 0: no limit",
+    ),
+    key(
+        "delegation.subagent_auto_approve",
+        Flag,
+        "false",
+        "subagents run dangerous commands, about which they can ask nobody; otherwise the answer is no",
+    ),
+    key(
         "tool_output.max_bytes",
         Count(1000, 100_000),
         "50000",

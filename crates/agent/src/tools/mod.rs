@@ -6,6 +6,7 @@
 mod clarify;
 mod clock;
 pub(crate) mod context;
+mod delegate;
 mod diff;
 mod errand;
 mod html;
@@ -27,6 +28,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use clock::local;
 pub use context::{Alive, Later, SessionCtx};
+pub use delegate::{Delegate, Role, Task};
 pub use errand::{Doing, Errand, Errands, JobErrand, Plan, Status, Todo};
 pub use html::readable;
 pub use person::{Ended, People, Person, Question};
@@ -67,6 +69,7 @@ enum Tool {
     Clarify,
     Terminal,
     Process,
+    Delegate,
 }
 
 impl Tool {
@@ -102,6 +105,7 @@ impl Tool {
             Self::Clarify => "clarify",
             Self::Terminal => "terminal",
             Self::Process => "process",
+            Self::Delegate => "delegate_task",
         }
     }
 
@@ -117,7 +121,8 @@ impl Tool {
             | Self::Cronjob
             | Self::Clarify
             | Self::Terminal
-            | Self::Process => false,
+            | Self::Process
+            | Self::Delegate => false,
         }
     }
 
@@ -135,7 +140,8 @@ impl Tool {
             | Self::Cronjob
             | Self::Clarify
             | Self::Terminal
-            | Self::Process => Touch::All,
+            | Self::Process
+            | Self::Delegate => Touch::All,
         }
     }
 
@@ -155,6 +161,7 @@ impl Tool {
             Self::Clarify => clarify::schema(),
             Self::Terminal => terminal::schema(),
             Self::Process => terminal::process::schema(),
+            Self::Delegate => delegate::schema(),
         };
         ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
     }
@@ -170,6 +177,7 @@ pub struct Tools {
     errands: Option<Arc<dyn Errands>>,
     /// Other people's.
     servers: Servers,
+    delegate: Option<Arc<dyn Delegate>>,
 }
 
 impl Default for Tools {
@@ -181,7 +189,7 @@ impl Default for Tools {
 impl Tools {
     /// No tools at all.
     pub fn none() -> Self {
-        Self { on: Vec::new(), terminal: None, errands: None, servers: Servers::default() }
+        Self { on: Vec::new(), terminal: None, errands: None, servers: Servers::default(), delegate: None }
     }
 
     /// With commands on the owner's machine.
@@ -210,7 +218,8 @@ impl Tools {
 
     /// Of these only the ones that are named, and none of other people's.
     pub fn only(&self, names: &[String]) -> Self {
-        let named = |tool: &Tool| names.iter().any(|name| name == tool.name());
+        // Those who work for them would have more.
+        let named = |tool: &Tool| *tool != Tool::Delegate && names.iter().any(|name| name == tool.name());
         let on = self.on.iter().copied().filter(named).collect();
         Self { on, servers: Servers::default(), ..self.clone() }
     }
@@ -218,6 +227,21 @@ impl Tools {
     /// The names of all that there are, on or off.
     pub fn names() -> Vec<&'static str> {
         Tool::USUAL.into_iter().chain(Tool::ERRANDS).chain(Tool::COMMANDS).map(Tool::name).collect()
+    }
+
+    /// With work that others do.
+    pub fn with_delegation(mut self, delegate: Arc<dyn Delegate>) -> Self {
+        self.on.push(Tool::Delegate);
+        self.delegate = Some(delegate);
+        self
+    }
+
+    /// What those have who work for somebody: nothing that speaks to people or for later.
+    pub fn for_child(&self, role: Role) -> Self {
+        const THEIRS: [&str; 5] = ["clarify", "memory", "send_message", "execute_code", "cronjob"];
+        let delegates = role == Role::Orchestrator;
+        let kept = |tool: &Tool| !THEIRS.contains(&tool.name()) && (delegates || *tool != Tool::Delegate);
+        Self { on: self.on.iter().copied().filter(kept).collect(), ..self.clone() }
     }
 
     pub fn terminal(&self) -> Option<&Arc<Terminal>> {
@@ -263,6 +287,10 @@ impl Tools {
             Tool::Clarify => clarify::run(ctx, &arguments).await,
             Tool::Cronjob => self.errand(ctx, errand::jobs(&arguments)).await,
             Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
+            Tool::Delegate => match &self.delegate {
+                Some(delegate) => delegate::run(delegate.as_ref(), ctx, &arguments).await,
+                None => Err("Nobody is there to delegate to.".to_owned()),
+            },
             Tool::Terminal | Tool::Process => match &self.terminal {
                 Some(terminal) if tool == Tool::Process => Ok(terminal.process(ctx, &arguments).await),
                 Some(terminal) => Ok(terminal.run(ctx, &arguments).await),

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::{Ended, Session, Waiting};
 use crate::commit::Commit;
 use crate::config::Opened;
+use crate::delegation::Place;
 use crate::runs::Wish;
 use crate::{clock, hooks};
 
@@ -50,7 +51,12 @@ impl Session {
             inbound.internal && !self.shell.channels.is_scheduled(inbound.source.platform)
         };
         let internal = self.queue.front().is_some_and(|first| ours(&first.pending.inbound));
-        let claim = if internal { Claim::Internal } else { Claim::User };
+        let claim = match (Place::of(&self.key), internal) {
+            // Whoever gave it the work has a place, and may wait for it.
+            (Some(_), _) => Claim::Resumed,
+            (None, true) => Claim::Internal,
+            (None, false) => Claim::User,
+        };
         let slot = match self.shell.gate.claim(&self.key, claim) {
             Ok(slot) => slot,
             Err(closed) => {
@@ -135,7 +141,7 @@ impl Session {
         };
         let fresh = !batch.rows.is_empty() && self.shell.channels.is_scheduled(source.platform);
         let ask = if fresh { Ask::ForceNew } else { Ask::Continue };
-        let settings = self.shell.settings.clone();
+        let (settings, limits) = (self.shell.settings.clone(), self.limits());
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
         let begin = self.shell.db.write(Commit::Begin, move |tx| {
             let run = batch.inbox.first().map_or(Ok(None), |first| tx.run_of(*first))?;
@@ -144,7 +150,7 @@ impl Session {
             }
             let before = tx.entry(&key)?.map(|entry| entry.session_id);
             let Opened { entry, told, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
-            let begun = tx.begin_turn(&entry, told, batch, settings.limits, now)?;
+            let begun = tx.begin_turn(&entry, told, batch, limits, now)?;
             Ok(begun.map(|begun| (begun, fresh.then_some(before))))
         });
         begin.await

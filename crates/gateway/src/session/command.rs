@@ -112,11 +112,12 @@ impl Session {
     }
 
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
+        let given_away = self.shell.delegation.stop(&self.key);
         let interrupted = self.interrupt().await?;
         // Fetching their files is what they were waiting for.
         let cancelled = self.arriving.take_back(|it| it.id < pending.id && !it.inbound.internal);
         self.fetch_first();
-        let text = match interrupted || !cancelled.is_empty() {
+        let text = match interrupted || given_away || !cancelled.is_empty() {
             true => "⏹ Stopped. The session goes on.",
             false => "No active task to stop.",
         };
@@ -129,6 +130,7 @@ impl Session {
 
     /// What waits and was said before this command is cancelled with the session it was meant for.
     async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
+        self.shell.delegation.stop(&self.key);
         self.interrupt().await?;
         let before = self.show.borrow().session.clone();
         let (cancelled, key) = (self.take_before(pending.id), self.key.clone());

@@ -35,14 +35,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::outcome::Room;
-use petasos_agent::{Alive, Brain, ToolSpec, Tools};
+use petasos_agent::{Alive, Brain, Role, ToolSpec, Tools};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::ChatType;
 use petasos_core::session::platform_of;
 use petasos_core::transcript::EffectState;
-use petasos_core::turn::{self, Decision, Effect, Event, Phase, Progress, ToolEnd, Turn};
+use petasos_core::turn::{self, Decision, Effect, Event, Limits, Phase, Progress, ToolEnd, Turn};
 use petasos_core::{Fault, Inbound, InboxId, Millis, Platform, SessionId, SessionKey, Source, TurnId};
 use petasos_store::Pending;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -55,6 +55,7 @@ use crate::completions::Bell;
 use crate::config::Settings;
 use crate::counts::Counts;
 use crate::db::Db;
+use crate::delegation::{Delegation, Place};
 use crate::deliver::Deliver;
 use crate::doze::Traffic;
 use crate::fetch::Fetcher;
@@ -81,10 +82,14 @@ pub(crate) struct Shell {
     pub(crate) db: Db,
     pub(crate) brain: Arc<Brain>,
     pub(crate) tools: Tools,
+    /// For those who work for others.
+    pub(crate) leaf: Tools,
+    pub(crate) orchestrator: Tools,
     /// On these platforms there are fewer.
     pub(crate) narrowed: BTreeMap<Platform, Tools>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) questions: Questions,
+    pub(crate) delegation: Delegation,
     pub(crate) channels: Arc<Channels>,
     pub(crate) deliver: Deliver,
     pub(crate) marks: Marks,
@@ -116,9 +121,14 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// The tools of a conversation. Asked of its key, which the next process knows, too.
+    /// The tools of a conversation; those who work for another one have their own. Asked of its key, which the next process
+    /// knows, too.
     pub(crate) fn tools_of(&self, key: &SessionKey) -> &Tools {
-        platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools)
+        match Place::of(key).map(|place| place.role) {
+            Some(Role::Leaf) => &self.leaf,
+            Some(Role::Orchestrator) => &self.orchestrator,
+            None => platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools),
+        }
     }
 
     /// How long this process has been at it.
@@ -464,11 +474,18 @@ impl Session {
         self.warned = false;
     }
 
+    fn limits(&self) -> Limits {
+        let limits = self.shell.settings.limits;
+        match Place::of(&self.key) {
+            Some(_) => Limits { steps: self.shell.settings.delegation.steps, ..limits },
+            None => limits,
+        }
+    }
+
     /// Feeds the turn: what it decides is committed, then started.
     async fn feed(&mut self, event: Event) -> Result<(), Ended> {
         let Some(turn) = self.turn.take() else { return Ok(()) };
-        let (turn, Decision { writes, effects }) =
-            turn::step(turn, self.shell.settings.limits, clock::now(), event);
+        let (turn, Decision { writes, effects }) = turn::step(turn, self.limits(), clock::now(), event);
         self.keep(&turn.session, writes).await?;
         self.turn = Some(turn);
         self.start(effects).await;

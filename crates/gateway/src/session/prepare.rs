@@ -1,7 +1,7 @@
 //! What a model is asked: the conversation as it stands, with what it must know about interruptions.
 
 use petasos_agent::compact::Conversation;
-use petasos_agent::{Request, ToolSpec};
+use petasos_agent::{Later, NOTHING_LATER, Request, ToolSpec};
 use petasos_core::compaction::Pace;
 use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, Interruption};
@@ -24,6 +24,8 @@ pub(super) struct Asked {
     pub(super) closing: Option<Closing>,
     /// The turn was interrupted and is being continued.
     pub(super) resumed: bool,
+    /// What the channel of this turn can do.
+    pub(super) later: Later,
 }
 
 /// A question that can be asked, and what is known about its size.
@@ -88,6 +90,9 @@ pub(super) async fn prepare(
     let tools = if asked.closing.is_some() { vec![] } else { offered.to_vec() };
     let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
     let mut system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
+    if asked.later == Later::Unsupported {
+        system = format!("{system}\n\n{NOTHING_LATER}");
+    }
     if let Some(instructions) = wish.as_ref().and_then(|wish| wish.instructions.as_deref()) {
         system.push_str("\n\n");
         system.push_str(instructions);

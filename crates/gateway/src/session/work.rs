@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::prepare::{Asked, prepare, prepare_quietly};
 use super::relieve::{self, Relieved, relieve};
 use super::{Session, Shell, words};
+use crate::delegation::Place;
 use crate::questions::Asker;
 use crate::view::{Live, View};
 use crate::{Error, clock, fetch};
@@ -123,6 +124,8 @@ impl Session {
         self.sign_of_life();
         let alive = self.alive.clone();
         let offered = self.offered.get_or_insert_with(|| Arc::new(shell.tools_of(&turn.key).specs())).clone();
+        let channel = self.author.as_ref().map_or(turn.route.platform, |author| author.platform);
+        let later = Later::from(self.shell.channels.capabilities(channel).async_delivery);
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -136,7 +139,7 @@ impl Session {
         let relieving = Arc::new(AtomicBool::new(false));
         let busy = relieving.clone();
         let task = tokio::spawn(async move {
-            let asked = Asked { attempt, closing, resumed };
+            let asked = Asked { attempt, closing, resumed, later };
             let report = think(&shell, &show, &turn, (asked, &offered), &busy, &alive).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
@@ -346,6 +349,7 @@ fn context(
     let later = Later::from(shell.channels.capabilities(source.platform).async_delivery);
     // Whoever is there to read an answer can also give one.
     let person = match (shell.channels.reader(source.platform), later) {
+        _ if Place::of(&turn.key).is_some() => shell.settings.delegation.person(),
         _ if shell.channels.is_scheduled(source.platform) && shell.settings.consent.unattended => {
             Person::NobodyNeeded
         }

@@ -333,6 +333,25 @@ CREATE TABLE todos (
     at      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- delegations: work that a turn gave to subagents and did not wait for.
+-- Written by: the gateway's delegation (begun with the messages of its children, ended with the completion it owes),
+-- boot, retention (ended ones).
+-- A crash leaves: rows without an end. Boot ends them as unknown, and their session is told once.
+CREATE TABLE delegations (
+    id          TEXT PRIMARY KEY,
+    session_key TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    origin      TEXT    NOT NULL,
+    tasks       TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    status      TEXT,
+    result      TEXT,
+    CHECK ((ended_at IS NULL) = (status IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX delegations_open ON delegations (started_at) WHERE ended_at IS NULL;
+CREATE INDEX delegations_ended ON delegations (ended_at) WHERE ended_at IS NOT NULL;
+
 -- questions: what people were asked while a turn waited for them, and how that ended (JSON of whoever asked).
 -- Written by: the gateway's questions (asked with the message that shows it, ended once, in the transaction that says so
 -- in the chat), boot, retention (ended ones).
