@@ -310,7 +310,8 @@ pub(crate) struct NewCron {
     /// What the agent is asked then
     #[arg(required = true)]
     pub(crate) prompt: Vec<String>,
-    #[arg(long)]
+    /// What it is called [default: the beginning of the prompt]
+    #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Who hears the answer: a platform, platform:chat[:thread], all, local [default: the first home channel]
     #[arg(long, value_name = "TARGETS")]

@@ -121,7 +121,10 @@ fn all_protocols_stream_text_and_calls() {
             "{provider:?}"
         );
         assert!(chunks.contains(&Chunk::Reasoning), "{provider:?}");
-        assert_eq!(model.requests()[0].tools(), ["read_file", "write_file", "search_files", "clock"]);
+        assert_eq!(
+            model.requests()[0].tools(),
+            ["read_file", "write_file", "patch", "search_files", "clock"]
+        );
     }
 }
 

@@ -243,7 +243,7 @@ mod tests {
             words.push(spec.word);
             words.extend(spec.aliases);
         }
-        assert_eq!(TABLE.len(), Name::Sethome as usize + 1);
+        assert_eq!(TABLE.len(), Name::Memory as usize + 1);
         let count = words.len();
         words.sort_unstable();
         words.dedup();

@@ -17,6 +17,8 @@ const ID_LIMIT: usize = 64;
 pub(crate) trait Shape: DeserializeOwned {
     /// All of them are required; nothing else may be there.
     const FIELDS: &'static [&'static str];
+    /// Those that may be left out.
+    const OPTIONAL: &'static [&'static str] = &[];
     /// Those that are whole numbers; the others are text.
     const NUMBERS: &'static [&'static str] = &[];
 }
@@ -50,7 +52,8 @@ fn shaped<T: Shape>(value: Value) -> Result<T, String> {
     let Value::Object(fields) = &value else {
         return Err(format!("the body must be a JSON object with {}", T::FIELDS.join(", ")));
     };
-    let missing: Vec<&str> = T::FIELDS.iter().copied().filter(|name| !fields.contains_key(*name)).collect();
+    let needed = T::FIELDS.iter().copied().filter(|name| !T::OPTIONAL.contains(name));
+    let missing: Vec<&str> = needed.filter(|name| !fields.contains_key(*name)).collect();
     let unknown: Vec<&str> =
         fields.keys().map(String::as_str).filter(|name| !T::FIELDS.contains(name)).collect();
     let mut wrong = Vec::new();
@@ -64,12 +67,14 @@ fn shaped<T: Shape>(value: Value) -> Result<T, String> {
         return Err(format!("{} (the body takes {})", wrong.join("; "), T::FIELDS.join(", ")));
     }
     let numbers = |name: &&str| T::NUMBERS.contains(name);
-    let texts = T::FIELDS.iter().copied().filter(|name| !numbers(name) && !fields[*name].is_string());
-    let texts: Vec<&str> = texts.collect();
+    let given =
+        |name: &str| fields.get(name).filter(|value| !(value.is_null() && T::OPTIONAL.contains(&name)));
+    let texts = T::FIELDS.iter().copied().filter(|name| !numbers(name));
+    let texts: Vec<&str> = texts.filter(|name| given(name).is_some_and(|it| !it.is_string())).collect();
     if !texts.is_empty() {
         return Err(format!("{} must be text", texts.join(", ")));
     }
-    if let Some(name) = T::NUMBERS.iter().find(|name| !fields[**name].is_u64()) {
+    if let Some(name) = T::NUMBERS.iter().find(|name| given(name).is_some_and(|it| !it.is_u64())) {
         return Err(format!("{name} must be a whole number"));
     }
     serde_json::from_value(value).map_err(|error| error.to_string())

@@ -24,6 +24,7 @@ pub(crate) struct Wanted {
 
 impl Shape for Wanted {
     const FIELDS: &'static [&'static str] = &["name", "schedule", "prompt", "deliver", "repeat", "timezone"];
+    const OPTIONAL: &'static [&'static str] = &["name", "deliver", "repeat", "timezone"];
     const NUMBERS: &'static [&'static str] = &["repeat"];
 }
 

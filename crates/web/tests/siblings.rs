@@ -25,7 +25,7 @@ const PUBLIC: [&str; 13] = [
 ];
 
 /// What the signed-in read besides.
-const PRIVATE: [&str; 16] = [
+const PRIVATE: [&str; 18] = [
     "dead_chats",
     "drain",
     "gateway_pid",
@@ -34,6 +34,7 @@ const PRIVATE: [&str; 16] = [
     "home",
     "inbox",
     "links",
+    "mcp",
     "model",
     "outbox",
     "pid",
@@ -42,6 +43,7 @@ const PRIVATE: [&str; 16] = [
     "state",
     "store_trouble",
     "unreadable",
+    "untold",
 ];
 
 fn names(body: &Value) -> Vec<&str> {

@@ -38,7 +38,7 @@ fn sockets_that_stay_open_and_say_nothing_are_found_and_made_anew() {
     world.telegram.clear_faults();
     world.time.until("heard again", 10 * MINUTE, SECOND, || world.all_hear());
     let texts = ["into the silence".to_owned()];
-    world.time.until("answered", MINUTE, SECOND, || world.unanswered(&texts).is_empty().then_some(()));
+    world.time.until("answered", 10 * MINUTE, SECOND, || world.unanswered(&texts).is_empty().then_some(()));
     for (name, chat) in NAMES.iter().zip(world.answers()) {
         let found = chat.iter().filter(|said| said.contains("into the silence")).count();
         assert_eq!(found, 1, "{name}: {chat:?}");
