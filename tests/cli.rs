@@ -71,6 +71,21 @@ fn a_gateway_whose_readers_are_gone_still_obeys_a_signal() {
 }
 
 #[test]
+fn the_first_start_makes_its_home_and_warns_of_nothing() {
+    let place = TempDir::new().expect("a place");
+    let mut command = petasos(&place.path().join("not/yet"), &["run"]);
+    command.env("API_SERVER_PORT", "0").env("HERMES_GATEWAY_MAX_STARTS", "5");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("starts");
+    support::read_until(&mut child, GREETED);
+    let gateway = Gateway::of(child);
+    gateway.signal("INT");
+    let (code, said) = gateway.wait();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("WARN"), "{said}");
+}
+
+#[test]
 fn a_link_that_lets_somebody_in_is_not_for_a_log() {
     let home = Empty::with("model: {provider: demo}\n");
     let mut command = home.command(&["run"]);

@@ -30,6 +30,8 @@ pub(super) async fn wait_out(
     signals: &mut Signals,
 ) -> bool {
     let now = clock::now();
+    // The first start makes the home; one that cannot be made is told by whoever takes it.
+    let _told_there = context.home.create();
     let Some(wait) = home::starts::record(context.home.path(), lifetime.storm, now) else { return true };
     let starter = Starter {
         person: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
