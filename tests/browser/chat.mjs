@@ -187,7 +187,7 @@ await test('a channel that is out says why, and when it is tried again if it is'
 `);
   const telegram = page.locator('#links .link.waiting', { hasText: 'Telegram' });
   await telegram.waitFor({ timeout: 30000 });
-  assert.match(await telegram.textContent(), /next try in \d+ s · 1 failed · no connection/);
+  assert.match(await telegram.textContent(), /next try in \d+ s · 1 failed · passing · no connection/);
   const slack = page.locator('#links .link.fatal', { hasText: 'Slack' });
   await slack.waitFor();
   const said = await slack.textContent();
