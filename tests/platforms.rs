@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::net::TcpListener;
 use std::time::Instant;
 
 use petasos_fakes::model::{Answer, Point};
@@ -475,7 +474,7 @@ fn start_called(bench: &mut Bench, port: u16) {
 #[test]
 fn telegram_may_call_instead_and_a_kill_after_its_call_leaves_one_answer_and_polling_goes_on_where_it_ended()
 {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let port = petasos_fakes::port::free();
     let mut bench = Bench::new();
     start_called(&mut bench, port);
     bench.telegram.push_text(7, 7, "hello");

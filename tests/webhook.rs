@@ -22,7 +22,7 @@ fn bench(routes: &str) -> (Bench, u16) {
 
 /// `extra`: lines of that section.
 fn bench_with(extra: &str, routes: &str) -> (Bench, u16) {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let port = petasos_fakes::port::free();
     let more = format!(
         "webhook:\n  enabled: true\n  extra:\n    port: {port}\n    delivery_wait: 1\n{extra}    routes:\n{routes}"
     );

@@ -130,7 +130,7 @@ async fn a_server_that_goes_comes_back_and_one_that_hangs_is_left_alone() {
 async fn a_server_over_http_offers_the_same() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = petasos_fakes::port::free();
     let mut running = tokio::process::Command::new(python);
     running.arg(program(folder.path())).arg(port.to_string()).kill_on_drop(true);
     let _running = running.stderr(std::process::Stdio::null()).spawn().unwrap();

@@ -13,6 +13,7 @@ const CONTEXT: Context = Context {
     gateway_home: "/home/ada/.petasos",
     gateway_pids: &[4242],
     sudo_password: false,
+    fed: false,
 };
 
 /// One line of a corpus: what is expected, and the command.
@@ -260,5 +261,29 @@ proptest! {
         let _verdict = judge(&text, &CONTEXT);
         // a generous bound: what it must catch is growth with the square of the length or worse
         prop_assert!(begun.elapsed().as_secs() < 20, "{:?} for {text:.200}", begun.elapsed());
+    }
+}
+
+#[test]
+fn whoever_runs_what_is_written_to_it_later_needs_a_yes() {
+    let fed = Context { fed: true, ..CONTEXT };
+    for shell in [
+        "bash",
+        "sh -i",
+        "exec zsh",
+        "env bash",
+        "cd src && bash",
+        "python3",
+        "python3 -i -",
+        "node",
+        "bash -c bash",
+    ] {
+        assert!(matches!(judge(shell, &fed), Verdict::Ask(_)), "{shell}");
+        assert_eq!(judge(shell, &CONTEXT), Verdict::Free, "{shell}: there is nothing to read");
+    }
+    for harmless in
+        ["cat", "npm run dev", "python3 server.py", "bash build.sh", "tail -f log", "sleep 3; echo done"]
+    {
+        assert_eq!(judge(harmless, &fed), Verdict::Free, "{harmless}");
     }
 }

@@ -20,6 +20,7 @@ pub mod hooks;
 mod keep;
 mod line;
 pub mod model;
+pub mod port;
 pub mod relay;
 mod road;
 mod rules;

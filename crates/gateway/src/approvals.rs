@@ -77,7 +77,7 @@ impl Approvals {
         self.yolo.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
     }
 
-    async fn consider(&self, command: &str, cwd: &Path, ctx: &SessionCtx) -> Verdict {
+    async fn consider(&self, command: &str, cwd: &Path, fed: bool, ctx: &SessionCtx) -> Verdict {
         let session = ctx.session.clone();
         let remembered = match self.db.read(move |reader| reader.approved(&session)).await {
             Ok(remembered) => remembered,
@@ -93,7 +93,7 @@ impl Approvals {
             session: ctx.session.as_str(),
             remembered: &remembered,
         };
-        match decide(command, cwd, &self.home, &policy) {
+        match decide(command, (cwd, fed), &self.home, &policy) {
             Decision::Run(because) => Verdict::Run { note: note(because) },
             Decision::Refuse(refusal) => blocked(refused(&refusal)),
             Decision::Ask(categories) => self.ask(command, categories, ctx).await,
@@ -160,9 +160,10 @@ impl Judge for Approvals {
         &'a self,
         command: &'a str,
         cwd: &'a Path,
+        fed: bool,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
-        Box::pin(self.consider(command, cwd, ctx))
+        Box::pin(self.consider(command, cwd, fed, ctx))
     }
 }
 
@@ -188,7 +189,7 @@ const REVIEWER: &str = "You judge shell commands that an assistant wants to run 
 plainly harmless or easily undone. DENY what would destroy data, leak secrets or weaken the machine. ESCALATE whenever \
 you are not sure. Answer with one word.";
 
-fn decide(command: &str, cwd: &Path, home: &Path, policy: &Policy<'_>) -> Decision {
+fn decide(command: &str, (cwd, fed): (&Path, bool), home: &Path, policy: &Policy<'_>) -> Decision {
     let user = std::env::home_dir().unwrap_or_default();
     // Ourselves, and whoever looks after us; the first process is everybody's.
     let pids = [Some(std::process::id()), Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1)];
@@ -199,6 +200,7 @@ fn decide(command: &str, cwd: &Path, home: &Path, policy: &Policy<'_>) -> Decisi
         gateway_home: &home.to_string_lossy(),
         gateway_pids: &pids,
         sudo_password: false,
+        fed,
     };
     approve::decide(command, &context, policy)
 }
@@ -290,7 +292,8 @@ mod tests {
         for command in
             [format!("kill {own}"), format!("kill -9 {own}"), "rm -rf /home/ada/.petasos".to_owned()]
         {
-            let decision = decide(&command, Path::new("/tmp"), Path::new("/home/ada/.petasos"), &policy);
+            let decision =
+                decide(&command, (Path::new("/tmp"), false), Path::new("/home/ada/.petasos"), &policy);
             assert!(matches!(decision, Decision::Refuse(Refusal::Hardline(_))), "{command}: {decision:?}");
         }
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
+use petasos_core::Millis;
 use petasos_core::approve::Mode;
 use petasos_core::transcript::{EffectState, Role};
 use petasos_fakes::model::{Answer, Request};
@@ -24,14 +25,17 @@ fn world(change: impl FnOnce(&mut Setup)) -> World {
     world
 }
 
-/// `run: <command>`, or several split by ` && also `; the results come back. Whatever else is said is echoed.
+/// `run: <command>` (behind `later `: in the background), or several split by ` && also `; the results come back. Whatever else is said is echoed.
 fn obey(request: &Request) -> Answer {
     let body = request.body();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let last = messages.last().cloned().unwrap_or_default();
     match (last["role"].as_str(), request.last_user.split_once("run: ")) {
         (Some("user"), Some((_, commands))) => {
-            let calls = commands.split(" also ").map(|command| json!({ "command": command }));
+            let calls = commands.split(" also ").map(|command| match command.strip_prefix("later ") {
+                Some(command) => json!({ "command": command, "background": true }),
+                None => json!({ "command": command }),
+            });
             calls.fold(Answer::empty(), |answer, call| answer.and_tool("terminal", call))
         }
         (Some("tool"), _) => {
@@ -107,6 +111,16 @@ fn what_is_harmless_runs_unasked_and_what_is_not_waits_for_a_yes() {
     world.telegram.push_text(7, 7, "run: rm -rf ./x");
     asked(&world, 7, "rm -rf ./x");
     assert_eq!(questions(&world, 7), 2);
+}
+
+#[test]
+fn a_shell_that_is_written_to_later_needs_a_yes_before_it_starts() {
+    let world = world(|_| {});
+    world.telegram.push_text(7, 7, "run: later bash");
+    let question = asked(&world, 7, "bash");
+    press(&world, 7, &question, "deny");
+    world.sees(7, "BLOCKED");
+    assert!(world.read(|reader| reader.processes(Millis(0))).is_empty(), "nothing was started");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use petasos_core::Fault as Meaning;
 use petasos_fakes::hooks::Delivery;
+use petasos_fakes::port;
 use petasos_fakes::telegram::{Fault, Post};
 use petasos_platforms::telegram::{Config, Invalid, Telegram, WebhookConfig};
 use petasos_platforms::{Health, Secret, Taken};
@@ -16,10 +17,6 @@ use serde_json::json;
 
 const SECRET: &str = "s3cret_-";
 
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port()
-}
-
 fn webhook(port: u16) -> WebhookConfig {
     let fresh = WebhookConfig::new(format!("http://127.0.0.1:{port}/tg/hook"));
     WebhookConfig { secret: Some(Secret::new(SECRET)), port, beat: Duration::from_millis(50), ..fresh }
@@ -27,7 +24,7 @@ fn webhook(port: u16) -> WebhookConfig {
 
 /// A rig that is called, and the port it listens on.
 fn called() -> (Rig, u16) {
-    let port = free();
+    let port = port::free();
     (rig_with(|config| config.webhook = Some(webhook(port))), port)
 }
 
@@ -144,7 +141,7 @@ async fn an_address_that_somebody_else_took_is_taken_back() {
     let (rig, port) = called();
     rig.listen(None, async |batches| {
         is_set(&rig).await;
-        rig.fake.steal_webhook(format!("http://127.0.0.1:{}/other", free()));
+        rig.fake.steal_webhook(format!("http://127.0.0.1:{}/other", port::free()));
         let ours = format!("http://127.0.0.1:{port}/tg/hook");
         rig.wait_until("ours again", move |world| (world.webhook_url() == Some(&ours)).then_some(())).await;
         rig.fake.push_text(5, 5, "home");
@@ -157,7 +154,7 @@ async fn an_address_that_somebody_else_took_is_taken_back() {
 #[tokio::test]
 async fn deliveries_that_do_not_arrive_are_told_and_so_is_their_end() {
     // Telegram calls a port where nobody listens yet: a proxy that is down.
-    let (port, proxy) = (free(), free());
+    let (port, proxy) = (port::free(), port::free());
     let url = format!("http://127.0.0.1:{proxy}/tg/hook");
     let rig = rig_with(|config| config.webhook = Some(WebhookConfig { url, ..webhook(port) }));
     let ((), told) = rig

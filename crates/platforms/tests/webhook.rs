@@ -1,7 +1,6 @@
 //! Deliveries over real sockets: what each caller gets, and in which order it is checked.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use petasos_core::lifecycle::Closed;
@@ -28,7 +27,7 @@ struct Gateway {
 }
 
 fn rig(routes: Value, change: impl FnOnce(&mut Config)) -> Rig {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let port = petasos_fakes::port::free();
     let targets = [Platform::parse("telegram").expect("known")];
     let routes = routes.as_object().expect("a section").clone();
     let mut config = Config { port, routes, targets: Targets(targets.into()), ..Config::default() };

@@ -3,7 +3,6 @@
 use petasos_core::ids::{InboxId, RowId};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
-use petasos_core::outbox::{Draft, Kind};
 use petasos_core::session::{Entry, ResetReason};
 use petasos_core::transcript::Message;
 use petasos_core::turn::{self, Effect, Event, Limits, Turn};
@@ -71,17 +70,5 @@ fn reset_notice(turn: &Turn, reason: ResetReason, now: Millis) -> Vec<Write> {
         "◐ Session automatically reset ({}). Your earlier conversation is kept: /resume brings it back.",
         reason.as_str()
     );
-    let mut writes =
-        vec![Write::Append { session: turn.session.clone(), message: Message::notice(text.clone(), now) }];
-    if turn.route.delivery == Delivery::Push {
-        writes.push(Write::Owe(Draft {
-            route: turn.route.clone(),
-            session_key: Some(turn.key.clone()),
-            turn: None,
-            kind: Kind::Notice,
-            text,
-            buttons: vec![],
-        }));
-    }
-    writes
+    turn.notice(text, now)
 }

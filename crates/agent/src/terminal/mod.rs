@@ -95,11 +95,12 @@ pub enum Verdict {
 
 /// Decides about every command before it is started; it may take its time and ask a person.
 pub trait Judge: fmt::Debug + Send + Sync {
-    /// `cwd`: where it would run.
+    /// `cwd`: where it would run. `fed`: something may be written to its input later.
     fn judge<'a>(
         &'a self,
         command: &'a str,
         cwd: &'a Path,
+        fed: bool,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 }
@@ -113,6 +114,7 @@ impl Judge for Unjudged {
         &'a self,
         _command: &'a str,
         _cwd: &'a Path,
+        _fed: bool,
         _ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
         Box::pin(std::future::ready(Verdict::Run { note: None }))
@@ -196,7 +198,8 @@ impl Terminal {
         let wish = Wish::of(arguments).map_err(wrong)?;
         let memory = self.memory(ctx).await.map_err(|error| cannot_run(&error))?;
         let cwd = self.place(ctx, &memory, workdir).map_err(|error| cannot_run(&error))?;
-        let note = self.consent(ctx, command, &cwd).await?;
+        // Only what runs in the background can be written to: see `process`.
+        let note = self.consent(ctx, command, &cwd, background).await?;
         let asked = Asked { command, memory: &memory, cwd, screen, note };
         let ran = if background {
             self.background(ctx, &asked, wish).await
@@ -222,8 +225,14 @@ impl Terminal {
     }
 
     /// The one place where a command's fate is decided: nothing is started that has not passed here.
-    async fn consent(&self, ctx: &SessionCtx, command: &str, cwd: &Path) -> Result<Option<String>, Value> {
-        match self.judge.judge(command, cwd, ctx).await {
+    async fn consent(
+        &self,
+        ctx: &SessionCtx,
+        command: &str,
+        cwd: &Path,
+        fed: bool,
+    ) -> Result<Option<String>, Value> {
+        match self.judge.judge(command, cwd, fed, ctx).await {
             Verdict::Run { note } => Ok(note),
             Verdict::Blocked { reason } => Err(blocked(&reason)),
         }

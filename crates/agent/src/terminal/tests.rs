@@ -74,6 +74,7 @@ impl Judge for Never {
         &'a self,
         command: &'a str,
         _cwd: &'a Path,
+        _fed: bool,
         ctx: &'a SessionCtx,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
         let reason = format!("BLOCKED: {command} for {}", ctx.key);

@@ -49,6 +49,8 @@ pub struct Context<'a> {
     pub gateway_pids: &'a [u32],
     /// A password for `sudo -S` is configured.
     pub sudo_password: bool,
+    /// Its input stays open: what it reads is written later, and nobody judges that.
+    pub fed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -152,6 +152,7 @@ mod tests {
         gateway_home: "/home/ada/.petasos",
         gateway_pids: &[],
         sudo_password: false,
+        fed: false,
     };
 
     fn policy(remembered: &Remembered) -> Policy<'_> {

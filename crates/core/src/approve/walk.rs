@@ -105,7 +105,8 @@ impl<'a> Walk<'a> {
         self.ask_about_holes(text);
         self.nested(|walk| {
             let program = shell::parse(text, 0);
-            let output = walk.script(&program.script, &Stream::nothing())?;
+            let input = if walk.context.fed { Stream::Unknown } else { Stream::nothing() };
+            let output = walk.script(&program.script, &input)?;
             match program.trouble {
                 None => {}
                 Some(Trouble::TooDeep) => return Err(Hardline::TooLarge),

@@ -57,6 +57,19 @@ pub(super) fn end_with_notice(turn: Turn, outcome: Outcome, notice: String, now:
     over(turn, outcome, now, decision)
 }
 
+impl Turn {
+    /// Something is said beside the answer: kept for its reader, never shown to the model, and owed where nobody comes for it.
+    pub fn notice(&self, text: String, now: Millis) -> Vec<Write> {
+        let mut decision = Decision::default();
+        decision.writes.push(Write::Append {
+            session: self.session.clone(),
+            message: Message::notice(text.clone(), now),
+        });
+        owe(self, None, Kind::Notice, text, &mut decision);
+        decision.writes
+    }
+}
+
 pub(super) fn give_up(turn: Turn, now: Millis) -> (Turn, Decision) {
     let notice = format!(
         "⚠️ I could not finish this: the gateway was interrupted {} times while working on it, so I have \

@@ -5,10 +5,7 @@
 
 use std::time::Duration;
 
-use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
-use petasos_core::outbox::{Draft, Kind};
-use petasos_core::transcript::Message;
 use petasos_core::turn::{Event, Phase, Turn};
 use tokio::time::Instant;
 
@@ -61,19 +58,7 @@ impl Session {
 
     /// Says something while a turn runs.
     async fn warn(&mut self, turn: &Turn, text: String) -> Result<(), Ended> {
-        let message = Message::notice(text.clone(), clock::now());
-        let mut writes = vec![Write::Append { session: turn.session.clone(), message }];
-        if turn.route.delivery == Delivery::Push {
-            writes.push(Write::Owe(Draft {
-                route: turn.route.clone(),
-                session_key: Some(turn.key.clone()),
-                turn: None,
-                kind: Kind::Notice,
-                text,
-                buttons: vec![],
-            }));
-        }
-        self.keep(&turn.session, writes).await?;
+        self.keep(&turn.session, turn.notice(text, clock::now())).await?;
         if turn.route.delivery == Delivery::Push {
             self.shell.deliver.due(turn.route.lane()).await;
         }

@@ -41,6 +41,7 @@ pub(crate) async fn alive(peer: &dyn Peer) -> Verdict {
     hold(peer, &mut Inbox::default(), async |line| {
         peer.say(Place::Private, "hello");
         line.hear(&["hello"]).await;
+        until("the link says that it hears", || line.told().len() > 1).await;
         let told = line.told();
         assert_eq!(told[..2], [Health::Connecting, Health::Polling]);
         assert!(!line.is_degraded(), "{told:?}");

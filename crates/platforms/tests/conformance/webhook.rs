@@ -1,7 +1,6 @@
 //! The column of webhooks. The platform calls us here: its fake is a service that delivers, and delivers again.
 //! Answers go out on other platforms; comments on GitHub have tests of their own.
 
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,7 +44,7 @@ struct World {
 }
 
 pub(crate) fn start(_temper: Temper) -> Box<dyn Peer> {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let port = petasos_fakes::port::free();
     let sender = Sender::start(port);
     boxed(Arc::new(World { sender, port, next: AtomicU64::new(1), last: Mutex::default() }))
 }
