@@ -4,9 +4,10 @@
 //! well: a session that starts, after a crash or after a quiet hour, reads its open turn and its waiting
 //! messages and goes on (`recover.rs`). There is no other way to start.
 //!
-//! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `work.rs` runs what they ask
-//! for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it), `command.rs` obeys, `consent.rs` hears answers, `hear.rs` tells hooks, `say.rs` answers
-//! without a turn, `show.rs` lets others watch.
+//! `arrive.rs` waits for their files, `admit.rs` lets messages in, `begin.rs` starts turns, `feed.rs` keeps what they
+//! decide, `work.rs` runs what they ask for (`prepare.rs`: the question to the model, `relieve.rs`: making room for it),
+//! `command.rs` obeys, `consent.rs` hears answers, `hear.rs` tells hooks, `say.rs` answers without a turn, `show.rs` lets
+//! others watch. `shell.rs` is the world around all of it.
 
 mod admit;
 mod arrive;
@@ -14,6 +15,7 @@ mod begin;
 mod command;
 mod compress;
 mod consent;
+mod feed;
 mod hear;
 mod memory;
 mod platform;
@@ -23,126 +25,43 @@ mod relieve;
 mod restart;
 mod say;
 mod sethome;
+mod shell;
 mod show;
 mod stall;
 mod words;
 mod work;
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::outcome::Room;
-use petasos_agent::{Alive, Brain, Role, ToolSpec, Tools};
+use petasos_agent::{Alive, ToolSpec};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::ChatType;
-use petasos_core::session::platform_of;
-use petasos_core::transcript::EffectState;
-use petasos_core::turn::{self, Decision, Effect, Event, Limits, Phase, Progress, ToolEnd, Turn};
-use petasos_core::{Fault, Inbound, InboxId, Millis, Platform, SessionId, SessionKey, Source, TurnId};
+use petasos_core::turn::{Event, Turn};
+use petasos_core::{Inbound, InboxId, Millis, SessionKey, Source};
 use petasos_store::Pending;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::approvals::Approvals;
-use crate::channels::Channels;
+use crate::clock;
 use crate::commit::Commit;
-use crate::completions::Bell;
-use crate::config::Settings;
-use crate::counts::Counts;
-use crate::db::Db;
-use crate::delegation::{Delegation, Place};
-use crate::deliver::Deliver;
-use crate::doze::Traffic;
-use crate::fetch::Fetcher;
-use crate::gate::{Gate, Slot};
-use crate::homes::Homes;
-use crate::hooks::{self, Hooks};
-use crate::lifetime::Lifetime;
-use crate::marks::Marks;
-use crate::questions::Questions;
-use crate::router::{Router, Word};
-use crate::runs::Desk;
-use crate::stopper::Stopper;
-use crate::supervise::LinkHandle;
+use crate::gate::Slot;
+use crate::router::Word;
 use crate::view::View;
-use crate::{Error, clock};
 use admit::Promise;
 use arrive::Arriving;
-use relieve::Relieved;
-use work::{Report, Work};
-
-/// What every session needs of the world.
-#[derive(Debug)]
-pub(crate) struct Shell {
-    pub(crate) db: Db,
-    pub(crate) brain: Arc<Brain>,
-    pub(crate) tools: Tools,
-    /// For those who work for others.
-    pub(crate) leaf: Tools,
-    pub(crate) orchestrator: Tools,
-    /// On these platforms there are fewer.
-    pub(crate) narrowed: BTreeMap<Platform, Tools>,
-    pub(crate) approvals: Arc<Approvals>,
-    pub(crate) questions: Questions,
-    pub(crate) delegation: Delegation,
-    pub(crate) channels: Arc<Channels>,
-    pub(crate) deliver: Deliver,
-    pub(crate) marks: Marks,
-    pub(crate) router: Router,
-    pub(crate) settings: Settings,
-    pub(crate) lifetime: Lifetime,
-    pub(crate) homes: Arc<Homes>,
-    pub(crate) hooks: Hooks,
-    pub(crate) home: PathBuf,
-    pub(crate) fetcher: Fetcher,
-    pub(crate) stopper: Stopper,
-    pub(crate) gate: Gate,
-    /// When somebody wrote to us last.
-    pub(crate) traffic: Traffic,
-    /// Every link, once they are there.
-    pub(crate) links: OnceLock<Vec<LinkHandle>>,
-    /// Messages accepted before this were promised an answer by the process before us.
-    pub(crate) started_at: Millis,
-    /// What `.restart_failure_counts` has to follow.
-    pub(crate) counts: Counts,
-    /// What programs asked for.
-    pub(crate) runs: Desk,
-    /// Turns that the process before us left open on purpose: they did not take it down.
-    pub(crate) left_open: HashSet<TurnId>,
-    /// Rung when a turn has ended.
-    pub(crate) ended: Bell,
-    /// Model calls that may be under way at the same time.
-    pub(crate) calls: Semaphore,
-}
-
-impl Shell {
-    /// The tools of a conversation; those who work for another one have their own. Asked of its key, which the next process
-    /// knows, too.
-    pub(crate) fn tools_of(&self, key: &SessionKey) -> &Tools {
-        match Place::of(key).map(|place| place.role) {
-            Some(Role::Leaf) => &self.leaf,
-            Some(Role::Orchestrator) => &self.orchestrator,
-            None => platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools),
-        }
-    }
-
-    /// How long this process has been at it.
-    pub(crate) fn age(&self) -> Duration {
-        clock::now().since(self.started_at)
-    }
-}
+pub(crate) use shell::Shell;
+use work::Work;
 
 /// An idle session ends after this long.
 const LINGER: Duration = Duration::from_secs(60);
 /// One whose channel ends with the answer: whoever comes back may come days later.
 const BRIEF_LINGER: Duration = Duration::from_secs(1);
-/// How long to wait when the store refuses.
-const STORE_RETRY: Duration = Duration::from_secs(1);
 /// At most one acknowledgement per session in this time.
 const ACK_EVERY: Duration = Duration::from_secs(30);
 
@@ -408,171 +327,6 @@ impl Session {
     fn linger(&self) -> Duration {
         let stays = |author: &Source| self.shell.channels.capabilities(author.platform).async_delivery;
         if self.author.as_ref().is_none_or(stays) { LINGER } else { BRIEF_LINGER }
-    }
-
-    async fn report(&mut self, report: Report) -> Result<(), Ended> {
-        self.sign_of_life();
-        match report {
-            Report::Answered { attempt, answer } => {
-                self.work = None;
-                self.room = None;
-                self.answered = hooks::shown(&answer.text).to_owned();
-                self.feed(Event::Answered { attempt, answer }).await
-            }
-            Report::Relieved { attempt, relieved } => {
-                self.work = None;
-                let Relieved { relief, bill, .. } = relieved;
-                self.feed(Event::Relieved { attempt, relief, bill }).await
-            }
-            Report::Exhausted { attempt } => self.start_over(attempt).await,
-            Report::Compressed { session, relieved } => self.compressed(session, relieved).await,
-            Report::Failed { notice, .. } if self.compressing.is_some() => self.not_compressed(notice).await,
-            Report::Failed { attempt, notice } => {
-                self.work = None;
-                self.answered = hooks::shown(&notice).to_owned();
-                self.feed(Event::CallFailed { attempt, notice }).await
-            }
-            Report::ToolEnded { attempt, call, end } => {
-                let steering = if self.is_last(&call) { std::mem::take(&mut self.steering) } else { vec![] };
-                let steer =
-                    steering.iter().map(|pending| (pending.id, begin::said(&pending.inbound))).collect();
-                self.feed(Event::ToolEnded { attempt, call, end, steer }).await
-            }
-            Report::ToolsEnded => {
-                // All results are in, so what comes next has replaced this work by now.
-                Ok(())
-            }
-            Report::Panicked { attempt, open } => {
-                tracing::error!("the work of a turn panicked");
-                self.work = None;
-                if self.compressing.is_some() {
-                    return self.not_compressed(words::PANICKED.into()).await;
-                }
-                if open.is_empty() {
-                    return self.feed(Event::CallFailed { attempt, notice: words::PANICKED.into() }).await;
-                }
-                for call in open {
-                    let (content, effect) = (words::TOOL_PANICKED.into(), EffectState::Unknown);
-                    let end = ToolEnd { content, effect, progress: Progress::Failed };
-                    self.feed(Event::ToolEnded { attempt, call, end, steer: vec![] }).await?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether the model is asked again as soon as this call has its result.
-    fn is_last(&self, call: &String) -> bool {
-        match self.turn.as_ref().map(|turn| &turn.phase) {
-            Some(Phase::Acting { open, .. }) => open.as_slice() == std::slice::from_ref(call),
-            Some(Phase::Thinking | Phase::Over) | None => false,
-        }
-    }
-
-    fn sign_of_life(&mut self) {
-        self.alive.sign();
-        self.warned = false;
-    }
-
-    fn limits(&self) -> Limits {
-        let limits = self.shell.settings.limits;
-        match Place::of(&self.key) {
-            Some(_) => Limits { steps: self.shell.settings.delegation.steps, ..limits },
-            None => limits,
-        }
-    }
-
-    /// Feeds the turn: what it decides is committed, then started.
-    async fn feed(&mut self, event: Event) -> Result<(), Ended> {
-        let Some(turn) = self.turn.take() else { return Ok(()) };
-        let (turn, Decision { writes, effects }) = turn::step(turn, self.limits(), clock::now(), event);
-        self.keep(&turn.session, writes).await?;
-        self.turn = Some(turn);
-        self.start(effects).await;
-        Ok(())
-    }
-
-    /// Commits, and waits for a store that refuses for the moment.
-    async fn keep(&mut self, session: &SessionId, writes: Vec<Write>) -> Result<(), Ended> {
-        if writes.is_empty() {
-            return Ok(());
-        }
-        loop {
-            let (these, session, now) = (writes.clone(), session.clone(), clock::now());
-            let kept = self.shell.db.write(Commit::Step, move |tx| {
-                tx.apply(&these, now)?;
-                tx.last_row(&session)
-            });
-            match kept.await {
-                Ok(row) => {
-                    self.show.send_modify(|view| view.rows = row);
-                    return Ok(());
-                }
-                Err(error) => self.refused(&error).await?,
-            }
-        }
-    }
-
-    /// After the commit.
-    async fn start(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
-            match effect {
-                Effect::CallModel { attempt, closing } => self.call_model(attempt, closing),
-                Effect::RunTools { attempt, calls } => {
-                    self.hooks_hear_a_step(&calls);
-                    self.run_tools(attempt, calls);
-                }
-                Effect::Deliver { lane } => self.shell.deliver.due(lane).await,
-                Effect::Finished { outcome } => self.finished(outcome),
-            }
-        }
-    }
-
-    fn finished(&mut self, outcome: Outcome) {
-        self.hooks_hear_the_end(outcome);
-        if let Some(turn) = self.turn.take() {
-            self.settled(turn.route.reply_to.as_ref());
-            self.shell.marks.ended(&turn.route, outcome);
-            let took = clock::now().since(turn.started_at).as_millis();
-            tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
-        }
-        if outcome == Outcome::Answered {
-            self.shell.counts.may_have_changed();
-        }
-        self.shell.ended.ring();
-        self.work = None;
-        self.room = None;
-        self.slot = None;
-        self.parked = None;
-        self.follow_at = None;
-        self.offered = None;
-        self.resumed = false;
-        // Nothing took these along: they are the next turn.
-        for pending in std::mem::take(&mut self.steering) {
-            self.enqueue(pending, Arrival::Text, Promise::Given);
-        }
-        self.show.send_modify(|view| view.live = None);
-    }
-
-    /// The store refused. Waits if time may help; otherwise the session ends and says so.
-    async fn refused(&self, error: &Error) -> Result<(), Ended> {
-        let fault = match error {
-            Error::Stopping => return Err(Ended::Stopping),
-            Error::Store(error) => error.fault(),
-            Error::Io(_) | Error::NotFound(_) | Error::Unbuilt(_) | Error::NoHome(_) | Error::Closed(_) => {
-                Fault::Later { after: None }
-            }
-        };
-        match fault {
-            Fault::Later { .. } | Fault::Fatal => {
-                tokio::time::sleep(STORE_RETRY).await;
-                Ok(())
-            }
-            Fault::Refused => {
-                tracing::error!(key = %self.key, %error, "the store refused a decision; this session ends");
-                Err(Ended::Refused)
-            }
-        }
     }
 
     /// Goes off the map, handing back what came in meanwhile.

@@ -1,0 +1,94 @@
+//! What every session needs of the world; made once, owned by nobody in particular.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use petasos_agent::{Brain, Role, Tools};
+use petasos_core::session::platform_of;
+use petasos_core::{Millis, Platform, SessionKey, TurnId};
+use tokio::sync::Semaphore;
+
+use crate::approvals::Approvals;
+use crate::channels::Channels;
+use crate::clock;
+use crate::completions::Bell;
+use crate::config::Settings;
+use crate::counts::Counts;
+use crate::db::Db;
+use crate::delegation::{Delegation, Place};
+use crate::deliver::Deliver;
+use crate::doze::Traffic;
+use crate::fetch::Fetcher;
+use crate::gate::Gate;
+use crate::homes::Homes;
+use crate::hooks::Hooks;
+use crate::lifetime::Lifetime;
+use crate::marks::Marks;
+use crate::questions::Questions;
+use crate::router::Router;
+use crate::runs::Desk;
+use crate::stopper::Stopper;
+use crate::supervise::LinkHandle;
+
+/// What every session needs of the world.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    pub(crate) db: Db,
+    pub(crate) brain: Arc<Brain>,
+    pub(crate) tools: Tools,
+    /// For those who work for others.
+    pub(crate) leaf: Tools,
+    pub(crate) orchestrator: Tools,
+    /// On these platforms there are fewer.
+    pub(crate) narrowed: BTreeMap<Platform, Tools>,
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) questions: Questions,
+    pub(crate) delegation: Delegation,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) deliver: Deliver,
+    pub(crate) marks: Marks,
+    pub(crate) router: Router,
+    pub(crate) settings: Settings,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) homes: Arc<Homes>,
+    pub(crate) hooks: Hooks,
+    pub(crate) home: PathBuf,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) stopper: Stopper,
+    pub(crate) gate: Gate,
+    /// When somebody wrote to us last.
+    pub(crate) traffic: Traffic,
+    /// Every link, once they are there.
+    pub(crate) links: OnceLock<Vec<LinkHandle>>,
+    /// Messages accepted before this were promised an answer by the process before us.
+    pub(crate) started_at: Millis,
+    /// What `.restart_failure_counts` has to follow.
+    pub(crate) counts: Counts,
+    /// What programs asked for.
+    pub(crate) runs: Desk,
+    /// Turns that the process before us left open on purpose: they did not take it down.
+    pub(crate) left_open: HashSet<TurnId>,
+    /// Rung when a turn has ended.
+    pub(crate) ended: Bell,
+    /// Model calls that may be under way at the same time.
+    pub(crate) calls: Semaphore,
+}
+
+impl Shell {
+    /// The tools of a conversation; those who work for another one have their own. Asked of its key, which the next process
+    /// knows, too.
+    pub(crate) fn tools_of(&self, key: &SessionKey) -> &Tools {
+        match Place::of(key).map(|place| place.role) {
+            Some(Role::Leaf) => &self.leaf,
+            Some(Role::Orchestrator) => &self.orchestrator,
+            None => platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools),
+        }
+    }
+
+    /// How long this process has been at it.
+    pub(crate) fn age(&self) -> Duration {
+        clock::now().since(self.started_at)
+    }
+}
