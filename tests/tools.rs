@@ -352,6 +352,54 @@ fn a_pattern_that_matches_all_the_time_is_told_once_in_a_while() {
 }
 
 #[test]
+fn who_is_idle_hears_of_a_watched_line_within_five_seconds() {
+    let bench = bench();
+    let flag = bench.home.path().join("go");
+    let command = format!("while [ ! -e {} ]; do sleep 0.02; done; echo READY; sleep 60", flag.display());
+    let (id, _) = start(&bench, 7, &command, json!({"watch_patterns": ["READY"]}));
+    bench.settle();
+    std::fs::write(&flag, "").expect("a flag");
+    let printed = Instant::now();
+    let told = wait_told(&bench, &id, 1);
+    assert!(printed.elapsed() < Duration::from_secs(5), "{:?}", printed.elapsed());
+    assert!(told[0].contains("Matched output:\nREADY"), "{told:?}");
+    assert_eq!(process(&bench, 7, "kill", &id)["status"], "killed");
+}
+
+#[test]
+fn a_new_message_ends_a_command_that_runs_and_is_answered_at_once() {
+    let mut bench = Bench::with(&CONFIG.replace("busy_input_mode: queue", "busy_input_mode: interrupt"));
+    bench.model.respond(obey);
+    bench.start();
+    let running = || {
+        let found = Command::new("pgrep").args(["-f", "^sleep 97.531$"]).output().expect("pgrep runs");
+        !found.stdout.is_empty()
+    };
+    let flag = bench.home.path().join("go");
+    let (id, _) = start(&bench, 7, &until(&flag), json!({"notify_on_complete": true}));
+    bench.telegram.push_text(7, 7, format!("terminal {}", json!({"command": "sleep 97.531"})));
+    eventually("it runs", running);
+    // What the gateway itself has to say interrupts nobody.
+    std::fs::write(&flag, "").expect("a flag");
+    eventually("accepted", || bench.status()["inbox"]["queued"] == 1);
+    assert!(running(), "interrupted by an end");
+    let asked = Instant::now();
+    bench.telegram.push_text(7, 7, "hello");
+    eventually("answered", || bench.telegram.texts(7).iter().any(|text| text == "heard: hello"));
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    eventually("ended", || !running());
+    bench.settle();
+    assert_eq!(told_in(&bench, &id), 1, "{:?}", told(&bench, &id));
+    let requests = bench.model.requests();
+    let last = requests.iter().rfind(|it| said(&it.last_user) == "hello").expect("asked");
+    let rows = last.messages();
+    let calls = rows.iter().flat_map(|row| row["tool_calls"].as_array().into_iter().flatten()).count();
+    let results = rows.iter().filter(|row| row["role"] == "tool").count();
+    assert_eq!((calls, results), (2, 2), "{rows:?}");
+    assert!(rows.windows(2).all(|pair| pair[0]["role"] != "user" || pair[1]["role"] != "user"), "{rows:?}");
+}
+
+#[test]
 fn a_process_can_be_written_to_on_a_terminal_and_through_a_pipe() {
     let bench = bench();
     let command = "test -t 0 && echo a terminal; read line; echo \"got $line\"";
@@ -417,7 +465,7 @@ fn what_ends_while_the_gateway_is_down_is_told_once_with_its_code_or_as_lost() {
         "{told_ended:?}"
     );
     assert!(
-        told_lost[0].contains("was marked lost") && told_lost[0].contains("exit code unknown"),
+        told_lost[0].contains("marked lost because") && told_lost[0].contains("exit code unknown"),
         "{told_lost:?}"
     );
     bench.settle();
@@ -444,7 +492,7 @@ fn a_stranger_that_got_the_number_of_a_process_is_left_alone() {
     drop(store);
     bench.start();
     let told = wait_told(&bench, &id, 1);
-    assert!(told[0].contains("was marked lost"), "{told:?}");
+    assert!(told[0].contains("marked lost because"), "{told:?}");
     let killed = process(&bench, 7, "kill", &id);
     assert_eq!(killed["status"], "already_exited", "{killed}");
     bench.terminate();

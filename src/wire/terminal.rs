@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use petasos_agent::TerminalConfig;
+use petasos_agent::{Pace, TerminalConfig};
 use petasos_core::approve::Mode;
 use petasos_gateway::{Consent, Delegating};
 
@@ -23,6 +23,7 @@ pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
         login: settings.flag("terminal.login_shell"),
         grace: Duration::try_from_secs_f64(settings.number("terminal.daemon_term_grace_seconds"))
             .unwrap_or_default(),
+        pace: Pace::default(),
     })
 }
 

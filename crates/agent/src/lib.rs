@@ -38,7 +38,7 @@ pub use prompt::{NOTHING_LATER, Persona, system_prompt};
 pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
 pub use terminal::{
-    End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Promise, Reason, Record, Terminal,
+    End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Pace, Promise, Reason, Record, Terminal,
     TerminalConfig, Unjudged, Verdict, handed_on, redact,
 };
 pub use tools::{

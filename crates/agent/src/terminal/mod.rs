@@ -49,6 +49,7 @@ use processes::Processes;
 pub use record::{End, Event, Identity, Kept, Known, Ledger, Promise, Reason, Record};
 use shell::{Launch, Memory};
 pub use text::redact;
+pub use watch::Pace;
 use wish::Wish;
 
 /// How commands are run.
@@ -68,6 +69,8 @@ pub struct TerminalConfig {
     pub grace: Duration,
     /// Whether a session's first commands read the owner's profile.
     pub login: bool,
+    /// How often what background processes print is told.
+    pub pace: Pace,
 }
 
 impl Default for TerminalConfig {
@@ -80,6 +83,7 @@ impl Default for TerminalConfig {
             passthrough: vec![],
             grace: Duration::from_secs(2),
             login: true,
+            pace: Pace::default(),
         }
     }
 }
@@ -154,7 +158,7 @@ impl Terminal {
         let directory = home.join("terminal");
         let output = directory.join("output");
         private_directory(&output)?;
-        let processes = Processes::new(ledger, output, config.grace);
+        let processes = Processes::new(ledger, output, config.grace, config.pace);
         Ok(Self { config, judge, directory, processes, commands: AtomicU64::new(0) })
     }
 

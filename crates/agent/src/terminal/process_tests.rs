@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::terminal::Pace;
 use crate::terminal::record::Event;
 use crate::terminal::testing::Bench;
 use crate::tools::Later;
@@ -220,6 +221,91 @@ async fn a_watched_line_is_told_while_it_runs_and_its_end_is_not() {
     assert_eq!((session_id, pattern.as_str(), output.as_str()), (&id, "ready", "server ready"));
     recorded(&bench, &id).await;
     assert_eq!(bench.notes.look().events.len(), 1);
+}
+
+/// Prints a watched line once or all the time, and ends when the file is there.
+fn ready(how_often: &str, flag: &str) -> String {
+    let line = if how_often == "once" { "echo READY; while" } else { "while echo READY;" };
+    format!("{line} [ ! -e \"$HERMES_HOME/{flag}\" ]; do sleep 0.02; done")
+}
+
+#[tokio::test]
+async fn one_that_matches_all_the_time_is_silenced_and_its_end_is_told() {
+    let bench = Bench::paced(Pace { window: Duration::from_millis(1_200), ..Pace::default() });
+    let id = started(&bench, &ready("always", "go"), json!({"watch_patterns": ["READY"]})).await;
+    let kinds =
+        || -> Vec<&'static str> { bench.notes.look().events.iter().map(|event| event.kind()).collect() };
+    until("silenced", || kinds().contains(&"watch_disabled").then_some(())).await;
+    assert_eq!(bench.notes.look().known[&id].record.promise, Promise::Completion, "and that is remembered");
+    std::fs::write(bench.home.path().join("go"), "").unwrap();
+    recorded(&bench, &id).await;
+    let told = kinds();
+    let (matches, rest) = told.split_at(told.len() - 2);
+    // A machine that is very slow may leave a window out, and then more are told before it is enough.
+    assert!(matches.len() >= 3 && matches.iter().all(|kind| *kind == "watch_match"), "{told:?}");
+    assert_eq!(rest, ["watch_disabled", "completion"], "{told:?}");
+}
+
+/// So many processes of as many sessions, each of which prints a watched line once. Gives their names.
+async fn loud(bench: &Bench, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let arguments = json!({
+            "command": ready("once", &format!("go{number}")), "background": true, "watch_patterns": ["READY"],
+        });
+        let result = bench.call(&bench.ctx(&number.to_string()), "terminal", arguments).await;
+        ids.push(result["session_id"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned());
+    }
+    ids
+}
+
+fn of(bench: &Bench, kind: &str) -> Vec<String> {
+    let events = bench.notes.look().events;
+    let named = events.iter().filter(|event| event.kind() == kind).map(|event| match event {
+        Event::Completion { session_id, .. }
+        | Event::WatchMatch { session_id, .. }
+        | Event::WatchDisabled { session_id, .. }
+        | Event::WatchOverflowTripped { session_id, .. }
+        | Event::WatchOverflowReleased { session_id, .. } => session_id.clone(),
+    });
+    named.collect()
+}
+
+#[tokio::test]
+async fn all_together_are_silenced_for_a_while_and_hear_how_much_they_missed() {
+    let pace = Pace { burst: Duration::from_secs(60), rest: Duration::from_secs(3), ..Pace::default() };
+    let bench = Bench::paced(pace);
+    let ids = loud(&bench, 17).await;
+    let released =
+        until("released", || Some(of(&bench, "watch_overflow_released")).filter(|it| it.len() == 2)).await;
+    let (told, tripped) = (of(&bench, "watch_match"), of(&bench, "watch_overflow_tripped"));
+    assert_eq!((told.len(), tripped.len()), (15, 1), "{:?}", bench.notes.look().events);
+    let untold: Vec<_> = ids.iter().filter(|id| !told.contains(id)).cloned().collect();
+    assert!(untold.contains(&tripped[0]));
+    let mut released = released;
+    released.sort_by_key(|id| ids.iter().position(|known| known == id));
+    assert_eq!(released, untold);
+    let events = bench.notes.look().events;
+    let missed = events.iter().filter(|it| matches!(it, Event::WatchOverflowReleased { suppressed: 1, .. }));
+    assert_eq!(missed.count(), 2);
+    bench.terminal.leave().await;
+    assert_eq!(of(&bench, "completion"), Vec::<String>::new(), "each knows all of it");
+}
+
+#[tokio::test]
+async fn one_that_ends_while_all_are_silenced_is_told_that_it_ended() {
+    let pace = Pace { burst: Duration::from_secs(60), rest: Duration::from_secs(60), ..Pace::default() };
+    let bench = Bench::paced(pace);
+    let ids = loud(&bench, 16).await;
+    let tripped = until("tripped", || of(&bench, "watch_overflow_tripped").pop()).await;
+    for number in 0..16 {
+        std::fs::write(bench.home.path().join(format!("go{number}")), "").unwrap();
+    }
+    for id in &ids {
+        recorded(&bench, id).await;
+    }
+    assert_eq!(of(&bench, "completion"), [tripped]);
+    assert_eq!(of(&bench, "watch_match").len(), 15);
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -24,7 +24,7 @@ use super::foreground::Screen;
 use super::live::{Input, KEEPER, Life, Process, adopted_life, copy, find_by_command_line, is_same};
 use super::record::{End, Event, Identity, Known, Ledger, Promise, Reason, Record};
 use super::shell::Launch;
-use super::watch::{Breaker, Seen, Watch};
+use super::watch::{Breaker, Heard, Pace, Seen, Watch};
 use super::{group, spool, text};
 
 /// Processes that run for one session at the same time.
@@ -52,14 +52,15 @@ struct Inner {
     ledger: Arc<dyn Ledger>,
     output: PathBuf,
     grace: Duration,
+    pace: Pace,
     table: Mutex<BTreeMap<String, Arc<Process>>>,
     breaker: Mutex<Breaker>,
 }
 
 impl Processes {
-    pub(super) fn new(ledger: Arc<dyn Ledger>, output: PathBuf, grace: Duration) -> Self {
-        let (table, breaker) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { ledger, output, grace, table, breaker }))
+    pub(super) fn new(ledger: Arc<dyn Ledger>, output: PathBuf, grace: Duration, pace: Pace) -> Self {
+        let (table, breaker) = (Mutex::default(), Mutex::new(Breaker::new(pace)));
+        Self(Arc::new(Inner { ledger, output, grace, pace, table, breaker }))
     }
 
     /// Starts a process that outlives the call, also one that is given up half way: it is never without its row.
@@ -195,7 +196,7 @@ impl Inner {
         mut life: Life,
         copying: Option<JoinHandle<()>>,
     ) {
-        let mut listener = Listener::new(&process.record);
+        let mut listener = Listener::new(&process.record, self.pace);
         let code = loop {
             tokio::select! {
                 code = life.ended() => break code,
@@ -219,7 +220,9 @@ impl Inner {
             (None, None) => Reason::Lost,
         };
         let code = code.or(asked.map(|_| KILLED));
-        let promise = listener.promise;
+        // Whoever missed a line hears at least of the end.
+        let missed = listener.watch.as_ref().is_some_and(Watch::holds);
+        let promise = if missed { Promise::Completion } else { listener.promise };
         self.record_end(&process, &promise, End { exit_code: code, reason, at: now() }).await;
     }
 
@@ -268,11 +271,18 @@ impl Inner {
         let session_id = process.record.id.clone();
         let command = text::redact(&process.record.command).into_owned();
         let event = match seen {
-            Seen::Nothing => return,
-            Seen::Match { .. } if !self.breaker().admits(now()) => return watch.untold(),
-            Seen::Match { pattern, output, suppressed } => {
-                Event::WatchMatch { session_id, command, pattern, output, suppressed, at }
+            Seen::Nothing if watch.holds() && !self.breaker().rests(now()) => {
+                Event::WatchOverflowReleased { session_id, command, suppressed: watch.release(), at }
             }
+            Seen::Nothing => return,
+            Seen::Match { pattern, output, suppressed } => match self.breaker().hear(now()) {
+                Heard::Told => Event::WatchMatch { session_id, command, pattern, output, suppressed, at },
+                Heard::Trips => {
+                    watch.hold(suppressed);
+                    Event::WatchOverflowTripped { session_id, command, rest: self.pace.rest.as_secs(), at }
+                }
+                Heard::Held => return watch.hold(suppressed),
+            },
             Seen::TooMuch { suppressed } => {
                 listener.watch = None;
                 listener.promise = Promise::Completion;
@@ -403,9 +413,9 @@ struct Listener {
 }
 
 impl Listener {
-    fn new(record: &Record) -> Self {
+    fn new(record: &Record, pace: Pace) -> Self {
         let watch = match &record.promise {
-            Promise::Lines(patterns) => Some(Watch::new(patterns.clone())),
+            Promise::Lines(patterns) => Some(Watch::new(patterns.clone(), pace.window)),
             Promise::Nothing | Promise::Completion => None,
         };
         Self { watch, read: 0, promise: record.promise.clone() }

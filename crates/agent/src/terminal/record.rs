@@ -126,6 +126,10 @@ pub enum Event {
     },
     /// It matched too often; from now on only its end is told.
     WatchDisabled { session_id: String, command: String, suppressed: u32 },
+    /// Its match was one too many of all processes together: for so many seconds none is told.
+    WatchOverflowTripped { session_id: String, command: String, rest: u64, at: u64 },
+    /// They are told again; so many of this process were not.
+    WatchOverflowReleased { session_id: String, command: String, suppressed: u32, at: u64 },
 }
 
 impl Event {
@@ -135,6 +139,8 @@ impl Event {
             Self::Completion { session_id, .. } => session_id.clone(),
             Self::WatchMatch { session_id, at, .. } => format!("{session_id}:watch:{at}"),
             Self::WatchDisabled { session_id, .. } => format!("{session_id}:watch_disabled"),
+            Self::WatchOverflowTripped { session_id, at, .. } => format!("{session_id}:watch_tripped:{at}"),
+            Self::WatchOverflowReleased { session_id, at, .. } => format!("{session_id}:watch_released:{at}"),
         }
     }
 
@@ -143,6 +149,8 @@ impl Event {
             Self::Completion { .. } => "completion",
             Self::WatchMatch { .. } => "watch_match",
             Self::WatchDisabled { .. } => "watch_disabled",
+            Self::WatchOverflowTripped { .. } => "watch_overflow_tripped",
+            Self::WatchOverflowReleased { .. } => "watch_overflow_released",
         }
     }
 
@@ -158,6 +166,10 @@ impl Event {
             }
             Self::WatchDisabled { session_id, .. } => {
                 format!("background process {session_id} matches its watch patterns too often; they are off")
+            }
+            Self::WatchOverflowTripped { session_id, .. }
+            | Self::WatchOverflowReleased { session_id, .. } => {
+                format!("background process {session_id} printed watched lines that were not shown")
             }
         }
     }
@@ -177,7 +189,7 @@ impl Event {
                 let status = match (completion_reason.as_str(), exit_code) {
                     ("exited", Some(0)) => "completed normally".to_owned(),
                     ("killed", _) => format!("terminated by {termination_source}"),
-                    ("lost", _) => "was marked lost because it ended while the gateway was away".to_owned(),
+                    ("lost", _) => "marked lost because it ended while the gateway was away".to_owned(),
                     ("failed_start", _) => "failed to start".to_owned(),
                     _ => "exited".to_owned(),
                 };
@@ -202,6 +214,15 @@ impl Event {
             Self::WatchDisabled { session_id, command, suppressed } => format!(
                 "[IMPORTANT: Background process {session_id} matches its watch patterns too often ({suppressed} matches \
                  were not shown). They are off now; you will be told when it ends.\nCommand: {command}]"
+            ),
+            Self::WatchOverflowTripped { session_id, command, rest, .. } => format!(
+                "[IMPORTANT: Background process {session_id} matched a watch pattern, but all background processes \
+                 together match too often: no match is shown for {rest} s.\nCommand: {command}]"
+            ),
+            Self::WatchOverflowReleased { session_id, command, suppressed, .. } => format!(
+                "[IMPORTANT: Background process {session_id} matched its watch patterns {suppressed} times that were \
+                 not shown, because all background processes together matched too often. Matches are shown again; \
+                 process(action='log') has what it printed.\nCommand: {command}]"
             ),
         }
     }
@@ -261,7 +282,7 @@ mod tests {
             (
                 None,
                 Reason::Lost,
-                "was marked lost because it ended while the gateway was away (exit code unknown).",
+                "marked lost because it ended while the gateway was away (exit code unknown).",
             ),
         ] {
             let text = completion(code, reason).text();
@@ -280,7 +301,12 @@ mod tests {
             suppressed: 2,
             at: 77,
         };
-        for event in [completion(Some(1), Reason::Killed), seen] {
+        let (session_id, command) = (String::from("proc_1"), String::from("make"));
+        let (id, line) = (session_id.clone(), command.clone());
+        let tripped = Event::WatchOverflowTripped { session_id: id, command: line, rest: 30, at: 7 };
+        let released = Event::WatchOverflowReleased { session_id, command, suppressed: 3, at: 9 };
+        assert!(released.text().contains("3 times") && tripped.text().contains("30 s"));
+        for event in [completion(Some(1), Reason::Killed), seen, tripped, released] {
             let text = serde_json::to_string(&event).unwrap();
             assert!(text.contains(&format!("\"type\":\"{}\"", event.kind())), "{text}");
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::record::{self, End, Event, Identity, Known, Ledger, Record};
-use super::{Judge, Terminal, TerminalConfig, Unjudged};
+use super::{Judge, Pace, Terminal, TerminalConfig, Unjudged};
 use crate::tools::{Alive, Later, Person, SessionCtx, Tools};
 
 pub(crate) fn ctx(home: &Path, platform: &str, chat: &str) -> SessionCtx {
@@ -112,20 +112,25 @@ impl Bench {
     }
 
     pub(crate) fn judged(judge: Arc<dyn Judge>) -> Self {
-        Self::on(TempDir::new().unwrap(), judge, Arc::default())
+        Self::on(TempDir::new().unwrap(), judge, Arc::default(), Pace::default())
+    }
+
+    /// Whose time passes faster.
+    pub(crate) fn paced(pace: Pace) -> Self {
+        Self::on(TempDir::new().unwrap(), Arc::new(Unjudged), Arc::default(), pace)
     }
 
     /// The gateway is gone from one moment to the next, and another one has come.
     pub(crate) async fn reborn(self) -> Self {
         let Self { home, notes, .. } = self;
-        let next = Self::on(home, Arc::new(Unjudged), notes);
+        let next = Self::on(home, Arc::new(Unjudged), notes, Pace::default());
         next.terminal.adopt(next.notes.look().known.into_values().collect()).await;
         next
     }
 
-    fn on(home: TempDir, judge: Arc<dyn Judge>, notes: Arc<Notes>) -> Self {
+    fn on(home: TempDir, judge: Arc<dyn Judge>, notes: Arc<Notes>, pace: Pace) -> Self {
         let grace = Duration::from_millis(300);
-        let config = TerminalConfig { grace, login: false, ..TerminalConfig::default() };
+        let config = TerminalConfig { grace, login: false, pace, ..TerminalConfig::default() };
         let terminal = Arc::new(Terminal::new(config, home.path(), judge, notes.clone()).unwrap());
         let tools = Tools::default().with_terminal(terminal.clone());
         Self { home, tools, notes, terminal }
