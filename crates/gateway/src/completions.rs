@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use petasos_agent::Event;
-use petasos_core::journal::Write;
+use petasos_core::journal::{Outcome, Write};
 use petasos_core::link::State;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
-use petasos_core::{Platform, Route, SessionKey};
+use petasos_core::{InboxId, Millis, Platform, Route, SessionId, SessionKey};
 use petasos_store::{Completion, CompletionState, Error as StoreError, Pending, Tx};
 use tokio::sync::Notify;
 use tokio::time::Duration;
@@ -120,6 +120,18 @@ fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Op
     if completion.session.is_none() || completion.session == current {
         return Ok(tx.hand_over(completion, text, now)?.map(|pending| Handed::ToSession(Box::new(pending))));
     }
+    Ok(pass_over(tx, channels, completion, &headline, now)?.map(Handed::ToChat))
+}
+
+/// Its conversation is over: it is listed with the reason, and the chat is told once, in one line. Gives the lane that
+/// owes this. `None`: it had been told before, or nobody would see it there.
+fn pass_over(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    completion: Completion,
+    headline: &str,
+    now: Millis,
+) -> Result<Option<String>, StoreError> {
     if !tx.completion_undeliverable(completion.id, ENDED, now)? {
         return Ok(None);
     }
@@ -129,8 +141,36 @@ fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Op
         return Ok(None);
     }
     let lane = route.lane();
-    tx.apply(&[Write::Owe(word(route, completion.key, &headline))], now)?;
-    Ok(Some(Handed::ToChat(lane)))
+    tx.apply(&[Write::Owe(word(route, completion.key, headline))], now)?;
+    Ok(Some(lane))
+}
+
+/// A message in the queue of a conversation, when it would be dealt with.
+pub(crate) enum Queued {
+    /// Not ours, or it belongs here.
+    Stays,
+    /// It tells of work of a conversation that is over, and has been dealt with. The lane that says so, if one does.
+    PassedOver(Option<String>),
+}
+
+/// Looks once more to whom a completion belongs, now that `current` is the conversation: between the queue and the turn
+/// it may have become another one. What belongs to an earlier one is settled here.
+pub(crate) fn look_again(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    inbox: InboxId,
+    current: Option<&SessionId>,
+    now: Millis,
+) -> Result<Queued, StoreError> {
+    let Some(completion) = tx.completion_of(inbox)? else { return Ok(Queued::Stays) };
+    if completion.session.is_none() || completion.session.as_ref() == current {
+        return Ok(Queued::Stays);
+    }
+    let headline = words(&completion).map_or_else(|| "background work has ended".into(), |it| it.1);
+    let lane = pass_over(tx, channels, completion, &headline, now)?;
+    let outcome = Outcome::Cancelled;
+    tx.apply(&[Write::SettleInbox { inbox: vec![inbox], outcome, at: now }], now)?;
+    Ok(Queued::PassedOver(lane))
 }
 
 /// What the conversation is told, and in one line. `None`: it cannot be read.

@@ -220,7 +220,11 @@ impl Settings {
     ) -> Result<Opened, StoreError> {
         let policy = self.resets.lookup(Some(source.platform), source.chat_type);
         let lately = now.before(Duration::from_secs(u64::from(policy.bg_process_max_age_hours) * 3600));
-        let background = if tx.has_live_process(key, lately)? { Background::Live } else { Background::None };
+        // An end that is still to be told belongs to the conversation it was started in.
+        let current = tx.entry(key)?.map(|entry| entry.session_id);
+        let owed = tx.completions(key)?.iter().any(|it| it.session.is_some() && it.session == current);
+        let live = owed || tx.has_live_process(key, lately)?;
+        let background = if live { Background::Live } else { Background::None };
         let binding = Binding { key, source, ask, policy, window: self.resume_window, background };
         let bound = tx.get_or_create(&binding, now)?;
         let fresh = matches!(bound.resolution, Resolution::New { .. });

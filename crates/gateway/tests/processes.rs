@@ -48,6 +48,17 @@ fn obey(request: &Request) -> Answer {
     }
 }
 
+/// The model thinks about `think` until the gate is opened.
+fn thinks(world: &World) -> Arc<Gate> {
+    let gate = Arc::new(Gate::new());
+    let held = gate.clone();
+    world.model.respond(move |request| {
+        let answer = obey(request);
+        if request.last_user == "think" { answer.gate(Point::Before, &held) } else { answer }
+    });
+    gate
+}
+
 /// A command that ends when the file is there.
 fn until(flag: &str) -> String {
     format!("while [ ! -e \"$HERMES_HOME/{flag}\" ]; do sleep 0.05; done; echo {flag} is DONE")
@@ -92,12 +103,7 @@ fn the_end_of_a_process_is_a_turn_of_its_own_at_once() {
 #[test]
 fn while_a_turn_runs_it_waits_and_is_not_mixed_with_what_people_say() {
     let world = world(|_| {});
-    let gate = Arc::new(Gate::new());
-    let held = gate.clone();
-    world.model.respond(move |request| {
-        let answer = obey(request);
-        if request.last_user == "think" { answer.gate(Point::Before, &held) } else { answer }
-    });
+    let gate = thinks(&world);
     world.telegram.push_text(7, 7, format!("run: {}", until("go")));
     world.shows(7, &["started"]);
     world.telegram.push_text(7, 7, "think");
@@ -264,4 +270,67 @@ fn a_hundred_ends_at_random_moments_are_each_told_once_to_their_own_chat() {
         }
         assert!(told.iter().all(|text| text.contains(&format!("chat{chat} "))), "a stranger's");
     }
+}
+
+/// What the store lists as told to nobody.
+fn untold(world: &World) -> Vec<Option<String>> {
+    world.read(|reader| reader.untold_completions(10)).into_iter().map(|it| it.reason).collect()
+}
+
+#[test]
+fn an_end_that_waits_when_a_new_conversation_begins_is_told_to_the_chat_and_not_to_it() {
+    let world = world(|_| {});
+    let gate = thinks(&world);
+    world.telegram.push_text(7, 7, format!("run: {}", until("go")));
+    world.shows(7, &["started"]);
+    world.telegram.push_text(7, 7, "think");
+    assert!(gate.wait(SOON), "nobody thinks");
+    std::fs::write(world.home().join("go"), "").unwrap();
+    eventually("accepted", || (world.read(|reader| reader.backlog()).queued == 1).then_some(()));
+    world.telegram.push_text(7, 7, "/new");
+    world.sees(7, "From an earlier conversation: background process proc_");
+    gate.open();
+    settled(&world);
+    assert_eq!(untold(&world), [Some("the conversation it was started in has ended".to_owned())]);
+    world.telegram.push_text(7, 7, "hello");
+    world.sees(7, "heard: hello");
+    settled(&world);
+    assert_eq!(told(&world, 7), Vec::<String>::new());
+    assert_eq!(world.transcript(7).len(), 2, "{:?}", world.transcript(7));
+    assert_eq!(world.count(7, "From an earlier conversation"), 1);
+}
+
+#[test]
+fn an_end_that_comes_behind_the_wish_for_a_new_conversation_does_not_enter_it_either() {
+    let mut world = world(|_| {});
+    world.telegram.push_text(7, 7, format!("run: {}", until("go")));
+    world.shows(7, &["started"]);
+    world.owes_nothing();
+    world.crash();
+    let entry = world.entry(7).unwrap();
+    // Both were accepted, and neither was dealt with: first the wish, then the end, which belonged here at that moment.
+    world.write(|tx| {
+        let now = petasos_gateway::clock::now();
+        let origin = entry.origin.clone().unwrap();
+        let wish = petasos_core::Inbound { source: origin.clone(), ..support::web("x", "/new") };
+        tx.accept(&wish, &key(7), now)?;
+        let event = json!({
+            "type": "watch_match", "session_id": "proc_000000000000", "command": "x", "pattern": "READY",
+            "output": "READY", "suppressed": 0, "at": 1,
+        });
+        let to = (&key(7), Some(&entry.session_id));
+        tx.complete_work("proc_000000000000:watch:1", to, &origin, "watch_match", &event.to_string(), now)?;
+        let completion = tx.completions(&key(7))?.remove(0);
+        tx.hand_over(completion, "[IMPORTANT: Background process proc_000000000000 …]".into(), now).map(drop)
+    });
+    world.start();
+    world.sees(7, "New session");
+    world.sees(7, "From an earlier conversation: background process proc_000000000000 printed \"READY\"");
+    world.telegram.push_text(7, 7, "hello");
+    world.sees(7, "heard: hello");
+    assert_eq!(told(&world, 7), Vec::<String>::new());
+    assert_eq!(world.count(7, "From an earlier conversation"), 1);
+    assert_eq!(untold(&world).len(), 1);
+    std::fs::write(world.home().join("go"), "").unwrap();
+    settled(&world);
 }

@@ -92,6 +92,13 @@ impl Reads {
         Ok(read.exists([id.0])?)
     }
 
+    /// The ended work that this message is to tell; `None`: it tells none, or not any more.
+    pub fn completion_of(&self, inbox: InboxId) -> Result<Option<Completion>> {
+        let mut read =
+            self.sql(&format!("SELECT {COLUMNS} FROM completions WHERE inbox = ?1 AND state = 'delivered'"))?;
+        read.query_and_then([inbox.0], completion)?.next().transpose()
+    }
+
     /// Whether this message tells what its session has learned otherwise.
     pub fn is_old_news(&self, inbox: InboxId) -> Result<bool> {
         let mut read = self.sql("SELECT 1 FROM completions WHERE inbox = ?1 AND state = 'consumed'")?;
@@ -161,7 +168,7 @@ impl Tx<'_> {
     pub fn completion_undeliverable(&self, id: CompletionId, reason: &str, now: Millis) -> Result<bool> {
         let mut mark = self.sql(
             "UPDATE completions SET state = 'undeliverable', reason = ?2, consumed_at = ?3
-             WHERE id = ?1 AND state = 'queued'",
+             WHERE id = ?1 AND state IN ('queued', 'delivered')",
         )?;
         Ok(mark.execute(params![id.0, reason, at(now)])? > 0)
     }
@@ -178,7 +185,7 @@ impl Tx<'_> {
     /// The message it came as has its outcome.
     pub(crate) fn completion_settled(&self, inbox: InboxId, now: Millis) -> Result<()> {
         self.sql(
-            "UPDATE completions SET state = 'consumed', consumed_at = ?2 WHERE inbox = ?1 AND state <> 'consumed'",
+            "UPDATE completions SET state = 'consumed', consumed_at = ?2 WHERE inbox = ?1 AND state = 'delivered'",
         )?
         .execute(params![inbox.0, at(now)])?;
         Ok(())

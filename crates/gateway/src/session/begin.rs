@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::{Ended, Session, Waiting};
 use crate::commit::Commit;
+use crate::completions::{self, Queued};
 use crate::config::Opened;
 use crate::delegation::Place;
 use crate::runs::Wish;
@@ -30,6 +31,14 @@ const MORE_WAIT: Duration = Duration::from_secs(2);
 
 /// Its transcript has just begun, in the place of this one if there was one.
 type Fresh = Option<Option<SessionId>>;
+
+/// What came of an attempt to start a turn.
+enum Start {
+    Turn(Box<Begun>, Fresh),
+    Nothing,
+    /// It was about work of a conversation that is over; the lane has a word about it.
+    PassedOver(Option<String>),
+}
 
 impl Session {
     /// When the next turn may start; `None`: nothing waits, or a turn runs.
@@ -72,7 +81,16 @@ impl Session {
                 Err(error) => self.refused(&error).await?,
             }
         };
-        let Some((Begun { turn, row, effects }, fresh)) = begun else { return Ok(()) };
+        let (Begun { turn, row, effects }, fresh) = match begun {
+            Start::Turn(begun, fresh) => (*begun, fresh),
+            Start::Nothing => return Ok(()),
+            Start::PassedOver(lane) => {
+                if let Some(lane) = lane {
+                    self.shell.deliver.due(lane).await;
+                }
+                return Ok(());
+            }
+        };
         self.publish_queue();
         slot.began(turn.id);
         self.shell.marks.begun(&turn.route);
@@ -128,8 +146,8 @@ impl Session {
         batch
     }
 
-    async fn try_begin(&self, batch: &[Pending]) -> Result<Option<(Begun, Fresh)>, crate::Error> {
-        let Some(first) = batch.first() else { return Ok(None) };
+    async fn try_begin(&self, batch: &[Pending]) -> Result<Start, crate::Error> {
+        let Some(first) = batch.first() else { return Ok(Start::Nothing) };
         let now = clock::now();
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
@@ -143,15 +161,25 @@ impl Session {
         let ask = if fresh { Ask::ForceNew } else { Ask::Continue };
         let (settings, limits) = (self.shell.settings.clone(), self.limits());
         let hint = self.shell.channels.capabilities(source.platform).hint.clone();
+        let channels = self.shell.channels.clone();
         let begin = self.shell.db.write(Commit::Begin, move |tx| {
             let run = batch.inbox.first().map_or(Ok(None), |first| tx.run_of(*first))?;
             if let Some(wish) = run.and_then(|run| Wish::read(&run.wish)) {
                 batch.rows.splice(0..0, wish.rows(now));
             }
             let before = tx.entry(&key)?.map(|entry| entry.session_id);
+            if let Some(first) = batch.inbox.first().filter(|_| batch.internal)
+                && let Queued::PassedOver(lane) =
+                    completions::look_again(tx, &channels, *first, before.as_ref(), now)?
+            {
+                return Ok(Start::PassedOver(lane));
+            }
             let Opened { entry, told, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
             let begun = tx.begin_turn(&entry, told, batch, limits, now)?;
-            Ok(begun.map(|begun| (begun, fresh.then_some(before))))
+            Ok(match begun {
+                Some(begun) => Start::Turn(Box::new(begun), fresh.then_some(before)),
+                None => Start::Nothing,
+            })
         });
         begin.await
     }

@@ -128,38 +128,6 @@ impl Session {
         .await
     }
 
-    /// What waits and was said before this command is cancelled with the session it was meant for.
-    async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
-        self.shell.delegation.stop(&self.key);
-        self.interrupt().await?;
-        let before = self.show.borrow().session.clone();
-        let (cancelled, key) = (self.take_before(pending.id), self.key.clone());
-        self.reply(pending, move |tx, address| {
-            cancel(tx, &cancelled)?;
-            let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
-            // What happened to the old one says nothing about the new one.
-            tx.forget_failures(&key)?;
-            let reply = Reply::answered("✨ New session. The earlier one is kept: /sessions lists it.");
-            Ok(Reply { entered: Some(entered), ..reply })
-        })
-        .await?;
-        self.hooks_hear_of_a_session(&pending.inbound.source, before);
-        Ok(())
-    }
-
-    fn take_before(&mut self, id: InboxId) -> Vec<InboxId> {
-        let earlier = |pending: &Pending| pending.id < id;
-        let queued = self.queue.iter().filter(|waiting| earlier(&waiting.pending)).map(|it| it.pending.id);
-        let mut taken: Vec<InboxId> =
-            queued.chain(self.steering.iter().filter(|it| earlier(it)).map(|it| it.id)).collect();
-        taken.extend(self.arriving.take_back(earlier));
-        self.fetch_first();
-        self.queue.retain(|waiting| !earlier(&waiting.pending));
-        self.steering.retain(|pending| !earlier(pending));
-        self.publish_queue();
-        taken
-    }
-
     /// A message of its own turn, behind everything that waits.
     async fn queue_up(&mut self, mut pending: Pending, args: String) -> Result<(), Ended> {
         Box::pin(self.take_up()).await?;
@@ -383,7 +351,7 @@ impl Session {
     }
 }
 
-fn cancel(tx: &Tx<'_>, messages: &[InboxId]) -> Result<(), StoreError> {
+pub(super) fn cancel(tx: &Tx<'_>, messages: &[InboxId]) -> Result<(), StoreError> {
     if messages.is_empty() {
         return Ok(());
     }

@@ -22,6 +22,7 @@ mod platform;
 mod prepare;
 mod recover;
 mod relieve;
+mod renew;
 mod restart;
 mod say;
 mod sethome;

@@ -1,0 +1,64 @@
+//! `/new`: the conversation begins afresh, and nothing that was meant for the old one reaches the new one.
+
+use std::collections::BTreeSet;
+
+use petasos_core::InboxId;
+use petasos_core::message::Delivery;
+use petasos_core::session::Ask;
+use petasos_store::Pending;
+
+use super::command::cancel;
+use super::say::Reply;
+use super::{Ended, Session};
+use crate::{clock, completions};
+
+impl Session {
+    /// What waits and was said before this command is cancelled with the session it was meant for.
+    pub(super) async fn renew(&mut self, pending: &Pending) -> Result<(), Ended> {
+        self.shell.delegation.stop(&self.key);
+        self.interrupt().await?;
+        let before = self.show.borrow().session.clone();
+        let lanes = self.lanes_of_internal(pending.id);
+        let (cancelled, key) = (self.take_before(pending.id), self.key.clone());
+        let channels = self.shell.channels.clone();
+        self.reply(pending, move |tx, address| {
+            let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
+            // What has ended is not lost with the conversation: the chat hears of it.
+            for inbox in &cancelled {
+                completions::look_again(tx, &channels, *inbox, Some(&entered), clock::now())?;
+            }
+            cancel(tx, &cancelled)?;
+            // What happened to the old one says nothing about the new one.
+            tx.forget_failures(&key)?;
+            let reply = Reply::answered("✨ New session. The earlier one is kept: /sessions lists it.");
+            Ok(Reply { entered: Some(entered), ..reply })
+        })
+        .await?;
+        for lane in lanes {
+            self.shell.deliver.due(lane).await;
+        }
+        self.hooks_hear_of_a_session(&pending.inbound.source, before);
+        Ok(())
+    }
+
+    /// Where something may have to be said about what the gateway itself put into the queue.
+    fn lanes_of_internal(&self, before: InboxId) -> BTreeSet<String> {
+        let own = self.queue.iter().map(|waiting| &waiting.pending);
+        let own = own.filter(|pending| pending.id < before && pending.inbound.internal);
+        let routes = own.map(|pending| self.shell.channels.way_back(&pending.inbound));
+        routes.filter(|route| route.delivery == Delivery::Push).map(|route| route.lane()).collect()
+    }
+
+    fn take_before(&mut self, id: InboxId) -> Vec<InboxId> {
+        let earlier = |pending: &Pending| pending.id < id;
+        let queued = self.queue.iter().filter(|waiting| earlier(&waiting.pending)).map(|it| it.pending.id);
+        let mut taken: Vec<InboxId> =
+            queued.chain(self.steering.iter().filter(|it| earlier(it)).map(|it| it.id)).collect();
+        taken.extend(self.arriving.take_back(earlier));
+        self.fetch_first();
+        self.queue.retain(|waiting| !earlier(&waiting.pending));
+        self.steering.retain(|pending| !earlier(pending));
+        self.publish_queue();
+        taken
+    }
+}
