@@ -72,7 +72,7 @@ fn held(world: &World, what: &'static str) -> Arc<Gate> {
 
 fn told(world: &World, chat: i64) -> Vec<String> {
     let users = world.transcript(chat).into_iter().filter(|(role, _)| *role == Role::User);
-    users.map(|(_, text)| text).filter(|text| text.contains("[IMPORTANT: Delegated work")).collect()
+    users.map(|(_, text)| text).filter(|text| text.contains("[ASYNC DELEGATION BATCH COMPLETE")).collect()
 }
 
 /// Waits until nothing is left to hand over, answer or send.
@@ -129,15 +129,16 @@ fn two_tasks_are_dispatched_at_once_and_told_together_in_their_order() {
     );
     assert_eq!(told(&world, 7), Vec::<String>::new());
     gate.open();
-    world.sees(7, "heard: [IMPORTANT: Delegated work");
+    world.sees(7, "heard: [ASYNC DELEGATION BATCH COMPLETE");
     settled(&world);
     let told = told(&world, 7);
     assert_eq!(told.len(), 1, "{told:?}");
     let (first, second) = (
-        told[0].find("Task 0 (completed): first\ndid first"),
-        told[0].find("Task 1 (completed): second\ndid second"),
+        told[0].find("--- ✓ TASK 1/2: first (status=completed) ---"),
+        told[0].find("--- ✓ TASK 2/2: second (status=completed) ---"),
     );
     assert!(told[0].contains(&id) && first.is_some() && first < second, "{}", told[0]);
+    assert!(told[0].find("did first") < second && told[0].find("did second") > second, "{}", told[0]);
     let transcript = std::fs::read_to_string(dispatched["live_transcripts"][0].as_str().unwrap()).unwrap();
     assert!(transcript.contains("Your task: first") && transcript.contains("did first"), "{transcript}");
     let parent = world.entry(7).unwrap().session_id;
@@ -182,10 +183,10 @@ fn too_many_tasks_are_refused_and_children_have_fewer_tools() {
     assert_eq!(world.read(|reader| reader.sessions(None, 20)).len(), 1, "nobody was started");
     std::fs::create_dir_all(world.home().join("workspace/x")).unwrap();
     world.telegram.push_text(7, 7, "delegate: name your tools | run rm -rf ./x | talk");
-    world.sees(7, "heard: [IMPORTANT: Delegated work");
+    world.sees(7, "heard: [ASYNC DELEGATION BATCH COMPLETE");
     settled(&world);
     let told = told(&world, 7);
-    let names = told[0].split("name your tools\n").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+    let names = told[0].split("name your tools (").nth(1).and_then(|rest| rest.lines().nth(2)).unwrap();
     assert!(names.contains("terminal") && !names.contains("delegate_task"), "{names}");
     assert!(told[0].contains("nobody can be asked over this channel"), "{}", told[0]);
     assert!(world.home().join("workspace/x").exists());
@@ -211,6 +212,27 @@ fn a_full_pool_makes_the_next_batch_wait_for_its_work() {
 }
 
 #[test]
+fn who_writes_while_others_work_for_the_turn_waits_and_does_not_interrupt_them() {
+    let world = world(|setup| {
+        setup.settings.busy = BusyMode::Interrupt;
+        setup.settings.delegation.children = 1;
+    });
+    let gate = held(&world, "slow");
+    world.telegram.push_text(7, 7, "delegate: slow");
+    world.sees(7, "dispatched");
+    // The pool is full: this one waits for its work.
+    world.telegram.push_text(8, 8, "delegate: slow as well");
+    assert!(gate.wait_for(2, SOON), "nobody works");
+    world.telegram.push_text(8, 8, "hello");
+    eventually("accepted", || (world.read(|reader| reader.backlog()).queued == 1).then_some(()));
+    gate.open();
+    world.sees(8, "heard: hello");
+    let texts = world.telegram.texts(8);
+    assert!(texts[0].contains("did slow as well") && texts.len() == 2, "{texts:?}");
+    settled(&world);
+}
+
+#[test]
 fn a_crash_is_told_once_as_unknown_and_nothing_is_done_again() {
     let mut world = world(|_| {});
     let _gate = held(&world, "slow");
@@ -228,12 +250,12 @@ fn a_crash_is_told_once_as_unknown_and_nothing_is_done_again() {
     world.owes_nothing();
     world.crash();
     world.start();
-    world.sees(7, "heard: [IMPORTANT: Delegated work");
+    world.sees(7, "heard: [ASYNC DELEGATION BATCH COMPLETE");
     settled(&world);
     let told = told(&world, 7);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].contains("(unknown)") && told[0].contains("UNKNOWN") && told[0].contains("slow work"),
+        told[0].contains("status=unknown") && told[0].contains("UNKNOWN") && told[0].contains("slow work"),
         "{}",
         told[0]
     );
@@ -271,9 +293,9 @@ fn a_stop_ends_the_work_and_so_does_the_end_of_whoever_waits_for_it() {
     world.sees(7, "dispatched");
     world.telegram.push_text(7, 7, "/stop");
     world.sees(7, "Stopped.");
-    world.sees(7, "heard: [IMPORTANT: Delegated work");
+    world.sees(7, "heard: [ASYNC DELEGATION BATCH COMPLETE");
     settled(&world);
-    assert!(told(&world, 7)[0].contains("(interrupted)"), "{:?}", told(&world, 7));
+    assert!(told(&world, 7)[0].contains("(status=interrupted)"), "{:?}", told(&world, 7));
 
     let mut inbound = web("caller", "delegate: slow again");
     inbound.source.platform = Platform::parse("api_server").unwrap();

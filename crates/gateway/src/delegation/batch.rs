@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use petasos_agent::Task;
 use petasos_core::journal::Outcome;
 use petasos_core::{InboxId, Millis, SessionId, SessionKey, Source};
 use petasos_store::Stage;
@@ -22,7 +23,7 @@ pub(super) struct Batch {
     pub(super) key: SessionKey,
     pub(super) session: SessionId,
     pub(super) origin: Source,
-    pub(super) goals: Vec<String>,
+    pub(super) tasks: Vec<Task>,
     pub(super) children: Vec<Working>,
     pub(super) began: Instant,
     pub(super) dispatched_at: Millis,

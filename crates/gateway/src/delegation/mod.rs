@@ -8,6 +8,7 @@
 mod batch;
 mod child;
 mod report;
+mod told;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,7 +28,8 @@ use tokio::time::Instant;
 
 use batch::{Batch, End, Working};
 pub(crate) use child::{Place, is_child};
-pub(crate) use report::{lose, told};
+pub(crate) use report::lose;
+pub(crate) use told::told;
 
 use crate::clock;
 use crate::commit::Commit;
@@ -180,7 +182,7 @@ impl Delegation {
             key: ctx.key.clone(),
             session: ctx.session.clone(),
             origin: ctx.source.clone(),
-            goals: goals.clone(),
+            tasks,
             children,
             began: Instant::now(),
             dispatched_at: clock::now(),

@@ -1,13 +1,14 @@
-//! What children have to say: results for the model, the completion that brings them, files for what is too long.
+//! What children have to say: results for the model, the completion that owes them, files for what is too long.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use petasos_agent::Task;
 use petasos_core::ids::RowId;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::transcript::{Message, Role};
 use petasos_core::turn::{self, Event, Limits};
-use petasos_core::{Millis, SessionId, TurnId};
+use petasos_core::{Millis, SessionId, SessionKey, TurnId};
 use petasos_store::{DelegationRow, Error as StoreError, Tx};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -178,22 +179,15 @@ fn line(row: &Message) -> String {
 pub(super) async fn owe(delegation: &Delegation, batch: &Batch, results: Vec<Value>, seconds: f64) {
     let status = overall(&results);
     let transcripts: Vec<_> = batch.children.iter().map(Working::transcript_path).collect();
-    let payload = json!({
-        "type": "async_delegation",
-        "delegation_id": batch.id,
-        "session_key": batch.key,
-        "parent_session_id": batch.session,
-        "goal": batch.goals.first(),
-        "goals": batch.goals,
-        "status": status,
-        "is_batch": true,
-        "results": results,
-        "live_transcripts": transcripts,
-        "total_duration_seconds": seconds,
-        "dispatched_at": batch.dispatched_at,
-        "completed_at": clock::now(),
-    })
-    .to_string();
+    let mut payload = event(&batch.id, &batch.key, &batch.session, &batch.tasks);
+    payload["status"] = status.into();
+    payload["results"] = results.into();
+    payload["model"] = delegation.0.means.model.clone().into();
+    payload["live_transcripts"] = json!(transcripts);
+    payload["total_duration_seconds"] = seconds.into();
+    payload["dispatched_at"] = json!(batch.dispatched_at);
+    payload["completed_at"] = json!(clock::now());
+    let payload = payload.to_string();
     loop {
         let (id, key, origin) = (batch.id.clone(), batch.key.clone(), batch.origin.clone());
         let (session, payload) = (batch.session.clone(), payload.clone());
@@ -216,8 +210,26 @@ pub(super) async fn owe(delegation: &Delegation, batch: &Batch, results: Vec<Val
     }
 }
 
+/// What is known of a batch before it ends.
+fn event(id: &str, key: &SessionKey, session: &SessionId, tasks: &[Task]) -> Value {
+    let goals: Vec<_> = tasks.iter().map(|task| &task.goal).collect();
+    json!({
+        "type": "async_delegation",
+        "delegation_id": id,
+        "session_key": key,
+        "parent_session_id": session,
+        "goal": goals.first(),
+        "goals": goals,
+        "context": tasks.first().and_then(|task| task.context.as_ref()),
+        "role": tasks.first().map(|task| task.role),
+        "tasks": tasks,
+        "is_batch": true,
+        "results": [],
+    })
+}
+
 /// What the completions of batches are called.
-const KIND: &str = "delegation";
+pub(super) const KIND: &str = "delegation";
 
 fn overall(results: &[Value]) -> &'static str {
     let has = |status: &str| results.iter().any(|result| result["status"] == status);
@@ -228,46 +240,6 @@ fn overall(results: &[Value]) -> &'static str {
         () if has("timeout") => "timeout",
         () => "failed",
     }
-}
-
-/// A completion of ours, as its conversation hears it.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) text: String,
-    /// For a chat whose conversation is another one by now.
-    pub(crate) headline: String,
-}
-
-/// `None`: not one of ours.
-pub(crate) fn told(kind: &str, payload: &str) -> Option<Told> {
-    if kind != KIND {
-        return None;
-    }
-    let payload: Value = serde_json::from_str(payload).ok()?;
-    let text = |name: &str| payload[name].as_str().unwrap_or_default().to_owned();
-    let goals: Vec<&str> = payload["goals"].as_array()?.iter().filter_map(Value::as_str).collect();
-    let empty = vec![];
-    let results = payload["results"].as_array().unwrap_or(&empty);
-    let one = |(at, goal): (usize, &&str)| {
-        let result = results.get(at).cloned().unwrap_or_default();
-        let status = result["status"].as_str().unwrap_or("unknown");
-        let said = ["summary", "error"].map(|name| result[name].as_str().unwrap_or_default()).join("\n");
-        let whole = result["summary_full_path"].as_str().map(|path| format!("\n(whole report: {path})"));
-        format!("\n\nTask {at} ({status}): {goal}\n{}{}", said.trim(), whole.unwrap_or_default())
-    };
-    let tasks: String = goals.iter().enumerate().map(one).collect();
-    let error = payload["error"].as_str().map(|error| format!("\n{error}")).unwrap_or_default();
-    let (id, status) = (text("delegation_id"), text("status"));
-    let files: Vec<&str> =
-        payload["live_transcripts"].as_array().unwrap_or(&empty).iter().filter_map(Value::as_str).collect();
-    Some(Told {
-        text: format!("[IMPORTANT: Delegated work {id} has ended ({status}).{error}{tasks}]"),
-        headline: format!(
-            "delegated work has ended ({status}): {}; its record is kept{}",
-            goals.first().map(|goal| goal.chars().take(120).collect::<String>()).unwrap_or_default(),
-            files.first().map(|file| format!(" ({file})")).unwrap_or_default(),
-        ),
-    })
 }
 
 /// A new process: nobody works on these any more. Each conversation is told once; children are not taken up.
@@ -297,25 +269,18 @@ pub(crate) fn lose(tx: &Tx<'_>, limits: Limits, now: Millis) -> Result<(), Store
 }
 
 fn unknown(row: &DelegationRow, now: Millis) -> Value {
-    let tasks: Value = serde_json::from_str(&row.tasks).unwrap_or_default();
-    let goals: Vec<_> =
-        tasks.as_array().into_iter().flatten().filter_map(|task| task["goal"].as_str()).collect();
-    json!({
-        "type": "async_delegation",
-        "delegation_id": row.id,
-        "session_key": row.key,
-        "parent_session_id": row.session,
-        "goal": goals.first(),
-        "goals": goals,
-        "status": "unknown",
-        "is_batch": true,
-        "results": [],
-        "error": "The gateway was interrupted while this work was under way. Its outcome is UNKNOWN: some of it may have \
-                  been done. It was not started again; check before you repeat it.",
-        "dispatched_at": row.started_at,
-        "completed_at": now,
-    })
+    // Rows of another version: it is told all the same.
+    let tasks: Vec<Task> = serde_json::from_str(&row.tasks).unwrap_or_default();
+    let mut payload = event(&row.id, &row.key, &row.session, &tasks);
+    payload["status"] = "unknown".into();
+    payload["error"] = UNKNOWN.into();
+    payload["dispatched_at"] = json!(row.started_at);
+    payload["completed_at"] = json!(now);
+    payload
 }
+
+const UNKNOWN: &str = "The gateway was interrupted while this work was under way. Its outcome is UNKNOWN: some of it may \
+have been done. It was not started again; check before you repeat it.";
 
 /// Makes the folder, and forgets what has lain there for long. What cannot be removed stays until the next time.
 pub(super) async fn make_room(folder: PathBuf) {
@@ -373,19 +338,5 @@ mod tests {
         ] {
             assert_eq!(overall(&of(list)), want, "{list:?}");
         }
-    }
-
-    #[test]
-    fn what_is_told_names_every_task_in_its_order() {
-        let payload = json!({
-            "delegation_id": "deleg_1", "parent_session_id": "s1", "status": "partial", "goals": ["one", "two"],
-            "results": [{"status": "completed", "summary": "did it"}, {"status": "failed", "error": "no"}],
-        });
-        let told = told("delegation", &payload.to_string()).unwrap();
-        assert!(told.headline.contains("(partial): one"), "{}", told.headline);
-        let (first, second) =
-            (told.text.find("Task 0 (completed): one\ndid it"), told.text.find("Task 1 (failed): two\nno"));
-        assert!(first.is_some() && first < second, "{}", told.text);
-        assert!(super::told("completion", &payload.to_string()).is_none());
     }
 }

@@ -12,6 +12,8 @@ use tokio::time::Instant;
 use super::work::Work;
 use super::{Ended, Session, Waiting, begin};
 
+/// The tool whose work is done by others.
+const DELEGATE: &str = "delegate_task";
 /// How long the second half of a split message may take.
 const SPLIT_WAIT: Duration = Duration::from_secs(1);
 
@@ -74,8 +76,23 @@ impl Session {
         // What was written while we were away must not end the turn that is being taken up again, and room that is
         // being made is needed by whoever comes next.
         let waits = self.resumed || self.work.as_ref().is_some_and(Work::is_relieving);
-        let mode = if waits { BusyMode::Queue } else { self.shell.settings.busy };
+        let mode = match self.shell.settings.busy {
+            _ if waits => BusyMode::Queue,
+            // What others do for this turn would be lost with it.
+            BusyMode::Interrupt if self.waits_for_others() => BusyMode::Queue,
+            mode => mode,
+        };
         admit(mode, self.shell.gate.door(), activity, arrival, waiting)
+    }
+
+    /// Whether the running turn has given work away and waits for it.
+    fn waits_for_others(&self) -> bool {
+        match self.turn.as_ref().map(|turn| &turn.phase) {
+            Some(Phase::Acting { calls, open, .. }) => {
+                calls.iter().any(|call| call.name == DELEGATE && open.contains(&call.id))
+            }
+            Some(Phase::Thinking | Phase::Over) | None => false,
+        }
     }
 
     pub(super) fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
