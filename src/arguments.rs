@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Memory(Remembered),
     /// Let people in who asked for it, or out again
     Pairing(Pairing),
+    /// List which kinds of commands run unasked, or have them asked about again
+    Approvals(Approvals),
     /// Check and explain the configuration
     Config(Config),
     /// Look for what may be wrong
@@ -362,6 +364,27 @@ pub(crate) enum PairingAction {
     Revoke { platform: String, user: String },
     /// Take codes again after too many wrong ones
     Unlock { platform: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Approvals {
+    #[command(subcommand)]
+    pub(crate) action: Option<ApprovalsAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsAction {
+    /// List what was allowed for longer than once
+    List,
+    /// Ask about a kind of command again, in every conversation
+    Revoke {
+        /// As the list names it
+        #[arg(required_unless_present = "all")]
+        kind: Option<String>,
+        /// Every kind
+        #[arg(long, conflicts_with = "kind")]
+        all: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ mod support;
 
 use petasos_fakes::model::{Answer, Request};
 use serde_json::{Value, json};
-use support::{Bench, SOON};
+use support::{Bench, SOON, failed, fine, json};
 
 const CONFIG: &str = "terminal: {enabled: true, login_shell: false}\n";
 
@@ -105,4 +105,144 @@ fn a_question_can_be_answered_from_the_terminal_by_its_name() {
     assert!(support::stdout(&said).contains("Allowed once"), "{said:?}");
     sees(&bench, 7, "allowed it once");
     assert!(!folder.exists());
+}
+
+/// What the buttons of a message carry, however the platform packs them.
+fn carried(value: &Value, name: &str) -> Vec<String> {
+    match value {
+        Value::Array(all) => all.iter().flat_map(|it| carried(it, name)).collect(),
+        Value::Object(fields) => {
+            let own = fields.get(name).and_then(Value::as_str).map(str::to_owned);
+            own.into_iter().chain(fields.values().flat_map(|it| carried(it, name))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![],
+    }
+}
+
+fn with(choice: &str, keys: &[String]) -> String {
+    let wanted = format!("ea:{choice}:");
+    keys.iter().find(|data| data.starts_with(&wanted)).expect("such a button").clone()
+}
+
+#[test]
+fn on_discord_a_pressed_button_answers_and_the_buttons_go_with_the_question() {
+    const DIRECT: u64 = 50;
+    const SOMEBODY: u64 = 5;
+    let mut bench = Bench::setup().discord().with(CONFIG).build();
+    bench.model.respond(obey);
+    bench.start();
+    let folder = bench.home.path().join("workspace/x");
+    for (choice, left, want) in
+        [("deny", true, "BLOCKED: the user did not consent"), ("once", false, "allowed it once")]
+    {
+        std::fs::create_dir_all(&folder).expect("made");
+        bench.discord().push_text(DIRECT, SOMEBODY, "run: rm -rf ./x");
+        let question = bench.discord().wait_until(SOON, |world| {
+            let mut all = world.messages(DIRECT);
+            all.find(|it| {
+                it.content.contains("May I run") && !carried(&it.components, "custom_id").is_empty()
+            })
+            .map(|it| (it.id, carried(&it.components, "custom_id")))
+        });
+        let (id, keys) = question.expect("a question with buttons");
+        assert!(folder.exists(), "nobody agreed yet");
+        bench.discord().push_button(DIRECT, SOMEBODY, id, &with(choice, &keys));
+        let gone = bench.discord().wait_until(SOON, |world| {
+            let shown = world.messages(DIRECT).find(|it| it.id == id)?;
+            (shown.edits > 0 && carried(&shown.components, "custom_id").is_empty()).then_some(())
+        });
+        assert!(gone.is_some(), "{choice}: {:?}", bench.discord().visible(DIRECT));
+        let told = bench.discord().wait_until(SOON, |world| {
+            world
+                .texts(DIRECT)
+                .iter()
+                .any(|text| text.starts_with("got ") && text.contains(want))
+                .then_some(())
+        });
+        assert!(told.is_some(), "{choice}: {:?}", bench.discord().texts(DIRECT));
+        assert_eq!(folder.exists(), left, "{choice}");
+    }
+}
+
+#[test]
+fn on_slack_a_pressed_button_answers_and_the_buttons_go_with_the_question() {
+    let mut bench = Bench::setup().slack().with(CONFIG).build();
+    bench.model.respond(obey);
+    bench.start();
+    let folder = bench.home.path().join("workspace/x");
+    for (choice, left, want) in
+        [("deny", true, "BLOCKED: the user did not consent"), ("once", false, "allowed it once")]
+    {
+        std::fs::create_dir_all(&folder).expect("made");
+        bench.slack().push_text("D1", "U5", "run: rm -rf ./x");
+        let question = bench.slack().wait_until(SOON, |world| {
+            let keys = |blocks: &Option<Value>| carried(blocks.as_ref().unwrap_or(&Value::Null), "value");
+            let mut all = world.messages("D1");
+            all.find(|it| !keys(&it.blocks).is_empty()).map(|it| (it.ts.clone(), keys(&it.blocks)))
+        });
+        let (ts, keys) = question.expect("a question with buttons");
+        assert!(folder.exists(), "nobody agreed yet");
+        bench.slack().push_press("D1", "U5", &ts, &with(choice, &keys)).expect("a button");
+        let gone = bench.slack().wait_until(SOON, |world| {
+            let shown = world.messages("D1").find(|it| it.ts == ts)?;
+            let left = carried(shown.blocks.as_ref().unwrap_or(&Value::Null), "value");
+            (shown.edits > 0 && left.is_empty()).then_some(())
+        });
+        assert!(gone.is_some(), "{choice}: {:?}", bench.slack().visible("D1"));
+        let told = bench.slack().wait_until(SOON, |world| {
+            world.texts("D1").iter().any(|text| text.starts_with("got ") && text.contains(want)).then_some(())
+        });
+        assert!(told.is_some(), "{choice}: {:?}", bench.slack().texts("D1"));
+        assert_eq!(folder.exists(), left, "{choice}");
+    }
+}
+
+#[test]
+fn what_was_allowed_for_good_is_listed_and_can_be_revoked_with_and_without_a_gateway() {
+    let mut bench = bench();
+    bench.start();
+    let none = fine(&bench.run(&["approvals"]));
+    assert!(none.contains("nothing runs unasked"), "{none}");
+    let folder = bench.home.path().join("workspace/x");
+    let allow = |bench: &Bench, chat: i64, choice: &str| {
+        std::fs::create_dir_all(&folder).expect("made");
+        bench.telegram.push_text(chat, chat, "run: rm -rf ./x");
+        let question = asked(bench, chat, "rm -rf ./x");
+        press(bench, chat, &question, choice);
+        let gone = bench.telegram.wait_until(SOON, |world| {
+            let mut shown = world.messages(chat).filter(|it| it.id == question.0);
+            shown.any(|it| it.reply_markup.is_none()).then_some(())
+        });
+        assert!(gone.is_some(), "its buttons stay");
+    };
+    allow(&bench, 7, "session");
+    allow(&bench, 8, "always");
+    let listed = json(&bench.run(&["approvals", "list", "--json"]));
+    // The workspace lies in the gateway's home, so a delete there is of two kinds.
+    let kinds = |listed: &Value| -> Vec<Value> {
+        listed.as_array().expect("a list").iter().map(|it| it["kind"].clone()).collect()
+    };
+    assert_eq!(
+        kinds(&listed),
+        ["own_config", "recursive_delete", "own_config", "recursive_delete"],
+        "{listed}"
+    );
+    assert!(listed[1]["session"].is_null() && listed[2]["session"].is_string(), "{listed}");
+    let shown = fine(&bench.run(&["approvals"]));
+    assert!(shown.contains("everywhere") && shown.contains("Deletes folders"), "{shown}");
+
+    let wrong = failed(&bench.run(&["approvals", "revoke", "recursive_delet"]), 1);
+    assert!(wrong.contains("did you mean recursive_delete?"), "{wrong}");
+    let revoked = fine(&bench.run(&["approvals", "revoke", "recursive_delete"]));
+    assert_eq!(revoked.trim(), "recursive_delete is asked about again");
+    assert_eq!(kinds(&json(&bench.run(&["approvals", "--json"]))), ["own_config", "own_config"]);
+    // Whoever was allowed is asked again at once, without a restart.
+    allow(&bench, 8, "always");
+    bench.settle();
+    bench.terminate();
+    let revoked = fine(&bench.run(&["approvals", "revoke", "--all"]));
+    assert!(revoked.contains("3 approvals were revoked"), "{revoked}");
+    bench.start();
+    allow(&bench, 8, "deny");
+    assert!(folder.exists());
 }

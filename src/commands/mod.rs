@@ -1,5 +1,6 @@
 //! One file per command. What they share: the home, and how to print.
 
+mod approvals;
 mod channels;
 mod chat;
 mod config;
@@ -89,6 +90,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Cron(wanted) => block_on(cron::cron(context, wanted)),
         Command::Memory(wanted) => memory::memory(context, wanted),
         Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
+        Command::Approvals(wanted) => block_on(approvals::approvals(context, wanted)),
         Command::Config(wanted) => config::config(context, wanted),
         Command::Doctor { online } => block_on(doctor::doctor(context, online)),
         Command::Open => block_on(open::open(context)),

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,6 +12,7 @@ import { chromium } from 'playwright-core';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const program = path.resolve(process.env.PETASOS_BIN ?? path.join(root, 'target/debug/petasos'));
+const fakes = path.join(path.dirname(program), 'petasos-fakes');
 const artifacts = path.join(root, 'artifacts');
 mkdirSync(artifacts, { recursive: true });
 
@@ -33,6 +34,17 @@ async function start(more = '') {
   const told = JSON.parse(said.split('\n')[0]);
   port = Number(new URL(told.url).port);
   return { child, link: told.login_url, url: told.url };
+}
+
+/** A model that says what is written to it, line by line. */
+async function scriptedModel() {
+  const child = spawn(fakes, ['model', '--port', '0'], { stdio: ['pipe', 'pipe', 'inherit'] });
+  let said = '';
+  for await (const chunk of child.stdout) {
+    said += chunk;
+    if (said.includes('\n')) break;
+  }
+  return { child, url: /http:\/\/[^/]+\/v1/.exec(said)[0], next: line => child.stdin.write(`${line}\n`) };
 }
 
 async function end(child, signal) {
@@ -194,6 +206,44 @@ await test('a channel that is out says why, and when it is tried again if it is'
   assert.match(said, /app.?token/i);
   assert.ok(!said.includes('next try'), said);
   await page.locator('#links').screenshot({ path: path.join(artifacts, 'links.png') });
+});
+
+await test('a question about a command is shown, also after a reload, and its buttons answer it', async () => {
+  await end(gateway.child, 'SIGTERM');
+  const model = await scriptedModel();
+  gateway = await start(`model:
+  provider: custom
+  default: fake
+  base_url: ${model.url}
+  api_key: none
+terminal:
+  enabled: true
+  login_shell: false
+`);
+  const folder = path.join(home, 'workspace', 'x');
+  const questions = page.locator('#questions:not([hidden])');
+  for (const { label, ended, left } of [
+    { label: '🚫 Deny', ended: 'Denied', left: true },
+    { label: '✅ Once', ended: 'Allowed once', left: false },
+  ]) {
+    mkdirSync(folder, { recursive: true });
+    model.next(':tool terminal {"command": "rm -rf ./x"}');
+    model.next(`that was ${label}`);
+    await say(page, `tidy up, please (${label})`);
+    await questions.waitFor({ timeout: 30000 });
+    await page.locator('.row', { hasText: 'rm -rf ./x' }).last().waitFor();
+    await page.reload();
+    await questions.waitFor({ timeout: 30000 });
+    assert.ok(existsSync(folder), 'nobody agreed yet');
+    await page.screenshot({ path: path.join(artifacts, `question-${left ? 'deny' : 'allow'}.png`) });
+    await questions.getByRole('button', { name: label, exact: true }).click();
+    await answer(page, `that was ${label}`).waitFor({ timeout: 30000 });
+    await questions.waitFor({ state: 'detached' });
+    await page.locator('.row', { hasText: ended }).last().waitFor();
+    assert.equal(existsSync(folder), left, label);
+  }
+  await quiet(page);
+  model.child.kill();
 });
 
 await test('it fits a phone', async () => {

@@ -32,6 +32,7 @@ model (port 9000): chat completions as OpenAI, Anthropic and Ollama speak them. 
     model: {provider: custom, default: fake, base_url: 'http://127.0.0.1:9000/v1'}
   Requests are printed and echoed. What you type is the next answer instead; :down, :up and :help
   as above.
+    :tool NAME {ARGUMENTS}       the next answer calls this tool
 
 It serves until it is killed, also when there is nothing to read.";
 
@@ -106,8 +107,18 @@ fn model(port: u16) -> io::Result<()> {
         ":down" => fake.down(),
         ":up" => up(fake.up()),
         ":help" => tell(HELP),
-        text => fake.script(Answer::text(text).chunks(4)),
+        text => match text.strip_prefix(":tool ").map(called) {
+            Some(Some(answer)) => fake.script(answer),
+            Some(None) => tell("? expected :tool NAME {ARGUMENTS} (:help)"),
+            None => fake.script(Answer::text(text).chunks(4)),
+        },
     })
+}
+
+/// A tool's name and its arguments.
+fn called(rest: &str) -> Option<Answer> {
+    let (name, arguments) = rest.split_once(' ')?;
+    serde_json::from_str(arguments).ok().map(|arguments| Answer::tool(name, arguments))
 }
 
 /// What a line typed to the fake Telegram means.
@@ -224,6 +235,12 @@ mod tests {
         assert_eq!(typed("@-100:7 hi"), Ok(Typed::Said { chat: -100, user: 7, text: "hi" }));
         assert_eq!(typed(":press 4 yes sir"), Ok(Typed::Pressed { message: 4, data: "yes sir" }));
         assert!(typed("@seven hi").is_err() && typed(":nonsense").is_err() && typed(":fail x").is_err());
+    }
+
+    #[test]
+    fn a_call_needs_a_name_and_arguments() {
+        assert!(called(r#"clock {"zone": "UTC"}"#).is_some());
+        assert!(called("clock").is_none() && called("clock now").is_none());
     }
 
     #[test]

@@ -202,6 +202,11 @@ impl Handle {
         self.0.shell.db.write(Commit::Operator, move |tx| tx.pairing_unlock(platform)).await
     }
 
+    /// A kind of command, or every kind, is asked about again. Gives how many approvals that were.
+    pub async fn approvals_revoke(&self, kind: Option<String>) -> Result<usize, Error> {
+        self.0.shell.db.write(Commit::Operator, move |tx| tx.forget_approved(kind.as_deref())).await
+    }
+
     /// A token that lets one browser in, once.
     pub async fn login_link_token(&self) -> Result<String, Error> {
         let now = clock::now();

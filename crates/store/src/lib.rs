@@ -73,7 +73,7 @@ pub use occurrences::{Occurrence, RunState};
 pub use outbox::{Claimed, Head, OutboxCounts, Owed, Recovered, Stagehand};
 pub use pairing::PairingAnswer;
 pub use processes::{ProcessEnd, ProcessRow};
-pub use questions::QuestionRow;
+pub use questions::{Allowed, QuestionRow};
 pub use retention::Pruned;
 pub use routing::RoutingState;
 pub use runs::{NewRun, Repeat, RunEnd, RunRow};

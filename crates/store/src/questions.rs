@@ -28,6 +28,16 @@ pub struct QuestionRow {
     pub ending: Option<String>,
 }
 
+/// A kind of command that runs unasked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// The key of its category; another version may have written one that nobody knows.
+    pub kind: String,
+    /// `None`: everywhere.
+    pub session: Option<SessionId>,
+    pub since: Millis,
+}
+
 impl Reads {
     pub fn question(&self, id: &str) -> Result<Option<QuestionRow>> {
         let mut read = self.sql("SELECT * FROM questions WHERE id = ?1")?;
@@ -72,6 +82,17 @@ impl Reads {
             }
         }
         Ok(remembered)
+    }
+
+    /// Everything that runs unasked, for a person: first what does so everywhere.
+    pub fn all_approved(&self) -> Result<Vec<Allowed>> {
+        let mut read = self.sql("SELECT scope, category, at FROM approved ORDER BY scope, category")?;
+        let rows = read.query_and_then([], |row| {
+            let scope: String = row.get("scope")?;
+            let session = (!scope.is_empty()).then_some(SessionId(scope));
+            Ok(Allowed { kind: row.get("category")?, session, since: time_at(row, "at")? })
+        })?;
+        rows.collect()
     }
 }
 
@@ -125,10 +146,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets everything that was allowed for good, and in this transcript. Gives how many kinds.
-    pub fn forget_approved(&self, session: &SessionId) -> Result<usize> {
-        let mut forget = self.sql("DELETE FROM approved WHERE scope IN ('', ?1)")?;
-        Ok(forget.execute([session.as_str()])?)
+    /// A kind of command is asked about again, everywhere; `None`: every kind is. Gives how many rows that were.
+    pub fn forget_approved(&self, kind: Option<&str>) -> Result<usize> {
+        let mut forget = self.sql("DELETE FROM approved WHERE ?1 IS NULL OR category = ?1")?;
+        Ok(forget.execute([kind])?)
     }
 }
 

@@ -47,6 +47,18 @@ pub(crate) struct Unlock {
     platform: Platform,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forget {
+    /// A kind of command; every kind, if not said.
+    kind: Option<String>,
+}
+
+impl Shape for Forget {
+    const FIELDS: &'static [&'static str] = &["kind"];
+    const OPTIONAL: &'static [&'static str] = &["kind"];
+}
+
 impl Shape for Approve {
     const FIELDS: &'static [&'static str] = &["platform", "code"];
 }
@@ -105,6 +117,11 @@ pub(crate) struct Link {
 }
 
 #[derive(Debug, Serialize)]
+pub(crate) struct Revoked {
+    revoked: usize,
+}
+
+#[derive(Debug, Serialize)]
 pub(crate) struct Done {
     /// There was something to do it to.
     done: bool,
@@ -158,6 +175,13 @@ pub(crate) async fn pairing_unlock(State(handle): State<Handle>, Body(asked): Bo
 
 pub(crate) async fn pairing_revoke(State(handle): State<Handle>, Body(asked): Body<Revoke>) -> Answer<Done> {
     Ok(Json(Done { done: handle.pairing_revoke(asked.platform, &asked.user).await? }))
+}
+
+pub(crate) async fn approvals_revoke(
+    State(handle): State<Handle>,
+    Body(asked): Body<Forget>,
+) -> Answer<Revoked> {
+    Ok(Json(Revoked { revoked: handle.approvals_revoke(asked.kind).await? }))
 }
 
 pub(crate) async fn login_link(State(handle): State<Handle>) -> Answer<Link> {

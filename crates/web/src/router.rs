@@ -83,6 +83,7 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/pairing/approve", post(owner::pairing_approve))
         .route("/api/pairing/revoke", post(owner::pairing_revoke))
         .route("/api/pairing/unlock", post(owner::pairing_unlock))
+        .route("/api/approvals/revoke", post(owner::approvals_revoke))
         .route("/api/login-link", post(owner::login_link))
         .route("/api/links/{name}/retry", post(owner::link_retry))
         .route("/api/links/{name}/pause", post(owner::link_pause))

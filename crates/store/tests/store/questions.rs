@@ -74,8 +74,15 @@ fn what_was_allowed_is_remembered_as_far_as_the_choice_reaches() {
     ] {
         assert_eq!(covers(&home, session, category), want, "{session} {category:?}");
     }
-    assert_eq!(home.write(|tx| tx.forget_approved(&there)), 1);
+    let listed = home.store.all_approved().unwrap();
+    let listed: Vec<_> = listed.iter().map(|it| (it.kind.as_str(), it.session.as_ref())).collect();
+    assert_eq!(listed, [("sql_destructive", None), ("git_destructive", Some(&here))], "everywhere first");
+    for (kind, want) in [("disk", 0), ("sql_destructive", 1), ("sql_destructive", 0)] {
+        assert_eq!(home.write(|tx| tx.forget_approved(Some(kind))), want, "{kind}");
+    }
     assert!(!covers(&home, &here, Category::Sql) && covers(&home, &here, Category::Git));
+    assert_eq!(home.write(|tx| tx.forget_approved(None)), 1);
+    assert!(!covers(&home, &here, Category::Git));
 }
 
 fn asked(home: &mut Home) -> OutboxId {
