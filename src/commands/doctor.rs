@@ -2,6 +2,7 @@
 
 mod local;
 mod remote;
+mod servers;
 mod signs;
 
 use std::process::ExitCode;
@@ -98,6 +99,7 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
         findings.push(remote::model(&wired.gateway.model, online).await);
         findings.push(remote::telegram(&resolved.settings, online).await);
         findings.extend(remote::platforms(&wired.gateway.adapters, online).await);
+        findings.extend(servers::servers(home, &wired.gateway.settings.mcp, online).await);
     }
     findings.push(local::clock());
     findings

@@ -2,67 +2,17 @@
 //! run, and `PETASOS_MCP_REQUIRED=1` makes that a failure.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on stops, and says so")]
 
-use std::path::{Path, PathBuf};
+#[path = "support/server.rs"]
+mod real;
+
+use std::path::Path;
 use std::time::Duration;
 
 use petasos_agent::mcp::{Server, Servers, State, Way};
 use petasos_core::Secret;
+use real::{program, python};
 
 const SOON: Duration = Duration::from_secs(40);
-
-const PROGRAM: &str = r#"
-import os, sys, time
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-
-server = MCPServer("test")
-
-@server.tool()
-def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
-
-@server.tool()
-def environment(name: str) -> str:
-    return os.environ.get(name, "not there")
-
-@server.tool()
-def refuse() -> str:
-    raise ToolError("not today")
-
-@server.tool()
-def leave() -> str:
-    os._exit(3)
-
-@server.tool()
-def sleep() -> str:
-    time.sleep(30)
-    return "late"
-
-if len(sys.argv) > 1:
-    server.run(transport="streamable-http", port=int(sys.argv[1]))
-else:
-    server.run()
-"#;
-
-/// `None`: the package is not here, and that is said.
-fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let python = target.join("mcp-venv/bin/python");
-    if python.exists() {
-        return Some(python);
-    }
-    assert!(std::env::var_os("PETASOS_MCP_REQUIRED").is_none(), "{} is missing", python.display());
-    eprintln!("NOT RUN: there is no MCP server here; scripts/test installs one");
-    None
-}
-
-fn program(folder: &Path) -> String {
-    let path = folder.join("server.py");
-    std::fs::write(&path, PROGRAM).unwrap();
-    path.display().to_string()
-}
 
 fn server(python: &Path, folder: &Path) -> Server {
     let command = python.display().to_string();
