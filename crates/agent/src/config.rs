@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Url;
-use tokio::time::Instant;
 
 use petasos_core::Secret;
 use petasos_core::transcript::Usage;
+
+use crate::brain::rest::Rest;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
@@ -183,8 +184,8 @@ pub(crate) struct Link {
     pub(crate) stale: Duration,
     pub(crate) retry_base: Duration,
     pub(crate) demo_delay: Duration,
-    /// Set when it was given up in favour of a fallback: it is not asked first before then.
-    pub(crate) resting: Mutex<Option<Instant>>,
+    /// Set when it was given up in favour of a fallback: it is not asked first meanwhile.
+    pub(crate) resting: Mutex<Option<Rest>>,
     /// Calls in a row that fell silent.
     pub(crate) silent: AtomicU32,
 }

@@ -266,6 +266,27 @@ fn the_fallback_answers_when_the_primary_cannot() {
 }
 
 #[test]
+fn the_next_question_goes_to_the_primary_again_unless_that_wants_to_be_left_alone() {
+    for (first, tried_again) in [(Answer::status(401, ""), true), (Answer::too_many(60), false)] {
+        let (model, other) = (Model::start().unwrap(), Model::start().unwrap());
+        model.script(first.clone());
+        model.respond(|_| Answer::text("from the first"));
+        other.respond(|_| Answer::text("from the other"));
+        let mut config = config(&model, Provider::Custom);
+        config.fallbacks =
+            vec![ModelConfig { model: "n".into(), ..self::config(&other, Provider::Anthropic) }];
+        let brain = Brain::new(config).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let said = |request: &Request| runtime.block_on(brain.answer(request, &mut |_| {})).unwrap().text;
+        assert_eq!(said(&hello()), "from the other");
+        let mut rows = vec![Message::user("hello", Millis(0))];
+        rows.push(Message::user("and now?", Millis(1_000)));
+        let want = if tried_again { "from the first" } else { "from the other" };
+        assert_eq!(said(&request(rows)), want, "{first:?}");
+    }
+}
+
+#[test]
 fn when_everything_fails_the_first_reason_is_told() {
     let model = Model::start().unwrap();
     model.respond(|request| Answer::status(if request.model == "m" { 402 } else { 401 }, ""));

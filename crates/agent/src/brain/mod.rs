@@ -4,6 +4,7 @@
 //! two answers is which model rests after it was given up, and how often it fell silent in a row.
 
 mod calls;
+pub(crate) mod rest;
 mod run;
 
 use std::fmt;

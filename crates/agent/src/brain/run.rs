@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::calls;
+use super::rest::{rest, rests};
 use crate::config::Link;
 use crate::failure::{CallError, Class, Failure, explain};
 use crate::history::fit;
@@ -23,8 +24,6 @@ use crate::provider::{Draft, Prompt};
 use crate::request::{Answer, Chunk, Finish, Request};
 use crate::retry::{Attempts, Step, next_step};
 
-/// A model that was given up is not asked first for this long.
-const REST: Duration = Duration::from_secs(60);
 /// The output limit to start from when none is configured, and where doubling it ends.
 pub(super) const OUTPUT: u32 = 4096;
 const OUTPUT_CAP: u32 = 32_768;
@@ -85,7 +84,7 @@ impl<'a> Run<'a> {
         chunks: &'a mut (dyn FnMut(Chunk) + Send),
     ) -> Self {
         let now = Instant::now();
-        let at = links.iter().position(|link| !resting(link, now)).unwrap_or(0);
+        let at = links.iter().position(|link| !rests(link, request, now)).unwrap_or(0);
         Self {
             links,
             http,
@@ -303,10 +302,7 @@ impl<'a> Run<'a> {
         let message = explain(error.class, link.provider, self.model(), &error.detail);
         let failure = self.first.take().unwrap_or(Failure { class: error.class, message });
         if self.at + 1 < self.links.len() {
-            // A refusal and an empty answer are about the question, not about the model's health.
-            if !matches!(error.class, Class::Refused | Class::Empty | Class::Truncated) {
-                rest(link);
-            }
+            rest(link, self.request, error.class);
             self.first = Some(failure);
             self.at += 1;
             self.tally = Tally::default();
@@ -376,16 +372,6 @@ fn may_be_the_pictures(class: Class) -> bool {
         class,
         Class::BadRequest | Class::PayloadTooLarge | Class::ModelNotFound | Class::ContextOverflow
     )
-}
-
-fn resting(link: &Link, now: Instant) -> bool {
-    link.resting.lock().is_ok_and(|until| until.is_some_and(|until| now < until))
-}
-
-fn rest(link: &Link) {
-    if let Ok(mut until) = link.resting.lock() {
-        *until = Some(Instant::now() + REST);
-    }
 }
 
 /// Chance for the jitter, 0 to 1000: a fresh hasher is randomly seeded.
