@@ -12,8 +12,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use petasos_fakes::Keep;
-use petasos_fakes::model::{Answer, Model};
+use petasos_fakes::model::{Answer, Model, Request};
 use petasos_fakes::telegram::{Change, Telegram};
+use serde_json::json;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,6 +52,10 @@ fn main() {
     }
     if wanted("sessions") {
         sessions();
+    }
+    if wanted("tools") {
+        flood();
+        many_tools();
     }
 }
 
@@ -175,11 +180,67 @@ fn sessions() {
     end(&mut gateway);
 }
 
+/// One command that prints two gigabytes.
+fn flood() {
+    let bench = Bench::with_tools();
+    let mut gateway = bench.launch();
+    bench.run(1, "seq 100000");
+    bench.answered.recv_timeout(PATIENCE).expect("an answer");
+    let before = peak(gateway.id());
+    let started = Instant::now();
+    bench.run(1, "yes 0123456789abcdef | head -c 2000000000");
+    bench.answered.recv_timeout(PATIENCE).expect("an answer");
+    let took = started.elapsed();
+    let after = peak(gateway.id());
+    row("peak RSS before and after a command that prints 2 GB", &format!("{} / {}", mb(before), mb(after)));
+    row("time it took", &ms(took));
+    end(&mut gateway);
+}
+
+/// 64 chats, each with a command that has printed a megabyte and still runs.
+fn many_tools() {
+    const CHATS: i64 = 64;
+    let bench = Bench::with_tools();
+    let mut gateway = bench.launch();
+    let flags = bench.home.path().join("flags");
+    std::fs::create_dir(&flags).expect("a folder");
+    let at = flags.display();
+    for chat in 1..=CHATS {
+        bench
+            .run(chat, &format!("seq 150000; touch {at}/{chat}; while [ ! -e {at}/go ]; do sleep 0.1; done"));
+    }
+    let (here, started) = (|| std::fs::read_dir(&flags).expect("a folder").count(), Instant::now());
+    while here() < 64 {
+        assert!(started.elapsed() < PATIENCE, "only {} run", here());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    row("RSS while 64 sessions run a command that has printed 1 MB", &mb(rss(gateway.id())));
+    std::fs::write(flags.join("go"), "").expect("a flag");
+    for _ in 1..=CHATS {
+        bench.answered.recv_timeout(PATIENCE).expect("an answer");
+    }
+    row("peak RSS of that", &mb(peak(gateway.id())));
+    end(&mut gateway);
+}
+
 impl Bench {
     fn new() -> Self {
+        Self::with("", |_| Answer::text("A short answer."))
+    }
+
+    /// The model runs what it is told to.
+    fn with_tools() -> Self {
+        let more = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  login_shell: false\n";
+        Self::with(more, |request| match request.messages().last().filter(|row| row["role"] == "tool") {
+            Some(_result) => Answer::text("done"),
+            None => Answer::tool("terminal", json!({ "command": request.last_user, "timeout": 600 })),
+        })
+    }
+
+    fn with(more: &str, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
         let telegram = Telegram::start().expect("fake telegram");
         let model = Model::start().expect("fake model");
-        model.respond(|_| Answer::text("A short answer."));
+        model.respond(answer);
         model.record(Keep::Nothing);
         telegram.record(Keep::Last(64));
         let (say, answered) = mpsc::channel();
@@ -192,7 +253,7 @@ impl Bench {
         let config = format!(
             "model:\n  default: fake\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-bench\n\
              platforms:\n  telegram:\n    enabled: true\n    token: \"123:abc\"\n    extra:\n      base_url: {}/bot\n\
-             web:\n  port: 0\n",
+             web:\n  port: 0\n{more}",
             model.url(),
             telegram.url(),
         );
@@ -217,6 +278,10 @@ impl Bench {
         while !std::fs::read_to_string(&path).is_ok_and(|text| text.contains(&want)) {
             assert!(started.elapsed() < PATIENCE, "never {want}");
         }
+    }
+
+    fn run(&self, chat: i64, command: &str) {
+        self.telegram.push_text(chat, chat, command);
     }
 
     fn ask(&self, chat: i64) -> Duration {
@@ -250,9 +315,18 @@ fn median(spans: &mut [Duration]) -> Duration {
 }
 
 fn rss(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most it ever had.
+fn peak(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, which: &str) -> u64 {
     let status =
         std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).expect("alive");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    let line = status.lines().find(|line| line.starts_with(which)).expect("a line");
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
 }
 

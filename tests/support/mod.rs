@@ -1,6 +1,7 @@
 //! Drives the real program: a private home, fakes on loopback, signals, and waiting for conditions.
 #![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
 
+pub mod api;
 pub mod http;
 
 use std::io::Read;

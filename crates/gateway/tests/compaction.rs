@@ -13,6 +13,7 @@ use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point, Request};
 use petasos_gateway::Compression;
 use petasos_store::RowState;
+use serde_json::json;
 use support::{SOON, World, key};
 
 const OVERFLOW: &str = r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#;
@@ -236,4 +237,35 @@ fn a_compression_can_be_stopped_and_survives_a_crash() {
     world.start();
     world.ends_with(7, "🗜 Compressed");
     assert_eq!(world.count(7, "🗜 Compressed"), 1);
+}
+
+#[test]
+fn what_is_still_to_be_done_outlives_the_summary() {
+    let world = World::new(|_| {});
+    talk(&world, 4);
+    let item = |id: &str, status: &str| json!({"id": id, "content": format!("do {id}"), "status": status});
+    let plan =
+        json!({"todos": [item("one", "completed"), item("two", "in_progress"), item("three", "pending")]});
+    world.model.respond(move |request| {
+        let last = request.messages().last().cloned().unwrap_or_default();
+        match last["role"].as_str() {
+            _ if asks_for_notes(request) => Answer::text("notes without a list"),
+            Some("user") if request.last_user == "plan" => Answer::tool("todo", plan.clone()),
+            Some("tool") => Answer::text("planned"),
+            _ => Answer::text(format!("echo: {}", request.last_user)),
+        }
+    });
+    world.telegram.push_text(7, 7, "plan");
+    world.ends_with(7, "planned");
+    talk(&world, 14);
+    world.telegram.push_text(7, 7, "/compress");
+    world.ends_with(7, "🗜 Compressed");
+    world.telegram.push_text(7, 7, "go on");
+    world.ends_with(7, "echo: go on");
+    let last = world.model.requests().last().expect("a request").clone();
+    legal(&last);
+    let sent = last.body().to_string();
+    assert!(!sent.contains("\"plan\""), "the wish itself is summed up: {sent}");
+    assert!(sent.contains("- [>] do two (two)") && sent.contains("- [ ] do three (three)"), "{sent}");
+    assert!(!sent.contains("do one"), "what is done is done: {sent}");
 }
