@@ -1,7 +1,7 @@
 //! The Discord adapter, if there is to be one.
 
 use petasos_core::command;
-use petasos_platforms::discord::{Config, Discord, Liveness, MenuCommand};
+use petasos_platforms::discord::{Config, Discord, Liveness, MenuCommand, MenuPolicy};
 use petasos_platforms::{Adapter, Secret};
 
 use super::credential::{self, Credential, Wanted};
@@ -79,6 +79,11 @@ fn config(settings: &Settings, token: &str) -> Config {
         },
         catch_up: super::catch_up(settings, "discord"),
         menu: menu(),
+        menu_policy: match text("command_sync_policy").as_deref() {
+            Some("bulk") => MenuPolicy::Bulk,
+            Some("off") => MenuPolicy::Off,
+            Some(_) | None => MenuPolicy::Safe,
+        },
         typing: flag("typing_indicator"),
         reply_to: super::reply_to(settings, "discord"),
         allowed_roles: list("allowed_roles"),

@@ -189,7 +189,7 @@ impl Intake {
 pub struct CatchUp {
     /// Nothing older than this.
     pub window: Duration,
-    /// Messages at most, all channels together; 0 fetches nothing.
+    /// Messages at most in one round; rounds follow until nothing is missing. 0 fetches nothing.
     pub messages: usize,
 }
 

@@ -208,9 +208,16 @@ pub(super) const KEYS: &[Key] = &[
         "platforms.discord.extra.missed_message_backfill.limit",
         Count(0, 10_000),
         "100",
-        "messages that are fetched at most, all channels together",
+        "messages that one request brings at most; requests follow until nothing is missing, 0: none",
     )
     .env(&["DISCORD_MISSED_MESSAGE_BACKFILL_LIMIT"]),
+    key(
+        "platforms.discord.command_sync_policy",
+        Choice(&["safe", "bulk", "off"]),
+        "safe",
+        "register the command menu when it differs from what is registered, at every start, or never",
+    )
+    .env(&["DISCORD_COMMAND_SYNC_POLICY"]),
     key("platforms.discord.proxy", Secret, "", "proxy for this platform").env(&["DISCORD_PROXY"]),
     key("platforms.discord.require_mention", Flag, "true", "in servers, answer only when mentioned")
         .env(&["DISCORD_REQUIRE_MENTION"]),

@@ -15,6 +15,8 @@ pub enum Fault {
     Delay(Duration),
     /// Refuses, unprocessed. `retry_after` (seconds) makes it a rate limit.
     Status { status: u16, code: u64, message: String, retry_after: Option<f64> },
+    /// Refuses, unprocessed: the limit of all routes together is used up for so many seconds.
+    Limited(f64),
     /// Resets the connection, unprocessed.
     ResetBefore,
     /// Processed, then the connection is reset without an answer: a lost acknowledgement.
@@ -63,6 +65,10 @@ impl Trouble for Fault {
             Self::Page => Effect::Page(502),
             Self::Garbage => Effect::Garbage,
             Self::HalfBody => Effect::Half,
+            Self::Limited(retry_after) => {
+                let refusal = Refusal::new(429, 0, "You are being rate limited.");
+                Effect::Refuse(Refusal { retry_after: Some(*retry_after), global: true, ..refusal })
+            }
             Self::Status { status, code, message, retry_after } => {
                 let refusal = Refusal::new(*status, *code, message.clone());
                 Effect::Refuse(Refusal { retry_after: *retry_after, ..refusal })

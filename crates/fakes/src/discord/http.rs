@@ -131,7 +131,12 @@ fn finish(ticket: Ticket<'_, World>, bucket: &str, line: &Line, end: End<Value, 
         End::Answer(Err(refusal)) => {
             ticket.close(Outcome::Refused { status: refusal.status, code: refusal.code });
             let answer = json(road::status(refusal.status), refusal.body().to_string());
-            limited(answer, bucket, refusal.retry_after)
+            let mut answer = limited(answer, bucket, refusal.retry_after);
+            if refusal.global {
+                answer.headers_mut().insert("x-ratelimit-global", HeaderValue::from_static("true"));
+                answer.headers_mut().insert("x-ratelimit-scope", HeaderValue::from_static("global"));
+            }
+            answer
         }
         End::Reset => {
             ticket.close(Outcome::Reset);

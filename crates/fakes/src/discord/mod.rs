@@ -132,6 +132,10 @@ impl Discord {
         self.shared.world.change(|world| world.channels.insert(channel.id, channel));
     }
 
+    pub fn give_role(&self, user: u64, role: u64) {
+        self.shared.world.change(|world| world.roles.push((user, role)));
+    }
+
     /// Somebody writes; the message's number is returned.
     pub fn push_text(&self, channel: u64, user: u64, content: impl Into<String>) -> u64 {
         self.push(Incoming::text(channel, user, content))

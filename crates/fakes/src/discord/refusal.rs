@@ -11,11 +11,13 @@ pub(crate) struct Refusal {
     pub(crate) errors: Value,
     /// Seconds.
     pub(crate) retry_after: Option<f64>,
+    /// The limit is for all routes together.
+    pub(crate) global: bool,
 }
 
 impl Refusal {
     pub(crate) fn new(status: u16, code: u64, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), errors: Value::Null, retry_after: None }
+        Self { status, code, message: message.into(), errors: Value::Null, retry_after: None, global: false }
     }
 
     /// A field that does not hold, in the real service's nested form.
@@ -42,8 +44,7 @@ impl Refusal {
 
     pub(crate) fn body(&self) -> Value {
         if let Some(retry_after) = self.retry_after {
-            let body = json!({ "message": self.message, "retry_after": retry_after, "global": false });
-            return body;
+            return json!({ "message": self.message, "retry_after": retry_after, "global": self.global });
         }
         let mut body = json!({ "message": self.message, "code": self.code });
         if !self.errors.is_null() {

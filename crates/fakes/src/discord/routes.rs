@@ -63,6 +63,8 @@ pub(crate) fn find(method: &str, path: &str) -> Route {
         ("POST", ["interactions", interaction, token, "callback"]) => {
             route("answerInteraction", None, id(interaction), token)
         }
+        ("GET", ["guilds", guild, "members", user]) => route("getMember", None, id(guild), user),
+        ("GET", ["applications", application, "commands"]) => route("getCommands", None, id(application), ""),
         ("PUT", ["applications", application, "commands"]) => route("putCommands", None, id(application), ""),
         _unknown => route(&format!("{method} /{}", parts.join("/")), None, 0, ""),
     }
@@ -92,6 +94,8 @@ pub(crate) fn apply(world: &mut World, route: &Route, asked: &Asked) -> Done {
         "react" => react(world, channel, route),
         "unreact" => unreact(world, channel, route),
         "answerInteraction" => answer(world, route, &asked.body),
+        "getMember" => member(world, route),
+        "getCommands" => get_commands(world, route.message),
         "putCommands" => put_commands(world, route.message, &asked.body),
         _unknown => Err(Refusal::not_found()),
     }
@@ -281,6 +285,36 @@ fn answer(world: &mut World, route: &Route, body: &Value) -> Done {
         }
         Some(_) | None => Err(Refusal::new(404, 10062, "Unknown interaction")),
     }
+}
+
+fn member(world: &World, route: &Route) -> Done {
+    if !world.guilds.contains(&route.message) {
+        return Err(Refusal::new(404, 10004, "Unknown Guild"));
+    }
+    let user = route.word.parse().map_err(|_| Refusal::new(404, 10013, "Unknown User"))?;
+    Ok((json!({ "user": person(user, false), "roles": world.roles(user) }), None))
+}
+
+/// As the real service tells them: with what it added, and without what is only a default.
+fn get_commands(world: &World, application: u64) -> Done {
+    if application != APPLICATION_ID {
+        return Err(Refusal::new(404, 10002, "Unknown Application"));
+    }
+    let told = |(nth, command): (usize, &Value)| {
+        let mut command = command.clone();
+        command["id"] = (nth + 1).to_string().into();
+        command["application_id"] = APPLICATION_ID.to_string().into();
+        command["version"] = "1".into();
+        command["nsfw"] = false.into();
+        for option in command["options"].as_array_mut().into_iter().flatten() {
+            if option["required"] == false {
+                option.as_object_mut().map(|fields| fields.remove("required"));
+            }
+        }
+        command
+    };
+    let list = world.commands.as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok((list.iter().enumerate().map(told).collect(), None))
 }
 
 fn put_commands(world: &mut World, application: u64, body: &Value) -> Done {

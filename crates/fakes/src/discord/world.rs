@@ -105,6 +105,8 @@ pub struct World {
     /// Interactions that wait for their answer, with their tokens.
     pub(crate) interactions: HashMap<u64, (String, bool)>,
     pub(crate) commands: Value,
+    /// Who has which.
+    pub(crate) roles: Vec<(u64, u64)>,
     /// Attachments that can be fetched, by path.
     pub(crate) files: HashMap<String, Stored>,
     pub(crate) reactions: Vec<(u64, u64, String)>,
@@ -161,6 +163,11 @@ impl World {
         &self.reactions
     }
 
+    pub(crate) fn roles(&self, user: u64) -> Vec<String> {
+        let theirs = self.roles.iter().filter(|(owner, _)| *owner == user);
+        theirs.map(|(_, role)| role.to_string()).collect()
+    }
+
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id = snowflake(Duration::ZERO, 0).max(self.last_id + 1);
         self.last_id
@@ -204,12 +211,15 @@ impl World {
         id
     }
 
-    /// Keeps a message and tells every session of it; what comes over the socket names its guild.
+    /// Keeps a message and tells every session of it; what comes over the socket names its guild and the author's roles.
     pub(crate) fn publish(&mut self, kind: &str, message: Message) {
         let mut wire = message.wire.clone();
+        let author = wire["author"]["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_default();
+        let roles = self.roles(author);
         let channel = self.channel_mut(message.channel);
         if let Some(guild) = channel.guild {
             wire["guild_id"] = guild.to_string().into();
+            wire["member"] = json!({ "roles": roles });
         }
         channel.messages.insert(message.id, message);
         self.sessions.dispatch(kind, &wire);

@@ -1,5 +1,9 @@
 //! REST: JSON to `<api_base><path>`, the token in a header, and Discord's own numbers in every refusal.
+//!
+//! A limit that Discord calls global is for the whole bot: until it is over no other request leaves, whatever chat it
+//! is for; each is told how long that is. Answers to interactions are not counted by it and leave.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -7,6 +11,7 @@ use reqwest::{Client, Method, RequestBuilder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{Config, Error};
 use crate::Secret;
@@ -19,7 +24,12 @@ pub(super) struct Api {
     base: String,
     token: Secret,
     within: Duration,
+    /// Until when Discord wants no requests at all.
+    held: Mutex<Option<Instant>>,
 }
+
+/// A mistaken figure must not silence us.
+const LONGEST_HOLD: Duration = Duration::from_secs(3600);
 
 /// What Discord says when it says no. Anything else is not from Discord.
 #[derive(Deserialize)]
@@ -29,13 +39,16 @@ struct Refusal {
     code: u64,
     retry_after: Option<f64>,
     #[serde(default)]
+    global: bool,
+    #[serde(default)]
     errors: Map<String, Value>,
 }
 
 impl Api {
     pub(super) fn new(client: Client, config: &Config) -> Self {
         let base = config.api_base.trim_end_matches('/').to_owned();
-        Self { client, base, token: config.token.clone(), within: config.request_timeout }
+        let (token, within) = (config.token.clone(), config.request_timeout);
+        Self { client, base, token, within, held: Mutex::default() }
     }
 
     /// One try. `path` begins with `/`; an answer without a body reads as `null`.
@@ -45,6 +58,7 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<T, Error> {
+        self.is_free(path)?;
         let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
@@ -59,6 +73,7 @@ impl Api {
         body: &Value,
         upload: Upload<'_>,
     ) -> Result<T, Error> {
+        self.is_free(path)?;
         let within = upload.patience(self.within);
         let fields = [("payload_json", body.to_string())];
         let request = upload.form(self.request(Method::POST, path), &fields, "files[0]")?;
@@ -76,7 +91,27 @@ impl Api {
         within: Duration,
     ) -> Result<T, Error> {
         let answer = http::once(request, within).await?;
-        result(&answer).map_err(|error| self.redacted(error))
+        let refused = |error: Error| {
+            if let Error::Held { after } = error {
+                let until = Instant::now() + after;
+                let mut held = self.held();
+                *held = held.max(Some(until));
+            }
+            self.redacted(error)
+        };
+        result(&answer).map_err(refused)
+    }
+
+    fn is_free(&self, path: &str) -> Result<(), Error> {
+        let left = self.held().map(|until| until.saturating_duration_since(Instant::now()));
+        match left.filter(|left| !left.is_zero() && !path.starts_with("/interactions/")) {
+            Some(after) => Err(Error::Held { after }),
+            None => Ok(()),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -94,6 +129,7 @@ impl Api {
                 Error::Answered { status, code, message: self.token.redact(&message), retry_after, fields }
             }
             Error::OnTheWay { .. }
+            | Error::Held { .. }
             | Error::Link(_)
             | Error::Barred(_)
             | Error::Exhausted { .. }
@@ -116,6 +152,10 @@ fn result<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
         return serde_json::from_str(body).map_err(|error| Failure::Garbage(place(&error)).into());
     }
     match serde_json::from_str::<Refusal>(&body) {
+        Ok(Refusal { global: true, retry_after: Some(seconds), .. }) if answer.status == 429 => {
+            let after = wait(Some(seconds)).unwrap_or_default();
+            Err(Error::Held { after: after.min(LONGEST_HOLD) })
+        }
         Ok(refusal) => Err(Error::Answered {
             status: answer.status,
             code: refusal.code,

@@ -1,164 +1,266 @@
 //! After a gap that no session bridges: what was written meanwhile, fetched over REST.
 //!
-//! Private channels are asked at once, those of a server when the server lists them: only where the newest
-//! message is one we have not seen. Bounded by a window and by a number of messages for all channels together.
+//! Private channels are asked at once, those of a server when the server lists them: only where the newest message is
+//! one we have not seen. One request at a time brings one stretch of one channel (`stretch.rs`), beside what the
+//! socket brings; it is committed together with how much of the gap it fills. A request that fails is made again, for
+//! as long as it takes; meanwhile the others go first. Given up is only what is older than the window, what Discord
+//! will not tell us, and what is beyond the number of channels; it is counted and reported.
 //! A private channel in which we never heard anything cannot be found this way; Discord lists none.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use petasos_core::Fault;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
-use twilight_model::id::Id;
-use twilight_model::id::marker::MessageMarker;
 
 use super::Error;
 use super::digest::Digest;
-use super::place::Place;
-use super::wire::first_of;
+use super::gaps::Gap;
+use super::held::Spoken;
+use super::rooms::Room;
+use super::session::Event;
+use super::stretch::{End, Job, Stretch};
+use super::wire::{self, first_of};
 
 /// Most messages that one request brings.
 const PAGE: usize = 100;
-/// How long servers may take to list their channels.
-const PATIENCE: Duration = Duration::from_secs(60);
-const TRIES: u32 = 4;
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait for a service that named none.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// A gap that is being caught up.
-#[derive(Debug)]
-pub(super) struct Gap {
-    /// The place before it.
-    before: Place,
-    /// Servers that have not listed their channels yet.
-    guilds: HashSet<u64>,
-    /// Nothing older than this.
-    floor: u64,
-    left: usize,
-    until: Instant,
+/// A stretch that is being read.
+pub(super) type Reading<'a> = Pin<Box<dyn Future<Output = Stretch> + Send + 'a>>;
+
+/// What only this link knows of a catch-up.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    channels: HashMap<u64, Progress>,
+    /// Requests that failed in a row.
+    failures: u32,
+    /// Before the next request.
+    wait: Duration,
+    tally: Tally,
 }
 
-impl Digest<'_> {
-    /// `before`: where we were before this session.
-    pub(super) async fn open_gap(&mut self, before: Place, guilds: HashSet<u64>) -> Result<(), Error> {
+#[derive(Debug, Default)]
+struct Progress {
+    /// Requests, and those that failed since the last good one.
+    asked: u32,
+    failed: u32,
+    /// When something came of it last.
+    moved: Option<Instant>,
+    /// The first message that the session itself told us of: it tells us of all that follow.
+    live: Option<u64>,
+    /// What is said now does not wait any longer for what was said before.
+    overtaken: bool,
+}
+
+/// For the report.
+#[derive(Debug, Default)]
+struct Tally {
+    found: usize,
+    too_old: usize,
+    channels_refused: usize,
+    channels_left_out: usize,
+}
+
+impl Rounds {
+    fn of(&mut self, channel: u64) -> &mut Progress {
+        self.channels.entry(channel).or_default()
+    }
+
+    /// When the catch-up of a channel brought something last.
+    pub(super) fn moved(&self, channel: u64) -> Option<Instant> {
+        self.channels.get(&channel)?.moved
+    }
+
+    /// Whose turn it is: what failed comes last, private channels come first.
+    fn next(&self, ready: impl Iterator<Item = (u64, Gap)>) -> Option<(u64, Gap)> {
+        ready.min_by_key(|(channel, gap)| {
+            let (failed, asked) = self.channels.get(channel).map_or((0, 0), |it| (it.failed, it.asked));
+            (failed, gap.guild.is_some(), asked, *channel)
+        })
+    }
+
+    fn deferred(&mut self, channel: u64, named: Option<Duration>, base: Duration) {
+        self.of(channel).failed += 1;
+        let doubled = base.saturating_mul(1 << self.failures.min(16)).min(LONGEST_WAIT);
+        self.failures += 1;
+        self.wait = named.unwrap_or(doubled);
+    }
+}
+
+impl<'a> Digest<'a> {
+    /// A new session: whatever was written since the last one is not in it.
+    pub(super) fn open_gaps(&mut self, guilds: &HashSet<u64>) {
         let limits = self.discord.config.catch_up;
-        if before.newest().is_none() || limits.messages == 0 {
-            self.gap = None;
-            return Ok(());
+        // What waits was told by a session that is over. It is in the gap.
+        self.held.clear();
+        self.reading = None;
+        self.rounds.channels.clear();
+        if limits.messages > 0 {
+            let left_out = self.place.lose_session(guilds, floor(now(), limits.window));
+            self.rounds.tally.channels_left_out += left_out;
         }
-        let direct: Vec<(u64, u64)> = before.direct().collect();
-        let floor = floor(now(), limits.window);
-        let (left, until) = (limits.messages, Instant::now() + PATIENCE);
-        self.gap = Some(Gap { before, guilds, floor, left, until });
-        for (channel, seen) in direct {
-            self.catch_up(channel, seen).await?;
-        }
-        self.close_if_done();
-        Ok(())
     }
 
-    pub(super) async fn catch_up_guild(&mut self, guild: u64) -> Result<(), Error> {
-        let Some(gap) = &mut self.gap else { return Ok(()) };
-        if !gap.guilds.remove(&guild) {
-            return Ok(());
+    pub(super) fn list(&mut self, guild: &wire::Guild) {
+        let id = guild.id.get();
+        if !self.place.gaps.is_expected(id) {
+            return;
         }
-        let behind = |(channel, newest): (u64, u64)| {
-            let seen = gap.before.seen_in(channel)?;
-            (newest > seen && newest > gap.floor).then_some((channel, seen))
+        let listed = guild.channels.iter().chain(&guild.threads);
+        let rooms: Vec<(u64, Room)> =
+            listed.map(|channel| (channel.id.get(), Room::read(channel, Some(id)))).collect();
+        let heard = |(channel, room): &&(u64, Room)| {
+            room.written && self.discord.gate.opens(&self.rooms.keys(*channel, room))
         };
-        let channels: Vec<(u64, u64)> = self.rooms.written(guild).into_iter().filter_map(behind).collect();
-        for (channel, seen) in channels {
-            self.catch_up(channel, seen).await?;
+        let rooms = rooms.iter().filter(heard).map(|(channel, room)| (*channel, room));
+        self.rounds.tally.channels_left_out += self.place.gaps.listed(id, rooms);
+        self.report_if_filled();
+    }
+
+    /// We are no longer on this server.
+    pub(super) fn leave(&mut self, guild: u64) {
+        self.rounds.tally.channels_left_out += self.place.gaps.leave(guild);
+        self.report_if_filled();
+    }
+
+    /// Whether a message that the socket brought waits for what was said before it.
+    pub(super) fn hold(&mut self, event: &Event) -> bool {
+        let Ok(Spoken { id, channel_id }) = serde_json::from_str(event.data.get()) else { return false };
+        let channel = channel_id.get();
+        if self.place.gaps.get(channel).is_none() {
+            return false;
         }
-        self.close_if_done();
+        let progress = self.rounds.of(channel);
+        progress.live.get_or_insert(id.get());
+        !progress.overtaken && self.held.put(channel, event)
+    }
+
+    /// Asks for the next stretch, if anything is missing and nobody is at it.
+    pub(super) fn read_on(&mut self) {
+        if self.reading.is_some() {
+            return;
+        }
+        let Some((channel, gap)) = self.rounds.next(self.place.gaps.ready()) else { return };
+        self.rounds.of(channel).asked += 1;
+        let job = Job {
+            channel,
+            gap,
+            rooms: self.rooms.around(channel),
+            me: self.me(),
+            joined: self.place.has_joined(channel),
+            limit: self.discord.config.catch_up.messages.clamp(1, PAGE),
+        };
+        let (discord, wait) = (self.discord, std::mem::take(&mut self.rounds.wait));
+        self.reading = Some(Box::pin(async move {
+            sleep(wait).await;
+            discord.stretch(job).await
+        }));
+    }
+
+    /// Takes what was read, and what waited for it.
+    pub(super) async fn caught(&mut self, stretch: Stretch) -> Result<(), Error> {
+        self.reading = None;
+        let channel = stretch.channel;
+        // Without one: we have left that server meanwhile.
+        if let Some(gap) = self.place.gaps.get(channel) {
+            self.fill(gap, stretch)?;
+        }
+        self.report_if_filled();
+        self.release().await;
+        self.moved.get_or_insert_with(Instant::now);
+        if self.batch.is_empty() { Ok(()) } else { self.commit().await }
+    }
+
+    fn fill(&mut self, gap: Gap, stretch: Stretch) -> Result<(), Error> {
+        let Stretch { channel, events, unreadable, too_old, rooms, joined, until, end } = stretch;
+        for room in &rooms {
+            self.rooms.put(room, gap.guild);
+        }
+        joined.into_iter().for_each(|thread| self.place.joined(thread));
+        let progress = self.rounds.of(channel);
+        let live = progress.live;
+        let reached = live.is_some_and(|live| until >= live);
+        let until = live.map_or(until, |live| until.min(live.saturating_sub(1)));
+        if until > gap.after {
+            (progress.moved, progress.failed) = (Some(Instant::now()), 0);
+            self.place.saw(gap.guild, channel, until);
+        }
+        // From there on the socket tells.
+        let missed = events.into_iter().filter(|(id, _)| live.is_none_or(|live| *id < live));
+        let before = self.batch.len();
+        self.batch.extend(missed.map(|(_, event)| event));
+        self.unreadable.extend(unreadable);
+        self.rounds.tally.found += self.batch.len() - before;
+        self.rounds.tally.too_old += too_old;
+        self.place.gaps.fill(channel, until);
+        match end {
+            End::Fatal(error) => return Err(error),
+            End::Later(error) if !reached => {
+                warn!(platform = "discord", channel, %error, "catching up is deferred");
+                let named = match error.fault() {
+                    Fault::Later { after } => after,
+                    Fault::Refused | Fault::Fatal => None,
+                };
+                self.rounds.deferred(channel, named, self.discord.config.reconnect_base);
+                return Ok(());
+            }
+            End::More if !reached => {}
+            End::Refused(error) => {
+                warn!(platform = "discord", channel, %error, "a channel cannot be caught up");
+                self.rounds.tally.channels_refused += 1;
+                self.close(channel);
+            }
+            End::Whole | End::More | End::Later(_) => self.close(channel),
+        }
+        self.rounds.failures = 0;
         Ok(())
     }
 
-    /// A server that is down lists nothing: the others must not wait for it for ever.
-    pub(super) fn close_overdue_gap(&mut self) {
-        if let Some(gap) = self.gap.take_if(|gap| Instant::now() >= gap.until) {
+    fn close(&mut self, channel: u64) {
+        self.place.gaps.close(channel);
+        self.rounds.channels.remove(&channel);
+    }
+
+    /// What has waited long enough for what was said before it does not wait any longer.
+    pub(super) async fn overtake(&mut self, channel: u64) -> Result<(), Error> {
+        warn!(platform = "discord", channel, "what is said now is heard before what was missed");
+        self.rounds.of(channel).overtaken = true;
+        self.release().await;
+        self.commit().await
+    }
+
+    async fn release(&mut self) {
+        let (gaps, rounds) = (&self.place.gaps, &self.rounds);
+        let overtaken = |channel| rounds.channels.get(&channel).is_some_and(|it| it.overtaken);
+        for waited in self.held.release(|channel| gaps.get(channel).is_some() && !overtaken(channel)) {
+            let event = self.message(&waited.data).await;
+            self.batch.extend(event);
+        }
+    }
+
+    fn report_if_filled(&mut self) {
+        if !self.place.gaps.is_empty() {
+            return;
+        }
+        let Tally { found, too_old, channels_refused, channels_left_out } =
+            std::mem::take(&mut self.rounds.tally);
+        if too_old + channels_refused + channels_left_out > 0 {
             warn!(
                 platform = "discord",
-                servers = gap.guilds.len(),
-                "servers not caught up: they are not there"
+                found,
+                too_old,
+                channels_refused,
+                channels_left_out,
+                "caught up after a gap; some of it is given up: raise missed_message_backfill.window_seconds, or \
+                 let the bot read the history of these channels"
             );
+        } else {
+            info!(platform = "discord", found, "caught up after a gap");
         }
-    }
-
-    fn close_if_done(&mut self) {
-        if let Some(gap) = self.gap.take_if(|gap| gap.guilds.is_empty()) {
-            info!(platform = "discord", left = gap.left, "caught up after a gap");
-        }
-    }
-
-    /// Everything behind `seen` in one channel, oldest first, as far as the bounds allow.
-    async fn catch_up(&mut self, channel: u64, seen: u64) -> Result<(), Error> {
-        let Some(gap) = &self.gap else { return Ok(()) };
-        let (mut after, mut left) = (seen.max(gap.floor), gap.left);
-        while left > 0 {
-            let limit = left.min(PAGE);
-            let Some(mut page) = self.page(channel, after, limit).await? else { break };
-            page.sort_by_key(|(id, _)| *id);
-            let Some((newest, _)) = page.last() else { break };
-            after = *newest;
-            left -= page.len().min(left);
-            let whole = page.len() >= limit;
-            for (_, raw) in &page {
-                let event = Box::pin(self.message(raw)).await;
-                self.batch.extend(event);
-            }
-            if !whole {
-                break;
-            }
-        }
-        if let Some(gap) = &mut self.gap {
-            gap.left = left;
-        }
-        if left == 0 {
-            warn!(platform = "discord", channel, "more was written than is caught up");
-        }
-        Ok(())
-    }
-
-    /// `None`: this channel does not say, and will not.
-    async fn page(
-        &mut self,
-        channel: u64,
-        after: u64,
-        limit: usize,
-    ) -> Result<Option<Vec<(u64, Box<RawValue>)>>, Error> {
-        let path = format!("/channels/{channel}/messages?after={after}&limit={limit}");
-        let mut wait = self.discord.config.reconnect_base;
-        for _ in 0..TRIES {
-            let error = match self.discord.api.get::<Vec<Box<RawValue>>>(&path).await {
-                Ok(page) => return Ok(Some(self.numbered(page))),
-                Err(error) => error,
-            };
-            match error.fault() {
-                Fault::Fatal => return Err(error),
-                Fault::Refused => {
-                    info!(platform = "discord", channel, %error, "a channel cannot be caught up");
-                    return Ok(None);
-                }
-                Fault::Later { after } => {
-                    warn!(platform = "discord", channel, %error, "catching up is deferred");
-                    sleep(after.unwrap_or(wait).min(LONGEST_WAIT)).await;
-                    wait *= 2;
-                }
-            }
-        }
-        warn!(platform = "discord", channel, "catching up was given up");
-        Ok(None)
-    }
-
-    fn numbered(&mut self, page: Vec<Box<RawValue>>) -> Vec<(u64, Box<RawValue>)> {
-        #[derive(serde::Deserialize)]
-        struct Numbered {
-            id: Id<MessageMarker>,
-        }
-        let number = |raw: Box<RawValue>| Some((self.readable::<Numbered>(&raw, "message")?.id.get(), raw));
-        page.into_iter().filter_map(number).collect()
     }
 }
 

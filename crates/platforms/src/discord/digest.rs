@@ -3,22 +3,26 @@
 //! Owns the place (`place.rs`) and the list of channels. Events are taken in the order of the socket, several
 //! at a time; one that cannot be read is set aside. A batch with messages is committed at once; a place that only
 //! moved is committed after a while, for whatever comes again meanwhile is known by its id.
-//! While a gap is being caught up the old place stays committed, so a crash begins the catch-up again.
+//! What was missed is fetched beside that (`catch_up.rs`); a message in a channel of which something is still missing
+//! waits for it (`held.rs`), nothing else does.
 
+use std::future;
 use std::time::Duration;
 
 use petasos_core::Inbound;
-use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-use super::catch_up::{self, Gap};
+use super::catch_up::{self, Reading, Rounds};
+use super::gaps::Gaps;
+use super::held::Held;
 use super::parse::{self, Spot};
 use super::place::{Me, Place, Session};
 use super::rooms::{Room, Rooms};
 use super::session::{Arrived, Event, Kept};
+use super::stretch::Stretch;
 use super::tokens::Wants;
 use super::wire::{self, Ready, first_of};
 use super::{Discord, Error};
@@ -35,17 +39,21 @@ pub(super) struct Digest<'a> {
     pub(super) discord: &'a Discord,
     pub(super) place: Place,
     pub(super) rooms: Rooms,
-    pub(super) gap: Option<Gap>,
+    pub(super) rounds: Rounds,
+    pub(super) reading: Option<Reading<'a>>,
+    pub(super) held: Held,
     /// What the next batch holds.
     pub(super) batch: Vec<Inbound>,
-    unreadable: Vec<Unreadable>,
+    pub(super) unreadable: Vec<Unreadable>,
     intake: &'a Intake,
     arrived: mpsc::Receiver<Arrived>,
     kept: watch::Sender<Option<Kept>>,
     greeted: watch::Sender<Option<u64>>,
     told: mpsc::Sender<Health>,
+    /// The last event of the session that was looked at.
+    reached: u64,
     /// When the place moved without being committed.
-    moved: Option<Instant>,
+    pub(super) moved: Option<Instant>,
 }
 
 /// The digest's ends of the channels to the rest of a link.
@@ -58,30 +66,51 @@ pub(super) struct Ends {
 }
 
 impl<'a> Digest<'a> {
-    pub(super) fn new(discord: &'a Discord, place: Place, intake: &'a Intake, ends: Ends) -> Self {
+    pub(super) fn new(discord: &'a Discord, mut place: Place, intake: &'a Intake, ends: Ends) -> Self {
         let Ends { arrived, kept, greeted, told } = ends;
-        let (rooms, gap, moved) = (Rooms::default(), None, None);
-        let (batch, unreadable) = (Vec::new(), Vec::new());
-        Self { discord, place, rooms, gap, batch, unreadable, intake, arrived, kept, greeted, told, moved }
+        if discord.config.catch_up.messages == 0 {
+            place.gaps = Gaps::default();
+        }
+        let reached = place.session.as_ref().map_or(0, |session| session.sequence);
+        Self {
+            discord,
+            place,
+            rooms: Rooms::default(),
+            rounds: Rounds::default(),
+            reading: None,
+            held: Held::default(),
+            batch: Vec::new(),
+            unreadable: Vec::new(),
+            intake,
+            arrived,
+            kept,
+            greeted,
+            told,
+            reached,
+            moved: None,
+        }
     }
 
     pub(super) async fn run(mut self) -> Error {
+        let now = Instant::now;
         loop {
+            self.read_on();
             let due = self.moved.map(|moved| moved + MOVED);
+            let waiting = self.held.longest(|channel| self.rounds.moved(channel));
+            let overdue = waiting.map(|(since, channel)| (since + self.discord.config.hold, channel));
             let outcome = tokio::select! {
                 arrived = self.arrived.recv() => match arrived {
                     Some(arrived) => self.take(arrived).await,
                     None => return Error::Closed,
                 },
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    self.close_overdue_gap();
-                    if self.gap.is_none() {
-                        self.commit().await
-                    } else {
-                        self.moved = Some(Instant::now());
-                        Ok(())
+                stretch = read(&mut self.reading) => self.caught(stretch).await,
+                () = sleep_until(overdue.map_or_else(now, |(at, _)| at)), if overdue.is_some() => {
+                    match overdue {
+                        Some((_, channel)) => self.overtake(channel).await,
+                        None => Ok(()),
                     }
                 }
+                () = sleep_until(due.unwrap_or_else(now)), if due.is_some() => self.commit().await,
             };
             if let Err(error) = outcome {
                 return error;
@@ -95,8 +124,8 @@ impl<'a> Digest<'a> {
             match arrived {
                 Arrived::Event(event) => {
                     urgent |= matches!(event.kind.as_str(), "READY" | "GUILD_CREATE");
-                    self.digest(&event).await?;
-                    self.place.passed(event.sequence);
+                    self.digest(&event).await;
+                    self.reached = event.sequence;
                 }
                 Arrived::Unreadable(frame) => self.unreadable.push(frame),
             }
@@ -110,11 +139,25 @@ impl<'a> Digest<'a> {
         Ok(())
     }
 
-    async fn digest(&mut self, event: &Event) -> Result<(), Error> {
+    async fn digest(&mut self, event: &Event) {
         let data = &event.data;
         match event.kind.as_str() {
-            "READY" => return self.ready(data).await,
-            "GUILD_CREATE" => return self.guild(data).await,
+            "READY" => self.ready(data),
+            "GUILD_CREATE" => {
+                if let Some(guild) = self.readable::<wire::Guild>(data, "guild").filter(|it| !it.unavailable)
+                {
+                    self.rooms.put_guild(&guild);
+                    self.list(&guild);
+                }
+            }
+            // One that is only out of order comes back.
+            "GUILD_DELETE" => {
+                if let Some(guild) = self.readable::<wire::Guild>(data, "guild").filter(|it| !it.unavailable)
+                {
+                    self.leave(guild.id.get());
+                }
+            }
+            "MESSAGE_CREATE" if self.hold(event) => {}
             "MESSAGE_CREATE" => {
                 let event = self.message(data).await;
                 self.batch.extend(event);
@@ -135,38 +178,26 @@ impl<'a> Digest<'a> {
             }
             _not_ours => {}
         }
-        Ok(())
     }
 
-    /// A new session. Whatever was written since the last one is not in it.
-    async fn ready(&mut self, data: &RawValue) -> Result<(), Error> {
-        let Some(ready) = self.readable::<Ready>(data, "READY") else { return Ok(()) };
+    fn ready(&mut self, data: &RawValue) {
+        let Some(ready) = self.readable::<Ready>(data, "READY") else { return };
         let application = ready.application.map(|it| it.id.get());
-        let before = self.place.clone();
+        self.open_gaps(&ready.guilds.iter().map(|guild| guild.id.get()).collect());
         let (id, resume_url) = (ready.session_id, ready.resume_gateway_url);
         self.place.session = Some(Session { id, resume_url, sequence: 0 });
         self.place.me = Some(Me { id: ready.user.id.get(), application });
         self.place.begin(first_of(catch_up::now()).saturating_sub(1));
         self.rooms.clear();
         let _nobody_asks = self.greeted.send(application);
-        self.open_gap(before, ready.guilds.iter().map(|guild| guild.id.get()).collect()).await
     }
 
-    async fn guild(&mut self, data: &RawValue) -> Result<(), Error> {
-        let Some(guild) = self.readable::<wire::Guild>(data, "guild") else { return Ok(()) };
-        if guild.unavailable {
-            return Ok(());
-        }
-        self.rooms.put_guild(&guild);
-        self.catch_up_guild(guild.id.get()).await
-    }
-
-    /// What was said, if it is for us. Wherever it came from, it counts as seen.
+    /// What was said, if it is for us.
     pub(super) async fn message(&mut self, raw: &RawValue) -> Option<Inbound> {
         let message = self.readable::<wire::Message>(raw, "message")?;
         let (channel, guild) = (message.channel_id.get(), message.guild_id.map(|id| id.get()));
         let room = self.room(channel, guild).await;
-        self.place.saw(guild.or(room.guild), channel, message.id.get());
+        self.place.heard(guild.or(room.guild), channel, message.id.get());
         let me = self.me();
         if message.author.id.get() == me {
             if room.is_thread {
@@ -178,9 +209,17 @@ impl<'a> Digest<'a> {
         let joined = self.place.has_joined(channel);
         let spot = Spot { platform: self.discord.platform, me, room: &room, keys: &keys, joined };
         let said = parse::said(&message, &spot, &self.discord.gate)?;
-        match said.thread {
-            Some(name) => self.in_thread(said.inbound, channel, message.id.get(), &name).await,
-            None => Some(said.inbound),
+        let (inbound, id) = (said.inbound, message.id.get());
+        let Some(name) = said.thread else { return Some(inbound) };
+        match self.discord.open_thread(channel, id, &name).await {
+            Ok(opened) => {
+                if let Some(thread) = &opened.channel {
+                    self.rooms.put(thread, guild.or(room.guild));
+                }
+                self.place.joined(opened.id);
+                Some(parse::moved(inbound, opened.id, &name))
+            }
+            Err(error) => self.discord.without_thread(inbound, channel, id, &error).await,
         }
     }
 
@@ -201,7 +240,7 @@ impl<'a> Digest<'a> {
         Some(event)
     }
 
-    fn me(&self) -> u64 {
+    pub(super) fn me(&self) -> u64 {
         let told = self.place.me.map(|me| me.id);
         told.or_else(|| self.discord.account.parse().ok()).unwrap_or_default()
     }
@@ -237,40 +276,15 @@ impl<'a> Digest<'a> {
         }
     }
 
-    /// The same message in a thread of its own. If none can be opened, its author is told and it is dropped;
-    /// if that cannot be said either, it is answered where it stands.
-    async fn in_thread(
-        &mut self,
-        inbound: Inbound,
-        channel: u64,
-        message: u64,
-        name: &str,
-    ) -> Option<Inbound> {
-        let path = format!("/channels/{channel}/messages/{message}/threads");
-        let body = json!({ "name": name, "auto_archive_duration": 1440 });
-        let thread = match self.discord.api.post::<wire::Channel>(&path, &body).await {
-            Ok(thread) => {
-                self.rooms.put(&thread, inbound.source.scope_id.as_ref().and_then(|id| id.parse().ok()));
-                thread.id.get()
-            }
-            // A thread that grows from a message has the message's number.
-            Err(error) if error.is_thread_there() => message,
-            Err(error) => {
-                warn!(platform = "discord", channel, %error, "no thread could be opened");
-                let told = self.discord.excuse(channel, message).await;
-                return told.is_err().then_some(inbound);
-            }
-        };
-        self.place.joined(thread);
-        Some(parse::moved(inbound, thread, name))
-    }
-
     /// Asks until the gateway has the batch. Its own trouble is no reason to give the link up.
     pub(super) async fn commit(&mut self) -> Result<(), Error> {
-        let cursor = self.gap.is_none().then(|| self.place.write());
+        // What waits is not on disk.
+        self.place.passed(self.held.first().map_or(self.reached, |first| first.saturating_sub(1)));
+        let cursor = self.place.write();
         let mut wait = self.discord.config.reconnect_base;
         loop {
-            match self.intake.commit(self.batch.clone(), self.unreadable.clone(), cursor.clone()).await {
+            match self.intake.commit(self.batch.clone(), self.unreadable.clone(), Some(cursor.clone())).await
+            {
                 Ok(()) => break,
                 Err(NotTaken::Closed) => return Err(Error::Closed),
                 Err(NotTaken::Refused) => {
@@ -284,8 +298,8 @@ impl<'a> Digest<'a> {
         }
         self.batch.clear();
         self.unreadable.clear();
-        self.moved = self.gap.is_some().then(Instant::now);
-        if let (Some(_), Some(session)) = (cursor, &self.place.session) {
+        self.moved = None;
+        if let Some(session) = &self.place.session {
             let kept = Kept { session: session.id.clone(), sequence: session.sequence };
             let _nobody_asks = self.kept.send(Some(kept));
         }
@@ -306,5 +320,13 @@ impl<'a> Digest<'a> {
                 None
             }
         }
+    }
+}
+
+/// `None` is never read.
+async fn read(reading: &mut Option<Reading<'_>>) -> Stretch {
+    match reading {
+        Some(reading) => reading.await,
+        None => future::pending().await,
     }
 }

@@ -37,6 +37,9 @@ pub enum Error {
     /// Something between us and Discord, or in front of it, said no. It may have passed the request on.
     #[error("something on the way to Discord answered {status}")]
     OnTheWay { status: u16 },
+    /// Too many requests of all kinds together. Until then every other one would be refused, too.
+    #[error("Discord wants no requests at all for another {after:?}")]
+    Held { after: Duration },
     #[error(transparent)]
     Link(#[from] Failure),
     /// The gateway closed the connection for a reason that stays.
@@ -79,7 +82,7 @@ impl Error {
             Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadBarred(_) => Fault::Refused,
             Self::Link(failure) => failure.fault(),
             Self::Barred(_) => Fault::Fatal,
-            Self::Exhausted { after } => Fault::Later { after: Some(*after) },
+            Self::Exhausted { after } | Self::Held { after } => Fault::Later { after: Some(*after) },
             Self::OnTheWay { .. }
             | Self::NotReady(_)
             | Self::Stale(_)
@@ -98,6 +101,7 @@ impl Error {
             | Self::NoFiles(_)
             | Self::ThreadBarred(_)
             | Self::Barred(_)
+            | Self::Held { .. }
             | Self::Exhausted { .. }
             | Self::NotReady(_)
             | Self::Stale(_)
@@ -124,7 +128,7 @@ impl Error {
             Self::ThreadBarred(_) => Kind::NotFound,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } | Self::Barred(_) => Kind::Unknown,
-            Self::Exhausted { .. } => Kind::RateLimited,
+            Self::Held { .. } | Self::Exhausted { .. } => Kind::RateLimited,
             Self::NotReady(_)
             | Self::Stale(_)
             | Self::Exited(_)
@@ -149,6 +153,7 @@ impl Error {
                 Kind::RateLimited => "discord_rate_limited",
                 Kind::Transient | Kind::Unknown => "discord_bad_request",
             },
+            Self::Held { .. } => "discord_rate_limited",
             Self::NoFiles(_) => "discord_no_files",
             Self::ThreadBarred(_) => "discord_thread_forbidden",
             Self::Link(Failure::Unreached(_)) => "discord_connect_error",

@@ -77,6 +77,11 @@ pub(super) enum Verdict {
 }
 
 impl Gate {
+    /// Some role is admitted.
+    pub(super) fn knows_roles(&self) -> bool {
+        !self.roles.is_empty()
+    }
+
     /// Discord says who has which role; a role is admitted by its id.
     pub(super) fn admits_role(&self, member: Option<&Member>) -> bool {
         member.is_some_and(|member| member.roles.iter().any(|role| self.roles.contains(role)))

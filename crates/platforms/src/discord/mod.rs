@@ -16,8 +16,11 @@ mod channels;
 mod check;
 mod digest;
 mod error;
+mod gaps;
 mod gate;
+mod held;
 mod ladder;
+mod menu;
 mod parse;
 mod place;
 mod pulse;
@@ -28,6 +31,8 @@ mod rooms;
 mod send;
 mod session;
 mod socket;
+mod stretch;
+mod threads;
 mod tokens;
 mod wire;
 
@@ -49,6 +54,8 @@ use crate::{Secret, http};
 use api::Api;
 pub use error::Error;
 use gate::Gate;
+use menu::Registration;
+pub use menu::{MenuCommand, MenuPolicy};
 use tokens::Tokens;
 
 /// Longest message, in characters.
@@ -61,13 +68,6 @@ const KEY_MEMORY: Duration = Duration::from_secs(120);
 const LONGEST_SILENCE: Duration = Duration::from_secs(180);
 
 pub const DEFAULT_API_BASE: &str = "https://discord.com/api/v10";
-
-/// One entry of the menu that clients show at `/`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MenuCommand {
-    pub command: String,
-    pub description: String,
-}
 
 /// When a socket that is open counts as dead. A zero switches its check off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +100,14 @@ pub struct Config {
     /// Least time between two new sessions.
     pub identify_gap: Duration,
     pub liveness: Liveness,
+    /// `messages`: what one request brings at most; requests follow until nothing is missing.
     pub catch_up: CatchUp,
+    /// How long what is said now waits for what was missed in its channel, while nothing of that can be had.
+    pub hold: Duration,
     /// Also hear of the members of servers: needed where names or roles are allowed.
     pub members_intent: bool,
     pub menu: Vec<MenuCommand>,
+    pub menu_policy: MenuPolicy,
     /// Show that we are writing.
     pub typing: bool,
     pub reply_to: ReplyTo,
@@ -147,8 +151,10 @@ impl Config {
                 latency: Duration::from_secs(30),
             },
             catch_up: CatchUp { window: Duration::from_secs(6 * 3600), messages: 100 },
+            hold: Duration::from_secs(30),
             members_intent: false,
             menu: Vec::new(),
+            menu_policy: MenuPolicy::default(),
             typing: true,
             reply_to: ReplyTo::First,
             reactions: true,
@@ -193,6 +199,7 @@ pub struct Discord {
     tokens: Tokens,
     /// When the last session was begun: Discord counts across links.
     identified: Mutex<Option<Instant>>,
+    registration: Registration,
 }
 
 impl Discord {
@@ -216,6 +223,7 @@ impl Discord {
             api: Api::new(client, &config),
             tokens: Tokens::default(),
             identified: Mutex::default(),
+            registration: Registration::default(),
             config,
         })
     }

@@ -1,16 +1,24 @@
 //! Where we are: the cursor that is committed with every batch.
 //!
 //! It holds the session to resume and, for a gap that no session bridges, the newest message seen in each
-//! channel; also the threads in which we have spoken, so that they stay ours after a restart.
+//! channel; the gaps that are not filled yet (`gaps.rs`); also the threads in which we have spoken, so that they stay
+//! ours after a restart.
 //! What it says is committed, always: a sequence number moves only with the batch that carries its events.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// Channels remembered, each in private and in servers: those with the newest messages.
-const CHANNELS: usize = 100;
+use super::gaps::{Gap, Gaps};
+
+/// Private channels remembered, those with the newest messages: nobody lists the others.
+const DIRECT: usize = 500;
+/// The same in servers, which do list them.
+const ROOMS: usize = 100;
 const THREADS: usize = 500;
+/// Channels do not keep step: what is told of one may be a little newer than what is still to be told of another.
+/// Ten seconds of numbers.
+const OUT_OF_STEP: u64 = 10_000 << 22;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -19,11 +27,14 @@ pub(super) struct Place {
     pub(super) me: Option<Me>,
     /// Private channels and the newest message seen in each.
     direct: BTreeMap<u64, u64>,
-    /// The same in servers.
-    rooms: BTreeMap<u64, u64>,
+    /// The same in servers, and which server it is.
+    rooms: BTreeMap<u64, (u64, u64)>,
     threads: VecDeque<u64>,
     /// When we listened first, as the number a message of that moment would have.
     begun: Option<u64>,
+    /// The newest message that a socket told us of. What was fetched does not count: it says nothing of other channels.
+    heard: Option<u64>,
+    pub(super) gaps: Gaps,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,14 +68,17 @@ impl Place {
         }
     }
 
-    /// `guild`: `None` in private.
+    /// A socket told us of it. `guild`: `None` in private.
+    pub(super) fn heard(&mut self, guild: Option<u64>, channel: u64, message: u64) {
+        self.heard = self.heard.max(Some(message));
+        self.saw(guild, channel, message);
+    }
+
+    /// Nothing older is missing in this channel, but for its gap.
     pub(super) fn saw(&mut self, guild: Option<u64>, channel: u64, message: u64) {
-        let seen = if guild.is_none() { &mut self.direct } else { &mut self.rooms };
-        let newest = seen.entry(channel).or_default();
-        *newest = message.max(*newest);
-        if seen.len() > CHANNELS {
-            let oldest = seen.iter().min_by_key(|(_, message)| **message).map(|(channel, _)| *channel);
-            oldest.and_then(|channel| seen.remove(&channel));
+        match guild {
+            None => note(&mut self.direct, DIRECT, (channel, message), |message| *message),
+            Some(guild) => note(&mut self.rooms, ROOMS, (channel, (guild, message)), |(_, message)| *message),
         }
     }
 
@@ -72,19 +86,30 @@ impl Place {
         self.begun.get_or_insert(moment);
     }
 
-    /// The newest message seen in a channel of a server; where none was, the newest anywhere: whatever was
-    /// written before it was written while we listened.
-    pub(super) fn seen_in(&self, channel: u64) -> Option<u64> {
-        self.rooms.get(&channel).copied().or_else(|| self.newest())
+    /// A new session, which tells nothing of what was before it: from now on every channel has a gap. What was heard
+    /// before it is behind `floor`, or too old. Gives how many channels were given up.
+    pub(super) fn lose_session(&mut self, guilds: &HashSet<u64>, floor: u64) -> usize {
+        let Some(newest) = self.newest() else { return 0 };
+        let gone = self.gaps.expect(guilds, newest, floor);
+        let direct = self.direct.iter().map(|(channel, after)| (*channel, None, *after));
+        let rooms = self.rooms.iter().map(|(channel, (guild, after))| (*channel, Some(*guild), *after));
+        let ours = |guild: Option<u64>| guild.is_none_or(|guild| guilds.contains(&guild));
+        let heard: Vec<_> = direct.chain(rooms).filter(|(_, guild, _)| ours(*guild)).collect();
+        let full = heard
+            .into_iter()
+            .filter(|(channel, guild, after)| {
+                let gap = Gap { guild: *guild, after: *after, floor };
+                !self.gaps.open(*channel, gap)
+            })
+            .count();
+        gone + full
     }
 
-    pub(super) fn direct(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.direct.iter().map(|(channel, message)| (*channel, *message))
-    }
-
+    /// Where a channel that we never heard may have news: whatever was written before was written while we listened.
     /// `None`: we never listened.
-    pub(super) fn newest(&self) -> Option<u64> {
-        self.direct.values().chain(self.rooms.values()).chain(&self.begun).max().copied()
+    fn newest(&self) -> Option<u64> {
+        let heard = self.heard.map(|heard| heard.saturating_sub(OUT_OF_STEP));
+        heard.max(self.begun)
     }
 
     pub(super) fn joined(&mut self, thread: u64) {
@@ -102,6 +127,23 @@ impl Place {
     }
 }
 
+/// Of more than `most` the one with the oldest message is forgotten.
+fn note<V: Copy>(
+    seen: &mut BTreeMap<u64, V>,
+    most: usize,
+    (channel, newest): (u64, V),
+    message: impl Fn(&V) -> u64,
+) {
+    let known = seen.entry(channel).or_insert(newest);
+    if message(known) < message(&newest) {
+        *known = newest;
+    }
+    if seen.len() > most {
+        let oldest = seen.iter().min_by_key(|(_, seen)| message(seen)).map(|(channel, _)| *channel);
+        oldest.and_then(|channel| seen.remove(&channel));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,9 +154,10 @@ mod tests {
         let mut place = Place { session, ..Place::default() };
         place.passed(5);
         place.passed(4);
-        place.saw(Some(1), 7, 70);
-        place.saw(None, 8, 80);
+        place.heard(Some(1), 7, 70);
+        place.heard(None, 8, 80);
         place.joined(9);
+        place.lose_session(&HashSet::from([1]), 4);
         let again = Place::read(Some(&place.write()));
         assert_eq!(again, place);
         assert_eq!(again.session.map(|it| it.sequence), Some(5));
@@ -127,17 +170,48 @@ mod tests {
         }
     }
 
+    fn ready(place: &Place) -> Vec<(u64, u64)> {
+        place.gaps.ready().map(|(channel, gap)| (channel, gap.after)).collect()
+    }
+
     #[test]
-    fn a_channel_never_heard_is_caught_up_from_the_newest_message_anywhere() {
+    fn a_lost_session_leaves_a_gap_behind_what_was_heard_in_each_channel() {
         let mut place = Place::default();
-        assert_eq!(place.seen_in(7), None);
-        place.begin(50);
-        place.begin(55);
-        assert_eq!(place.seen_in(7), Some(50), "since we listened first");
-        place.saw(Some(1), 7, 70);
-        place.saw(Some(1), 7, 60);
-        place.saw(None, 8, 80);
-        assert_eq!((place.seen_in(7), place.seen_in(9)), (Some(70), Some(80)));
+        let servers = HashSet::from([1]);
+        assert_eq!(place.lose_session(&servers, 0), 0);
+        assert!(place.gaps.is_empty(), "we never listened");
+        place.heard(Some(1), 7, 70);
+        place.heard(Some(1), 7, 60);
+        place.heard(Some(2), 9, 90);
+        place.heard(None, 8, 80);
+        assert_eq!(place.lose_session(&servers, 0), 0);
+        assert_eq!(ready(&place), [(8, 80)], "the server has not listed its channels");
+        place.gaps.listed(1, std::iter::empty());
+        assert_eq!(ready(&place), [(7, 70), (8, 80)], "and we are not on the other one");
+        place.heard(None, 8, 85);
+        place.lose_session(&servers, 0);
+        assert_eq!(ready(&place), [(8, 80)], "still open");
+    }
+
+    #[test]
+    fn a_channel_never_heard_is_caught_up_from_just_before_the_newest_message_anywhere() {
+        let long = 5 * OUT_OF_STEP;
+        let since = |place: &Place| {
+            let mut place = place.clone();
+            place.lose_session(&HashSet::from([1]), 0);
+            let news = super::super::rooms::Room { newest: Some(u64::MAX), ..Default::default() };
+            place.gaps.listed(1, [(77, &news)].into_iter());
+            ready(&place).into_iter().find(|(channel, _)| *channel == 77).map(|(_, after)| after)
+        };
+        let mut place = Place::default();
+        place.begin(long);
+        place.begin(long + 5);
+        place.saw(None, 8, 2 * long);
+        assert_eq!(since(&place), Some(long), "since we listened first");
+        place.heard(None, 8, long + 1);
+        assert_eq!(since(&place), Some(long), "never from before that");
+        place.heard(None, 8, 2 * long);
+        assert_eq!(since(&place), Some(2 * long - OUT_OF_STEP));
     }
 
     #[test]
@@ -147,7 +221,7 @@ mod tests {
             place.saw(None, number, number);
             place.joined(number);
         }
-        assert_eq!(place.direct().next(), Some((901, 901)));
+        assert_eq!(place.direct.first_key_value(), Some((&501, &501)));
         assert!(!place.has_joined(500) && place.has_joined(501));
     }
 }

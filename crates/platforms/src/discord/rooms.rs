@@ -55,10 +55,11 @@ impl Rooms {
         self.0.remove(&channel);
     }
 
-    /// The channels of a guild in which people may have written, with their newest messages.
-    pub(super) fn written(&self, guild: u64) -> Vec<(u64, u64)> {
-        let rooms = self.0.iter().filter(|(_, room)| room.guild == Some(guild) && room.written);
-        rooms.filter_map(|(id, room)| Some((*id, room.newest?))).collect()
+    /// A channel and what it belongs to, as far as they are known.
+    pub(super) fn around(&self, channel: u64) -> Self {
+        let parent = self.get(channel).and_then(|room| room.parent);
+        let known = |id: u64| self.get(id).map(|room| (id, room.clone()));
+        Self([Some(channel), parent].into_iter().flatten().filter_map(known).collect())
     }
 
     /// Every name by which the settings may speak of a channel.

@@ -46,6 +46,22 @@ async fn a_link_identifies_hears_and_is_alive_by_what_comes_in() {
 }
 
 #[tokio::test]
+async fn every_socket_is_opened_where_the_settings_say() {
+    let rig = rig();
+    let named = rig.fake.gateway_url().replace("/gateway", "/elsewhere");
+    let rig = rig_on(rig.fake.clone(), |config| config.gateway_url = Some(named));
+    rig.listen(None, async |gateway| {
+        gateway.settle("session1").await;
+        rig.fake.ask_to_reconnect();
+        rig.wait_heard(RESUME, 1).await;
+    })
+    .await;
+    let paths: Vec<_> =
+        [IDENTIFY, RESUME].iter().flat_map(|op| rig.fake.heard(*op)).map(|heard| heard.path).collect();
+    assert_eq!(paths, ["/elsewhere", "/elsewhere"], "not where Discord says");
+}
+
+#[tokio::test]
 async fn a_heartbeat_names_only_what_is_committed() {
     let rig = rig();
     rig.fake.heartbeat_interval(QUICK);

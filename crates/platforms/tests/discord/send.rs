@@ -1,7 +1,7 @@
 //! The way out: one call is one try, and the error says what may have happened.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use petasos_core::outbox::Button;
 use petasos_core::{Fault as Meaning, Reached, Route};
@@ -104,6 +104,37 @@ async fn failures_say_what_to_do_and_what_may_have_happened() {
         );
         assert_eq!((rig.fake.visible(DIRECT).len(), tries(&rig)), (seen, 1), "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_limit_on_everything_holds_back_every_chat() {
+    let rig = rig();
+    let limit = Duration::from_millis(400);
+    rig.fake.on("createMessage").does(Fault::Limited(limit.as_secs_f64()));
+    let begun = Instant::now();
+    let named = send(&rig, &route(DIRECT)).await.expect_err("limited");
+    assert_eq!(
+        (named.fault(), named.reached(), named.kind()),
+        (Meaning::Later { after: Some(limit) }, Reached::No, Kind::RateLimited)
+    );
+    let elsewhere = send(&rig, &route(ROOM)).await.expect_err("also there");
+    let Meaning::Later { after: Some(after) } = elsewhere.fault() else { panic!("a wait: {elsewhere}") };
+    assert!(after > Duration::ZERO && after <= limit, "{after:?}");
+    rig.adapter.typing(&route(ROOM)).await.expect_err("whatever it is");
+    assert_eq!((tries(&rig), rig.fake.calls_of("typing").len()), (1, 0), "nobody was asked");
+    while let Err(error) = send(&rig, &route(ROOM)).await {
+        let Meaning::Later { after: Some(after) } = error.fault() else { panic!("a wait: {error}") };
+        tokio::time::sleep(after).await;
+    }
+    assert!(begun.elapsed() >= limit && tries(&rig) == 2);
+}
+
+#[tokio::test]
+async fn a_limit_of_one_channel_is_not_one_of_the_others() {
+    let rig = rig();
+    rig.fake.on("createMessage").channel(DIRECT).does(Fault::too_many(60.0));
+    send(&rig, &route(DIRECT)).await.expect_err("limited");
+    send(&rig, &route(ROOM)).await.expect("sent");
 }
 
 #[tokio::test]
@@ -218,6 +249,12 @@ async fn edits_replace_and_deletions_are_done_once_and_for_all() {
     assert_eq!(
         (receipt.message_id.as_deref(), rig.fake.texts(DIRECT)),
         (Some(id.as_str()), vec!["ho".into()])
+    );
+    let seen = &rig.fake.visible(DIRECT)[0];
+    assert_eq!(
+        seen.allowed_mentions["parse"],
+        json!(["users"]),
+        "an edit calls everyone as little as a message"
     );
     rig.adapter.edit(&route(DIRECT), &id, &Part::plain("ho")).await.expect("the same again is no failure");
     rig.adapter.delete(&route(DIRECT), &id).await.expect("deleted");
