@@ -8,7 +8,7 @@ mod real;
 use std::path::Path;
 use std::time::Duration;
 
-use petasos_agent::mcp::{Server, Servers, State, Way};
+use petasos_agent::mcp::{NotDone, Server, Servers, State, Way};
 use petasos_core::Secret;
 use real::{program, python};
 
@@ -20,7 +20,7 @@ fn server(python: &Path, folder: &Path) -> Server {
     Server::new("my server", Way::Command { command, args: vec![program(folder)], env })
 }
 
-async fn call(servers: &Servers, tool: &str, arguments: serde_json::Value) -> Result<String, String> {
+async fn call(servers: &Servers, tool: &str, arguments: serde_json::Value) -> Result<String, NotDone> {
     let serde_json::Value::Object(arguments) = arguments else { panic!("an object") };
     let result = servers.call(&format!("mcp__my_server__{tool}"), arguments).await?;
     Ok(result["result"].as_str().unwrap_or_default().to_owned())
@@ -52,8 +52,10 @@ async fn a_program_offers_tools_and_knows_only_what_it_was_given() {
     let variable = |name: &str| serde_json::json!({ "name": name });
     assert_eq!(call(&servers, "environment", variable("GIVEN")).await.unwrap(), "this");
     assert_eq!(call(&servers, "environment", variable("CARGO_MANIFEST_DIR")).await.unwrap(), "not there");
-    assert!(call(&servers, "refuse", serde_json::json!({})).await.unwrap_err().contains("not today"));
-    assert!(call(&servers, "absent", serde_json::json!({})).await.unwrap_err().contains("No server offers"));
+    let refused = call(&servers, "refuse", serde_json::json!({})).await;
+    assert!(matches!(&refused, Err(NotDone::Surely(why)) if why.contains("not today")), "{refused:?}");
+    let absent = call(&servers, "absent", serde_json::json!({})).await;
+    assert!(matches!(&absent, Err(NotDone::Surely(why)) if why.contains("No server offers")), "{absent:?}");
 }
 
 #[tokio::test]
@@ -65,15 +67,17 @@ async fn a_server_that_goes_comes_back_and_one_that_hangs_is_left_alone() {
     let servers = Servers::start(vec![server]);
     servers.tried(SOON).await;
     until(&servers, |state| matches!(state, State::Up(_))).await;
-    assert!(call(&servers, "leave", serde_json::json!({})).await.is_err());
+    let left = call(&servers, "leave", serde_json::json!({})).await;
+    assert!(matches!(left, Err(NotDone::Perhaps(_))), "it may have done it before it went: {left:?}");
     until(&servers, |state| matches!(state, State::Down(_))).await;
     until(&servers, |state| matches!(state, State::Up(_))).await;
     assert_eq!(call(&servers, "add", serde_json::json!({"a": 1, "b": 1})).await.unwrap(), "2");
     for _ in 0..3 {
-        assert!(call(&servers, "sleep", serde_json::json!({})).await.unwrap_err().contains("did not answer"));
+        let late = call(&servers, "sleep", serde_json::json!({})).await;
+        assert!(matches!(&late, Err(NotDone::Perhaps(why)) if why.contains("did not answer")), "{late:?}");
     }
-    let rests = call(&servers, "add", serde_json::json!({"a": 1, "b": 1})).await.unwrap_err();
-    assert!(rests.contains("left alone"), "{rests}");
+    let rests = call(&servers, "add", serde_json::json!({"a": 1, "b": 1})).await;
+    assert!(matches!(&rests, Err(NotDone::Surely(why)) if why.contains("left alone")), "{rests:?}");
 }
 
 #[tokio::test]

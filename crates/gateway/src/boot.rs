@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use petasos_core::Millis;
+use petasos_core::{Millis, Source};
 use petasos_store::{Booted, Error as StoreError, Found, Report, Terms, Tx};
 
 use crate::channels::Channels;
@@ -25,7 +25,11 @@ pub(crate) fn take_over(
 ) -> Result<Booted, StoreError> {
     // First: what children left open is not taken up.
     delegation::lose(tx, terms.limits, now)?;
-    let mut booted = tx.take_over(found, terms, |tx, source| welcome(tx, &world.rules, source), now)?;
+    // Jobs are nobody's words: whoever set one was let in then.
+    let may_go_on = |tx: &Tx<'_>, source: &Source| {
+        Ok(world.channels.is_scheduled(source.platform) || welcome(tx, &world.rules, source)?)
+    };
+    let mut booted = tx.take_over(found, terms, may_go_on, now)?;
     booted.due.extend(questions::lose(tx, &world.channels, now)?);
     Ok(booted)
 }

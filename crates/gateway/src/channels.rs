@@ -67,6 +67,13 @@ impl Channels {
         self.adapter(platform).is_some_and(|it| Arc::ptr_eq(it, adapter))
     }
 
+    /// Whether a link may bring messages of a platform: its own, or, for a relay, one that is spoken through a relay.
+    /// Nobody at the other end of a relay speaks for the owner of this machine, or for people we hear ourselves.
+    pub(crate) fn brings(&self, link: Platform, platform: Platform) -> bool {
+        let relayed = |it: Platform| self.adapter(it).is_some_and(|adapter| adapter.relay().is_some());
+        link == platform || (relayed(link) && relayed(platform))
+    }
+
     /// The one that keeps the relay's connection.
     pub(crate) fn relay(&self) -> Option<&Relay> {
         self.adapters.values().filter_map(|adapter| adapter.relay()).find(|relay| relay.leads())
@@ -108,7 +115,8 @@ impl Channels {
 /// A platform that could be behind a connector.
 fn relayable(platform: Platform) -> bool {
     let name = platform.as_str();
-    !PULLED.contains(&name) && !STATELESS.contains(&name) && !PROGRAMS.contains(&name)
+    let ours = [&PULLED[..], &STATELESS[..], &PROGRAMS[..], &[cron::CHANNEL]];
+    !ours.iter().any(|names| names.contains(&name))
 }
 
 /// Platforms whose senders a connector has let through.

@@ -102,7 +102,13 @@ impl Ingest {
                     let (link, size) = (cursor_of.clone(), size as u64);
                     tx.keep_unreadable(&Unread { id: 0, link, event: id, why, size, at: now }, &raw)?;
                 }
-                let placed = events.into_iter().map(|event| place(tx, &rules, &channels, event, now));
+                let link = cursor_of.split('/').next().and_then(Platform::parse);
+                let placed = events.into_iter().map(|event| {
+                    match link.is_some_and(|link| channels.brings(link, event.source.platform)) {
+                        true => place(tx, &rules, &channels, event, now),
+                        false => foreign(tx, &cursor_of, &event, now),
+                    }
+                });
                 placed.collect::<Result<Vec<_>, _>>()
             })
             .await?;
@@ -256,6 +262,15 @@ fn place(
         Accepted::New(_) => Placed::Accepted(pending),
         Accepted::Duplicate(_) => Placed::Duplicate(pending),
     })
+}
+
+/// A message of a platform that this link has no business with: kept as it is, and not heard.
+fn foreign(tx: &Tx<'_>, link: &str, event: &Inbound, now: Millis) -> Result<Placed, StoreError> {
+    let raw = serde_json::to_string(event).unwrap_or_default();
+    let why = format!("it speaks for {}, which this link does not carry", event.source.platform);
+    let (link, event, size) = (link.to_owned(), Some(event.dedup.clone()), raw.len() as u64);
+    tx.keep_unreadable(&Unread { id: 0, link, event, why, size, at: now }, &raw)?;
+    Ok(Placed::Denied { told: None })
 }
 
 /// The lists first; whoever is on none of them may be paired.

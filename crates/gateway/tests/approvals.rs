@@ -12,6 +12,7 @@ use petasos_core::Millis;
 use petasos_core::approve::Mode;
 use petasos_core::transcript::{EffectState, Role};
 use petasos_fakes::model::{Answer, Request};
+use petasos_gateway::clock;
 use serde_json::{Value, json};
 use support::{SOON, Setup, World, eventually, key, web};
 
@@ -140,6 +141,25 @@ fn a_no_reaches_the_model_with_its_reason_and_nothing_is_run() {
     world.telegram.push_text(7, 7, "run: rm -rf ./x");
     asked(&world, 7, "rm -rf ./x");
     world.telegram.push_text(7, 7, "yes");
+    world.sees(7, "allowed it once");
+    assert!(!kept.exists());
+}
+
+#[test]
+fn words_that_were_written_before_a_question_do_not_answer_it() {
+    let world = world(|_| {});
+    let kept = folder(&world, "x");
+    world.telegram.push_text(7, 7, "run: rm -rf ./x");
+    asked(&world, 7, "rm -rf ./x");
+    // An outage held it back: it was about something else.
+    let then = clock::now().before(Duration::from_secs(60)).0 / 1000;
+    let ada = json!({"id": 7, "is_bot": false, "first_name": "Ada"});
+    let chat = json!({"id": 7, "type": "private"});
+    let late = json!({"message_id": 9001, "date": then, "text": "/approve", "from": ada, "chat": chat});
+    world.telegram.push_update(json!({ "message": late }));
+    world.sees(7, "Nothing waits for your yes here");
+    assert!(kept.exists());
+    world.telegram.push_text(7, 7, "/approve");
     world.sees(7, "allowed it once");
     assert!(!kept.exists());
 }

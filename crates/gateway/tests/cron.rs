@@ -7,7 +7,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use petasos_core::access::Access;
 use petasos_core::cron::{Change, Job, JobId, NewJob};
+use petasos_core::journal::Write;
 use petasos_core::lifecycle::marker::Marker;
 use petasos_core::message::ChatType;
 use petasos_core::person::Person;
@@ -167,7 +169,9 @@ fn what_was_missed_for_too_long_is_told_and_not_run() {
 #[test]
 fn a_crash_at_any_point_of_a_run_leaves_one_run() {
     for point in [Point::Before, Point::AfterDelta(0)] {
-        let mut world = world();
+        // Strangers are kept out: a job is none.
+        let users = vec!["7".to_owned(), "8".to_owned()];
+        let mut world = World::with(|setup| setup.access = Access { users, ..Access::default() });
         let gate = Arc::new(Gate::new());
         let held = gate.clone();
         world.model.respond(move |_| Answer::text("done").gate(point, &held));
@@ -187,6 +191,28 @@ fn a_crash_at_any_point_of_a_run_leaves_one_run() {
         assert_eq!((world.count(7, "done"), world.count(8, "done")), (1, 1), "{point:?}");
         world.told(&job, 1);
     }
+}
+
+#[test]
+fn what_a_job_says_to_a_chat_that_refuses_us_is_kept_and_said_to_be() {
+    let mut world = World::idle(|_| {});
+    world.model.respond(|_| Answer::text("ran: work"));
+    let reason = "Forbidden: bot was blocked by the user".to_owned();
+    let dead = Write::ChatDead { platform: telegram(), chat_id: "7".into(), reason, at: clock::now() };
+    world.write(|tx| tx.apply(&[dead], clock::now()));
+    world.start();
+    let job = world.add(new("every 5h", "work"), chat("7")).job.id;
+    world.run_now(&job);
+    world.told(&job, 1);
+    let (job, _) = world.read(|reader| reader.job(&job)).unwrap();
+    let last = job.last.unwrap();
+    assert!(
+        last.delivery_error.as_deref().is_some_and(|why| why.contains("nothing can be delivered")),
+        "{last:?}"
+    );
+    let kept = std::fs::read_dir(world.home.path().join("cron/output")).unwrap();
+    assert_eq!(kept.count(), 1, "the answer is in a file");
+    assert_eq!(world.count(7, "ran: work"), 0);
 }
 
 #[test]

@@ -41,8 +41,32 @@ impl Server {
         }
     }
 
+    /// What is said about a server, without what only its owner should read: addresses can hold keys.
+    pub(super) fn without_secrets(&self, text: &str) -> String {
+        let (url, secrets) = match &self.way {
+            Way::Command { env, .. } => (None, env),
+            Way::Http { url, headers } => (Some(url.as_str()), headers),
+        };
+        let hidden = url.into_iter().chain(secrets.values().map(Secret::expose));
+        hidden.filter(|it| !it.is_empty()).fold(text.to_owned(), |text, it| text.replace(it, "[…]"))
+    }
+
     pub(super) fn wants(&self, tool: &str) -> bool {
         let named = |list: &[String]| list.iter().any(|name| name == tool);
         (self.include.is_empty() || named(&self.include)) && !named(&self.exclude)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_about_a_server_holds_none_of_its_secrets() {
+        let url = "https://mcp.example/sse?api_key=s3cret".to_owned();
+        let headers = [("Authorization".to_owned(), Secret::new("Bearer t0ken"))].into();
+        let server = Server::new("mail", Way::Http { url: url.clone(), headers });
+        let said = server.without_secrets(&format!("mail failed: connecting to ({url}) with Bearer t0ken"));
+        assert_eq!(said, "mail failed: connecting to ([…]) with […]");
     }
 }

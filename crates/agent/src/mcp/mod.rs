@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
 pub use config::{Server, Way};
-pub use server::State;
+pub use server::{NotDone, State};
 
 use crate::request::ToolSpec;
 use server::Link;
@@ -55,10 +55,10 @@ impl Servers {
         let _late = tokio::time::timeout(within, join_all(self.0.iter().map(Link::tried))).await;
     }
 
-    pub async fn call(&self, name: &str, arguments: Map<String, Value>) -> Result<Value, String> {
+    pub async fn call(&self, name: &str, arguments: Map<String, Value>) -> Result<Value, NotDone> {
         match self.find(name) {
             Some(link) => link.call(name, arguments).await,
-            None => Err(format!("No server offers {name}.")),
+            None => Err(NotDone::Surely(format!("No server offers {name}."))),
         }
     }
 

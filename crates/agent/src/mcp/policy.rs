@@ -11,6 +11,9 @@ const PARKED: Duration = Duration::from_secs(300);
 const FAILURES: u32 = 3;
 const REST: Duration = Duration::from_secs(60);
 
+/// A connection that stayed this long was a good one.
+pub(super) const STEADY: Duration = Duration::from_secs(60);
+
 /// How long to wait after this many failed attempts in a row.
 pub(super) fn pause(failed: u32) -> Duration {
     if failed > TRIES {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{CallToolRequestParams, ContentBlock, JsonObject};
-use rmcp::service::{Peer, RunningService};
+use rmcp::service::{Peer, RunningService, ServiceError};
 use rmcp::transport::TokioChildProcess;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
@@ -43,6 +43,15 @@ pub enum State {
     Down(String),
     /// Tried again now and then.
     Parked(String),
+}
+
+/// Why a call has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotDone {
+    /// It was not carried out, or the server says that it failed.
+    Surely(String),
+    /// It may have been: nobody answered.
+    Perhaps(String),
 }
 
 #[derive(Debug, Clone)]
@@ -103,13 +112,13 @@ impl Link {
     }
 
     /// Calls a tool by our name for it.
-    pub(super) async fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, String> {
+    pub(super) async fn call(&self, name: &str, arguments: JsonObject) -> Result<Value, NotDone> {
         let server = &self.server.name;
         if let Some(left) = self.breaker().resting(Instant::now()) {
-            return Err(format!(
+            return Err(NotDone::Surely(format!(
                 "{server} failed several times in a row and is left alone for {} s.",
                 left.as_secs() + 1
-            ));
+            )));
         }
         let (peer, tool) = {
             let now = self.now.borrow();
@@ -117,7 +126,7 @@ impl Link {
             (now.peer.clone(), tool)
         };
         let (Some(peer), Some(tool)) = (peer, tool) else {
-            return Err(format!("{server} is not connected at the moment."));
+            return Err(NotDone::Surely(format!("{server} is not connected at the moment.")));
         };
         let request = CallToolRequestParams::new(tool).with_arguments(arguments);
         let called = tokio::time::timeout(self.server.call_within, peer.call_tool(request)).await;
@@ -126,15 +135,21 @@ impl Link {
                 self.breaker().succeeded();
                 let value = shown(&result.content, result.structured_content);
                 // The tool's own refusal is an answer, not a failure of the server.
-                if result.is_error == Some(true) { Err(told(&value)) } else { Ok(value) }
+                if result.is_error == Some(true) { Err(NotDone::Surely(told(&value))) } else { Ok(value) }
+            }
+            // It answered, and said no.
+            Ok(Err(ServiceError::McpError(error))) => {
+                self.breaker().failed(Instant::now());
+                Err(NotDone::Surely(self.server.without_secrets(&format!("{server} failed: {error}"))))
             }
             Ok(Err(error)) => {
                 self.breaker().failed(Instant::now());
-                Err(format!("{server} failed: {error}"))
+                Err(NotDone::Perhaps(self.server.without_secrets(&format!("{server} failed: {error}"))))
             }
             Err(_elapsed) => {
                 self.breaker().failed(Instant::now());
-                Err(format!("{server} did not answer within {} s.", self.server.call_within.as_secs()))
+                let seconds = self.server.call_within.as_secs();
+                Err(NotDone::Perhaps(format!("{server} did not answer within {seconds} s.")))
             }
         }
     }
@@ -152,12 +167,18 @@ async fn keep(server: Server, show: watch::Sender<Now>) {
         let connected = tokio::time::timeout(server.connect_within, connect(&server)).await;
         let why = match connected.unwrap_or_else(|_elapsed| Err("it took too long to connect".into())) {
             Ok((running, tools)) => {
-                failed = 0;
                 info!(server = server.name, tools = tools.len(), "MCP server connected");
-                stay(&server, running, tools, &show).await
+                let since = Instant::now();
+                let why = stay(&server, running, tools, &show).await;
+                // One that goes as soon as it has come has not come.
+                if since.elapsed() >= policy::STEADY {
+                    failed = 0;
+                }
+                why
             }
             Err(why) => why,
         };
+        let why = server.without_secrets(&why);
         failed += 1;
         let wait = policy::pause(failed);
         warn!(server = server.name, why, wait_s = wait.as_secs(), "MCP server lost");

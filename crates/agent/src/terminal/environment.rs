@@ -48,8 +48,11 @@ pub(super) fn given_anew(ctx: &SessionCtx) -> impl Iterator<Item = &'static str>
 }
 
 /// Endings of names that hold a credential or say who may talk to us.
-const PRIVATE_ENDINGS: [&str; 10] = [
-    "_API_KEY",
+const PRIVATE_ENDINGS: [&str; 13] = [
+    "_KEY",
+    "TELEGRAM_PROXY",
+    "DISCORD_PROXY",
+    "SLACK_PROXY",
     "_BASE_URL",
     "_TOKEN",
     "_TOKEN_ID",
@@ -129,6 +132,8 @@ mod tests {
             "NOTIFY_SOCKET",
             "VIRTUAL_ENV",
             "HERMES_CRON_AUTO_DELIVER_CHAT_ID",
+            "API_SERVER_KEY",
+            "TELEGRAM_PROXY",
         ];
         let inherited: Vec<_> = secret.iter().map(|name| (*name, "x")).collect();
         let child = child(&inherited, &[]);
@@ -139,9 +144,15 @@ mod tests {
 
     #[test]
     fn the_rest_and_what_is_listed_is_handed_on() {
-        let inherited =
-            [("PATH", "/bin"), ("AWS_SECRET_ACCESS_KEY", "k"), ("MY_TOKEN", "t"), ("X_API_KEY", "k")];
+        let inherited = [
+            ("PATH", "/bin"),
+            ("AWS_SECRET_ACCESS_KEY", "k"),
+            ("MY_TOKEN", "t"),
+            ("X_API_KEY", "k"),
+            ("HTTPS_PROXY", "p"),
+        ];
         let child = child(&inherited, &["MY_TOKEN", "X_API_KEY"]);
+        assert!(has(&child, "HTTPS_PROXY"), "programs need it to reach the internet");
         assert!(has(&child, "PATH") && has(&child, "AWS_SECRET_ACCESS_KEY") && has(&child, "MY_TOKEN"));
         assert!(!has(&child, "X_API_KEY"), "a provider's key cannot be allowed");
     }

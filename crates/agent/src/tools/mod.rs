@@ -35,7 +35,7 @@ pub use person::{Ended, People, Person, Question};
 
 use plan::Touch;
 
-use crate::mcp::{self, Servers};
+use crate::mcp::{self, NotDone, Servers};
 use crate::request::ToolSpec;
 use crate::terminal::{self, Terminal};
 
@@ -51,6 +51,8 @@ pub struct ToolResult {
     /// JSON, for the model.
     pub content: String,
     pub failed: bool,
+    /// Nobody knows whether it was carried out.
+    pub unknown: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,8 +220,9 @@ impl Tools {
 
     /// Of these only the ones that are named, and none of other people's.
     pub fn only(&self, names: &[String]) -> Self {
-        // Those who work for them would have more.
-        let named = |tool: &Tool| *tool != Tool::Delegate && names.iter().any(|name| name == tool.name());
+        // Those who work for them, now or later, would have more.
+        let alone = |tool: &Tool| !matches!(tool, Tool::Delegate | Tool::Cronjob);
+        let named = |tool: &Tool| alone(tool) && names.iter().any(|name| name == tool.name());
         let on = self.on.iter().copied().filter(named).collect();
         Self { on, servers: Servers::default(), ..self.clone() }
     }
@@ -298,7 +301,9 @@ impl Tools {
             },
         };
         match done {
-            Ok(value) => ToolResult { content: bounded(value.to_string()), failed: tells_of_failure(&value) },
+            Ok(value) => {
+                ToolResult { failed: tells_of_failure(&value), ..done_with(bounded(value.to_string())) }
+            }
             Err(reason) => failed(&reason),
         }
     }
@@ -307,8 +312,15 @@ impl Tools {
     async fn elsewhere(&self, call: &ToolCall) -> ToolResult {
         let Some(arguments) = Arguments::read(&call.arguments) else { return failed(NO_OBJECT) };
         match self.servers.call(&call.name, arguments.0).await {
-            Ok(value) => ToolResult { content: bounded(value.to_string()), failed: false },
-            Err(reason) => failed(&reason),
+            Ok(value) => done_with(bounded(value.to_string())),
+            Err(NotDone::Surely(reason)) => failed(&reason),
+            Err(NotDone::Perhaps(reason)) => {
+                let told = format!(
+                    "{reason} Its effect is UNKNOWN: it may have happened. Check before repeating it."
+                );
+                let content = json!({ "error": told, "effect_disposition": "unknown" }).to_string();
+                ToolResult { unknown: true, failed: true, ..done_with(bounded(content)) }
+            }
         }
     }
 
@@ -331,7 +343,7 @@ pub fn repeated(calls: &[ToolCall], call: &ToolCall) -> Option<ToolResult> {
     (first.id != call.id).then(|| {
         let note =
             format!("The same call as {} in this answer: it ran once, and its result is there.", first.id);
-        ToolResult { content: json!({ "note": note }).to_string(), failed: false }
+        done_with(json!({ "note": note }).to_string())
     })
 }
 
@@ -377,7 +389,11 @@ async fn blocking(
 }
 
 fn failed(reason: &str) -> ToolResult {
-    ToolResult { content: bounded(json!({ "error": reason }).to_string()), failed: true }
+    ToolResult { failed: true, ..done_with(bounded(json!({ "error": reason }).to_string())) }
+}
+
+const fn done_with(content: String) -> ToolResult {
+    ToolResult { content, failed: false, unknown: false }
 }
 
 /// Tools bound their own output; this is the last line of defence.

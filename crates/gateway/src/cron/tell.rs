@@ -222,7 +222,10 @@ enum Way {
 /// How something gets there; `None`: it does not.
 async fn way(shell: &Arc<Shell>, place: &Place) -> Result<Option<Way>, Error> {
     if shell.channels.adapter(place.platform).is_some() {
-        return Ok(Some(Way::By(Delivery::Push)));
+        let (platform, chat, now) = (place.platform, place.chat_id.clone(), clock::now());
+        let dead = shell.db.read(move |reader| reader.dead_chat(platform, &chat)).await?;
+        let refuses = dead.is_some_and(|dead| !dead.probe_due(now));
+        return Ok((!refuses).then_some(Way::By(Delivery::Push)));
     }
     let can = shell.channels.capabilities(place.platform);
     if can.delivery == Delivery::Push || !can.async_delivery {

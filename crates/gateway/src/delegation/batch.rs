@@ -137,7 +137,16 @@ async fn until_settled(
             };
             scribe.write(means).await;
             let id = child.inbox;
-            let found = means.db.read(move |reader| reader.where_is(id)).await?;
+            let found = match means.db.read(move |reader| reader.where_is(id)).await {
+                Ok(found) => found,
+                Err(Error::Stopping) => return Err(Error::Stopping),
+                // The child works on, whatever we can read at the moment.
+                Err(error) => {
+                    tracing::warn!(%error, "a subagent cannot be looked at for the moment");
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+            };
             match found.map(|found| found.stage) {
                 Some(Stage::Settled { outcome, .. }) => return Ok((Some(outcome), why)),
                 Some(Stage::Queued { .. } | Stage::Running { .. }) => {}

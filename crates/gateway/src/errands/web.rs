@@ -24,7 +24,11 @@ pub(super) async fn run(pages: Option<&Pages>, urls: &[String]) -> Outcome {
 /// One page's failure is not the others'.
 async fn one(pages: &Pages, url: &str) -> Value {
     match pages.get(url).await {
-        Ok(page) => shown(&page),
+        // A long page takes its time; nobody else has to wait for it.
+        Ok(page) => match tokio::task::spawn_blocking(move || shown(&page)).await {
+            Ok(value) => value,
+            Err(_panicked) => json!({"url": url, "error": format!("{url}: it could not be read")}),
+        },
         Err(error) => json!({"url": url, "error": format!("{url}: {error}")}),
     }
 }

@@ -3,7 +3,7 @@
 use petasos_agent::Question;
 use petasos_core::approve::{Answer, Choice, Effect, Ending, Event, Queue, Which};
 use petasos_core::journal::Write;
-use petasos_core::outbox::Draft;
+use petasos_core::outbox::{Draft, State};
 use petasos_core::transcript::Message;
 use petasos_core::{Millis, SessionKey, Source, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Reads, Tx};
@@ -21,6 +21,8 @@ pub(crate) struct Who {
     pub(crate) source: Source,
     /// It is the owner's own place: questions of every session may be answered there.
     pub(crate) owner: bool,
+    /// When they wrote, as far as is known: nobody answers what was asked after that.
+    pub(crate) written_at: Millis,
 }
 
 /// What an answer met.
@@ -117,9 +119,13 @@ pub(crate) fn answer(
         }
         key = row.key;
     }
+    let named = matches!(answer.which, Which::Id(_));
     let rows = tx.open_questions(&key)?;
     let mut asks = Vec::new();
     for row in &rows {
+        if !named && !can_be_meant(tx, row, who.written_at)? {
+            continue;
+        }
         let question = read(row)?;
         asks.extend(as_ask(&row.id, &question, row.expires_at));
         // A question in words can only be turned away.
@@ -148,18 +154,33 @@ pub(crate) fn answer(
 pub(crate) fn said(
     tx: &Tx<'_>,
     channels: &Channels,
-    key: &SessionKey,
+    who: &Who,
     text: &str,
     now: Millis,
 ) -> Result<Option<Settled>, StoreError> {
-    for row in tx.open_questions(key)? {
-        if let Question::Clarify { choices, .. } = read(&row)? {
+    for row in tx.open_questions(&who.key)? {
+        if let Question::Clarify { choices, .. } = read(&row)?
+            && can_be_meant(tx, &row, who.written_at)?
+        {
             let chosen = text.trim().parse::<usize>().ok().and_then(|at| choices.get(at.checked_sub(1)?));
             let text = chosen.map_or(text, String::as_str).to_owned();
             return settle(tx, channels, &row, Ending::Said { text }, now);
         }
     }
     Ok(None)
+}
+
+/// Whether words that name no question can be about this one: they were written after it was asked, and it was on its way
+/// to whoever wrote them.
+fn can_be_meant(tx: &Tx<'_>, row: &QuestionRow, written_at: Millis) -> Result<bool, StoreError> {
+    if written_at < row.asked_at {
+        return Ok(false);
+    }
+    let Some(item) = row.outbox else { return Ok(true) };
+    // What may have arrived counts: its author may have read it.
+    Ok(tx
+        .item(item)?
+        .is_some_and(|item| item.tried_at.is_some() || !item.sent.is_empty() || item.state == State::Done))
 }
 
 /// A new process: nobody waits for these any more. Gives the lanes through which people hear of it.

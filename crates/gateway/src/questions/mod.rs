@@ -143,7 +143,9 @@ pub(crate) async fn run(questions: Questions, stopper: Stopper) {
         };
         for id in left {
             match questions.end(&id, stopped()).await {
-                Ok(_) | Err(Error::Stopping) => {}
+                // One that never got as far as the store ends here.
+                Ok(_) => drop(questions.forget(&id, None)),
+                Err(Error::Stopping) => {}
                 Err(error) => {
                     // It is over for everybody but the store, where the next start finds it.
                     tracing::warn!(%error, "a question that nobody waits for stays open");

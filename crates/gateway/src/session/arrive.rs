@@ -64,14 +64,14 @@ impl Arriving {
     }
 
     /// Forgets those that `gone` names; their ids are returned.
-    pub(super) fn take_back(&mut self, gone: impl Fn(&Pending) -> bool) -> Vec<InboxId> {
+    pub(super) fn take_back(&mut self, gone: impl Fn(&Pending) -> bool) -> Vec<(InboxId, Option<String>)> {
         if self.waiting.front().is_some_and(|first| gone(&first.pending)) {
             self.fetch = None;
         }
-        let ids = self.waiting.iter().map(|coming| &coming.pending).filter(|it| gone(it)).map(|it| it.id);
-        let ids = ids.collect();
+        let taken = self.waiting.iter().map(|coming| &coming.pending).filter(|it| gone(it));
+        let taken = taken.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
         self.waiting.retain(|coming| !gone(&coming.pending));
-        ids
+        taken
     }
 }
 

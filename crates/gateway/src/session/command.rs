@@ -115,7 +115,8 @@ impl Session {
         let given_away = self.shell.delegation.stop(&self.key);
         let interrupted = self.interrupt().await?;
         // Fetching their files is what they were waiting for.
-        let cancelled = self.arriving.take_back(|it| it.id < pending.id && !it.inbound.internal);
+        let taken = self.arriving.take_back(|it| it.id < pending.id && !it.inbound.internal);
+        let cancelled: Vec<_> = taken.iter().map(|(id, _)| *id).collect();
         self.fetch_first();
         let text = match interrupted || given_away || !cancelled.is_empty() {
             true => "⏹ Stopped. The session goes on.",
@@ -125,7 +126,9 @@ impl Session {
             cancel(tx, &cancelled)?;
             Ok(Reply::answered(text))
         })
-        .await
+        .await?;
+        taken.iter().for_each(|(_, run)| self.settled(run.as_ref()));
+        Ok(())
     }
 
     /// A message of its own turn, behind everything that waits.

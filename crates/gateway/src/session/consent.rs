@@ -2,6 +2,8 @@
 //!
 //! The end of the question, what is said about it and the end of the message that answered: one commit.
 
+use std::time::Duration;
+
 use petasos_core::approve::{Answer, Choice, Reply as Pressed, Which};
 use petasos_core::command::Parsed;
 use petasos_core::journal::{Outcome, Write};
@@ -14,6 +16,9 @@ use super::{Ended, Session, parsed};
 use crate::clock;
 use crate::commit::Commit;
 use crate::questions::{self, Found, Kind, Settled, Who};
+
+/// Platforms tell seconds, by clocks of their own.
+const CLOCKS: Duration = Duration::from_secs(3);
 
 /// What a message says to a question.
 pub(super) enum Word {
@@ -113,12 +118,12 @@ impl Session {
 
     /// Words for the oldest question in words.
     async fn said(&mut self, pending: &Pending) -> Result<bool, Ended> {
-        let (key, channels, id) = (self.key.clone(), self.shell.channels.clone(), pending.id);
+        let (who, channels, id) = (self.who(pending), self.shell.channels.clone(), pending.id);
         let text = pending.inbound.text.clone();
         let met = self
             .change(Commit::Question, move |tx: &Tx<'_>| {
                 let now = clock::now();
-                let Some(settled) = questions::said(tx, &channels, &key, &text, now)? else {
+                let Some(settled) = questions::said(tx, &channels, &who, &text, now)? else {
                     return Ok(Met::Text);
                 };
                 let settle = Write::SettleInbox { inbox: vec![id], outcome: Outcome::Merged, at: now };
@@ -148,7 +153,9 @@ impl Session {
         let home = self.shell.homes.places().iter().any(|place| {
             place.platform == source.platform && source.chat_id.as_deref() == Some(place.chat_id.as_str())
         });
-        Who { key: self.key.clone(), owner: own || home, source }
+        let received = pending.received_at;
+        let written_at = pending.inbound.sent_at.map_or(received, |sent| sent.after(CLOCKS).min(received));
+        Who { key: self.key.clone(), owner: own || home, source, written_at }
     }
 
     /// Questions off, or on again, for the transcript that this conversation is in.

@@ -165,6 +165,7 @@ impl Session {
         queued
             || self.arriving.holds(pending.id)
             || self.steering.iter().any(|steered| steered.id == pending.id)
+            || self.compressing.as_ref().is_some_and(|asked| asked.id == pending.id)
     }
 
     /// The first message that waits took the session down again and again.

@@ -19,7 +19,8 @@ impl Session {
         self.interrupt().await?;
         let before = self.show.borrow().session.clone();
         let lanes = self.lanes_of_internal(pending.id);
-        let (cancelled, key) = (self.take_before(pending.id), self.key.clone());
+        let (taken, key) = (self.take_before(pending.id), self.key.clone());
+        let cancelled: Vec<_> = taken.iter().map(|(id, _)| *id).collect();
         let channels = self.shell.channels.clone();
         self.reply(pending, move |tx, address| {
             let entered = address.open(tx, Ask::ForceNew)?.entry.session_id;
@@ -34,6 +35,7 @@ impl Session {
             Ok(Reply { entered: Some(entered), ..reply })
         })
         .await?;
+        taken.iter().for_each(|(_, run)| self.settled(run.as_ref()));
         for lane in lanes {
             self.shell.deliver.due(lane).await;
         }
@@ -49,11 +51,12 @@ impl Session {
         routes.filter(|route| route.delivery == Delivery::Push).map(|route| route.lane()).collect()
     }
 
-    fn take_before(&mut self, id: InboxId) -> Vec<InboxId> {
+    /// What waits and came before this one: its id, and its author's own name for it.
+    fn take_before(&mut self, id: InboxId) -> Vec<(InboxId, Option<String>)> {
         let earlier = |pending: &Pending| pending.id < id;
-        let queued = self.queue.iter().filter(|waiting| earlier(&waiting.pending)).map(|it| it.pending.id);
-        let mut taken: Vec<InboxId> =
-            queued.chain(self.steering.iter().filter(|it| earlier(it)).map(|it| it.id)).collect();
+        let waiting = self.queue.iter().map(|waiting| &waiting.pending).chain(&self.steering);
+        let waiting = waiting.filter(|it| earlier(it));
+        let mut taken: Vec<_> = waiting.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
         taken.extend(self.arriving.take_back(earlier));
         self.fetch_first();
         self.queue.retain(|waiting| !earlier(&waiting.pending));

@@ -244,7 +244,8 @@ async fn run_one(
         false if tools.read_only(&call.name) => Progress::Read,
         false => Progress::Changed,
     };
-    (id, known(present(ctx, room, call, result.content).await, progress))
+    let effect = if result.unknown { EffectState::Unknown } else { EffectState::Known };
+    (id, ToolEnd { content: present(ctx, room, call, result.content).await, effect, progress })
 }
 
 /// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
