@@ -17,7 +17,7 @@ use support::{Bench, fine, said};
 
 const CONFIG: &str = "terminal:\n  enabled: true\n  login_shell: false\n\
                       display:\n  busy_input_mode: queue\n  busy_ack_enabled: false\n";
-/// How long all of it may take; it takes less than half a minute on a machine that has nothing else to do.
+/// How long all of it may take; it took 37 s on two cores that had three times as much to do.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Many, so that no conversation becomes long: a model is told all of it with every end.
 const CHATS: i64 = 50;
