@@ -5,6 +5,9 @@
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
+#[path = "gateway/api.rs"]
+mod api;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -56,6 +59,9 @@ fn main() {
     if wanted("tools") {
         flood();
         many_tools();
+    }
+    if wanted("api") {
+        api::measure();
     }
 }
 
@@ -262,12 +268,17 @@ impl Bench {
     }
 
     fn launch(&self) -> Child {
+        self.launch_with(&[])
+    }
+
+    fn launch_with(&self, env: &[(&str, &str)]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_petasos"));
         command
             .args(["run", "--quiet"])
             .env("PETASOS_HOME", self.home.path())
             .env("GATEWAY_ALLOW_ALL_USERS", "true")
-            .env("HERMES_GATEWAY_MAX_STARTS", "0");
+            .env("HERMES_GATEWAY_MAX_STARTS", "0")
+            .envs(env.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("petasos starts")
     }

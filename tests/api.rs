@@ -7,92 +7,10 @@ mod support;
 use std::time::{Duration, Instant};
 
 use petasos_fakes::model::Answer;
-use serde_json::{Value, json};
-use support::http::{Ask, Frame, Reply, Stream};
-use support::{Bench, SOON};
-
-const KEY: &str = "k-test-0123456789abcdef";
-
-struct Api {
-    bench: Bench,
-    address: String,
-}
-
-impl Api {
-    fn start() -> Self {
-        Self::with("")
-    }
-
-    /// `more` is appended to the configuration.
-    fn with(more: &str) -> Self {
-        let mut api = Self { bench: Bench::setup().with(more).build(), address: String::new() };
-        api.launch();
-        api
-    }
-
-    fn launch(&mut self) {
-        let before = self.lock_file();
-        self.bench.launch_with(&[
-            ("API_SERVER_KEY", KEY),
-            ("API_SERVER_PORT", "0"),
-            ("API_SERVER_CORS_ORIGINS", "http://ui.example"),
-        ]);
-        let until = Instant::now() + SOON;
-        loop {
-            let found = self.lock_file();
-            let url = found.as_ref().and_then(|it| it["url"].as_str());
-            if let (Some(url), true) = (url, found != before) {
-                self.address = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-                return;
-            }
-            assert!(Instant::now() < until, "never listens: {found:?}");
-            std::thread::yield_now();
-        }
-    }
-
-    fn lock_file(&self) -> Option<Value> {
-        let text = std::fs::read(self.bench.home.path().join("gateway.lock")).ok()?;
-        serde_json::from_slice(&text).ok()
-    }
-
-    fn ask<'a>(&self, method: &'a str, path: &'a str) -> Ask<'a> {
-        Ask::new(method, path).header("Authorization", format!("Bearer {KEY}"))
-    }
-
-    #[track_caller]
-    fn send(&self, ask: &Ask<'_>) -> Reply {
-        ask.send(&self.address).expect("an answer")
-    }
-
-    #[track_caller]
-    fn get(&self, path: &str) -> Reply {
-        self.send(&self.ask("GET", path))
-    }
-
-    #[track_caller]
-    fn post(&self, path: &str, body: &Value) -> Reply {
-        self.send(&self.ask("POST", path).json(body))
-    }
-
-    #[track_caller]
-    fn stream(&self, path: &str, body: &Value) -> Stream {
-        self.ask("POST", path).json(body).open(&self.address).expect("a stream")
-    }
-}
-
-fn said(text: &str) -> Value {
-    json!({ "model": "x", "messages": [{ "role": "user", "content": text }] })
-}
-
-fn content(reply: &Reply) -> String {
-    reply.json()["choices"][0]["message"]["content"].as_str().expect("a content").to_owned()
-}
-
-/// What the chunks of a streamed completion add up to.
-fn joined(frames: &[Frame]) -> String {
-    let texts = frames.iter().filter(|it| it.event.is_none() && it.data != "[DONE]" && !it.data.is_empty());
-    texts.filter_map(|it| it.json()["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
-}
+use serde_json::json;
+use support::SOON;
+use support::api::{Api, KEY, content, joined, said};
+use support::http::{Ask, Frame};
 
 #[test]
 fn a_chat_completion_is_answered_in_openais_shape() {

@@ -34,13 +34,17 @@ impl Api {
             ("API_SERVER_PORT", "0"),
             ("API_SERVER_CORS_ORIGINS", "http://ui.example"),
         ]);
+        self.address = self.listening(before.as_ref());
+    }
+
+    /// Where it listens, as soon as it says something else than `before`.
+    pub fn listening(&self, before: Option<&Value>) -> String {
         let until = Instant::now() + SOON;
         loop {
             let found = self.lock_file();
             let url = found.as_ref().and_then(|it| it["url"].as_str());
-            if let (Some(url), true) = (url, found != before) {
-                self.address = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-                return;
+            if let (Some(url), true) = (url, found.as_ref() != before) {
+                return url.trim_start_matches("http://").trim_end_matches('/').to_owned();
             }
             assert!(Instant::now() < until, "never listens: {found:?}");
             std::thread::yield_now();

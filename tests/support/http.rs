@@ -37,16 +37,21 @@ pub struct Stream {
 impl Stream {
     /// Up to the next empty line; `None`: it is over.
     pub fn frame(&mut self) -> Option<Frame> {
+        self.try_frame().expect("a line of the stream")
+    }
+
+    /// The same of a peer that may be gone.
+    pub fn try_frame(&mut self) -> io::Result<Option<Frame>> {
         let mut frame = Frame::default();
         loop {
             let mut line = String::new();
-            if self.reader.read_line(&mut line).expect("a line of the stream") == 0 {
-                return (!frame.is_empty()).then_some(frame);
+            if self.reader.read_line(&mut line)? == 0 {
+                return Ok((!frame.is_empty()).then_some(frame));
             }
             let line = line.trim_end_matches('\n');
             match line.split_once(':') {
                 _ if line.is_empty() && frame.is_empty() => {}
-                _ if line.is_empty() => return Some(frame),
+                _ if line.is_empty() => return Ok(Some(frame)),
                 Some(("", comment)) => frame.comment = Some(comment.trim().to_owned()),
                 Some(("event", name)) => frame.event = Some(name.trim().to_owned()),
                 Some(("id", id)) => frame.id = Some(id.trim().to_owned()),
@@ -116,6 +121,17 @@ impl<'a> Ask<'a> {
     }
 
     pub fn open(&self, address: impl ToSocketAddrs) -> io::Result<Stream> {
+        raw(address, self.bytes().as_bytes())
+    }
+
+    /// Sends it and does not wait for anything. Dropping the socket hangs up.
+    pub fn begin(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        let mut socket = TcpStream::connect(address)?;
+        socket.write_all(self.bytes().as_bytes())?;
+        Ok(socket)
+    }
+
+    pub fn bytes(&self) -> String {
         let mut head =
             format!("{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n", self.method, self.path);
         for (name, value) in &self.headers {
@@ -125,7 +141,7 @@ impl<'a> Ask<'a> {
         if self.body.is_some() {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
-        raw(address, format!("{head}\r\n{body}").as_bytes())
+        format!("{head}\r\n{body}")
     }
 }
 

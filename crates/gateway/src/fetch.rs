@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 use petasos_core::media::{self, Sort};
 use petasos_core::message::Attachment;
-use petasos_core::{Inbound, InboxId, SessionKey, Source};
-use petasos_platforms::download::Error;
+use petasos_core::{Inbound, InboxId, Platform, SessionKey, Source};
+use petasos_platforms::download::{self, Error};
 use petasos_platforms::{Adapter, Fetched};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -70,7 +70,8 @@ impl Fetcher {
         inbound.attachments.iter().any(Attachment::is_wanted)
     }
 
-    /// The message with what became of its files. Without an adapter nobody can fetch anything.
+    /// The message with what became of its files. Without an adapter only programs' files can be had, which are named by
+    /// their addresses.
     pub(crate) async fn fetch(
         &self,
         adapter: Option<&Adapter>,
@@ -85,12 +86,18 @@ impl Fetcher {
             }
             let fetched = match adapter {
                 _ if index >= MOST_FILES => Err("there are too many files in one message".to_owned()),
-                None => Err("files cannot be read from here".to_owned()),
-                Some(adapter) => {
+                None if source.platform != Platform::API_SERVER => {
+                    Err("files cannot be read from here".to_owned())
+                }
+                adapter => {
                     let stem = format!("{id}-{index}");
                     self.one(adapter, &source, attachment, &whose, &stem).await
                 }
             };
+            if attachment.reference.starts_with(download::DATA) {
+                // It lies in the cache now, or is of no use.
+                download::DATA.clone_into(&mut attachment.reference);
+            }
             match fetched {
                 Ok(Kept { path, mime, size }) => {
                     attachment.file = Some(path.to_string_lossy().into_owned());
@@ -104,7 +111,7 @@ impl Fetcher {
 
     async fn one(
         &self,
-        adapter: &Adapter,
+        adapter: Option<&Adapter>,
         source: &Source,
         attachment: &Attachment,
         whose: &str,
@@ -125,7 +132,7 @@ impl Fetcher {
     /// Tries for as long as its server may only be out of luck; others have a go between two tries.
     async fn persist(
         &self,
-        adapter: &Adapter,
+        adapter: Option<&Adapter>,
         source: &Source,
         attachment: &Attachment,
         part: &Path,
@@ -152,7 +159,7 @@ impl Fetcher {
 
     async fn attempt(
         &self,
-        adapter: &Adapter,
+        adapter: Option<&Adapter>,
         source: &Source,
         attachment: &Attachment,
         part: &Path,
@@ -161,7 +168,10 @@ impl Fetcher {
         let mut options = tokio::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(part).await?;
         let most = self.inward.most.unwrap_or(u64::MAX);
-        let fetched = adapter.fetch(source, attachment, most, &mut file).await?;
+        let fetched = match adapter {
+            Some(adapter) => adapter.fetch(source, attachment, most, &mut file).await?,
+            None => download::named(&attachment.reference, most, &mut file).await?,
+        };
         file.sync_all().await?;
         Ok(fetched)
     }

@@ -84,7 +84,8 @@ pub use output::Job;
 pub use post::{Fate, Mirror, Post, Posted};
 pub use running::{End, Running};
 pub use runs::{
-    NewSession, NotChanged, NotStarted, Once, Place, RunAsk, RunLimits, Started, Told, Wish, fresh_id,
+    Approval, NewSession, NotChanged, NotStarted, Once, Place, RunAsk, RunLimits, Started, Told, Wish,
+    fresh_id,
 };
 pub use start::{DATABASE, StartError, start};
 pub use status::{LinkStatus, Status};

@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use petasos_core::{Fault, net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
@@ -27,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SLOWEST: u64 = 1 << 20;
 /// No file is waited for longer, whatever length its server announces.
 const LONGEST: Duration = Duration::from_secs(3600);
+/// How an address begins that is the file itself.
+pub const DATA: &str = "data:";
 /// How much of the beginning is shown to whoever must know what it is.
 const HEAD: usize = 32;
 
@@ -181,6 +185,33 @@ impl Fetcher {
         let made = made.map_err(|error| Failure::Unreached(error.without_url().to_string()))?;
         Ok(self.open.get_or_init(|| made))
     }
+}
+
+/// One try at a file that is named by its address alone, whoever named it: it is in the address itself (`data:`), or at the
+/// open internet.
+pub async fn named(address: &str, most: u64, to: &mut tokio::fs::File) -> Result<Fetched, Error> {
+    if let Some(data) = address.strip_prefix(DATA) {
+        return unwrap(data, most, to).await;
+    }
+    let unbuilt = |error: reqwest::Error| Failure::Unreached(error.without_url().to_string());
+    // No address is one of this server.
+    let nowhere = Url::parse("data:,").map_err(|_| Error::Elsewhere)?;
+    let own = http::common().build().map_err(unbuilt)?;
+    Fetcher::new(nowhere, own, None).fetch(address, &|_| None, most, to).await
+}
+
+async fn unwrap(data: &str, most: u64, to: &mut tokio::fs::File) -> Result<Fetched, Error> {
+    let broken = || Error::Barred("it cannot be read".into());
+    let (about, data) = data.split_once(',').ok_or_else(broken)?;
+    let mime = about.strip_suffix(";base64").ok_or_else(broken)?;
+    let bytes = STANDARD.decode(data.trim()).map_err(|_| broken())?;
+    let size = bytes.len() as u64;
+    if size > most {
+        return Err(Error::TooLarge { most });
+    }
+    to.write_all(&bytes).await?;
+    to.flush().await?;
+    Ok(Fetched { size, mime: Some(mime.to_owned()), head: bytes.into_iter().take(HEAD).collect() })
 }
 
 /// A client that reaches the open internet and nothing else, and follows nobody anywhere.

@@ -186,6 +186,18 @@ async fn ask(address: SocketAddr, path: &str) -> io::Result<bool> {
     Ok(head == *b"HTTP/1.1 200")
 }
 
+/// What every listener of ours takes of a request's head: so much, within this time. A connection that waits for its
+/// next request waits for a head, too.
+pub fn bounded(head_within: Duration) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_within)
+        .max_headers(HEADERS)
+        .max_buf_size(HEAD_BYTES);
+    builder
+}
+
 async fn converse<F>(stream: TcpStream, answer: impl Fn(Request) -> F)
 where
     F: Future<Output = Response>,
@@ -201,11 +213,7 @@ where
             Ok::<_, Infallible>(response)
         }
     });
-    let conversation = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_headers(HEADERS)
-        .max_buf_size(HEAD_BYTES)
+    let conversation = bounded(HEAD_WITHIN)
         .serve_connection(TokioIo::new(stream), service)
         // A connection that becomes something else is not ours any more, and has its seat no longer.
         .with_upgrades();

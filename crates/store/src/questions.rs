@@ -1,6 +1,7 @@
 //! Questions to people: asked once, ended once. And what their answers allow for longer than one command.
 
 use petasos_core::approve::{Category, Choice, Remembered};
+use petasos_core::ids::RowId;
 use petasos_core::{Millis, OutboxId, SessionId, SessionKey, Source, TurnId};
 use rusqlite::{Row, params};
 
@@ -23,6 +24,9 @@ pub struct QuestionRow {
     pub body: String,
     /// The message that shows it; `None`: its readers come for it.
     pub outbox: Option<OutboxId>,
+    /// The rows that say so to those who come for it: that it was asked, and how it ended.
+    pub asked_row: Option<RowId>,
+    pub ended_row: Option<RowId>,
     pub asked_at: Millis,
     pub expires_at: Millis,
     pub ending: Option<String>,
@@ -100,8 +104,8 @@ impl Tx<'_> {
     pub fn ask(&self, row: &QuestionRow) -> Result<()> {
         self.sql(
             "INSERT INTO questions
-                 (id, session_key, session, turn, call, origin, kind, body, outbox, asked_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 (id, session_key, session, turn, call, origin, kind, body, outbox, asked_row, asked_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             row.id,
@@ -113,6 +117,7 @@ impl Tx<'_> {
             row.kind,
             row.body,
             row.outbox.map(|item| item.0),
+            row.asked_row.map(|row| row.0),
             at(row.asked_at),
             at(row.expires_at),
         ])?;
@@ -124,6 +129,12 @@ impl Tx<'_> {
         let mut end =
             self.sql("UPDATE questions SET ending = ?2, ended_at = ?3 WHERE id = ?1 AND ended_at IS NULL")?;
         Ok(end.execute(params![id, ending, at(now)])? > 0)
+    }
+
+    /// The row that says how it ended.
+    pub fn put_ended_row(&self, id: &str, row: RowId) -> Result<()> {
+        self.sql("UPDATE questions SET ended_row = ?2 WHERE id = ?1")?.execute(params![id, row.0])?;
+        Ok(())
     }
 
     /// These kinds of commands run unasked from now on, as far as the choice reaches.
@@ -165,6 +176,8 @@ fn question(row: &Row<'_>) -> Result<QuestionRow> {
         kind: row.get("kind")?,
         body: row.get("body")?,
         outbox: row.get::<_, Option<i64>>("outbox")?.map(OutboxId),
+        asked_row: row.get::<_, Option<i64>>("asked_row")?.map(RowId),
+        ended_row: row.get::<_, Option<i64>>("ended_row")?.map(RowId),
         asked_at: time_at(row, "asked_at")?,
         expires_at: time_at(row, "expires_at")?,
         ending: row.get("ending")?,

@@ -11,6 +11,7 @@
 
 mod api;
 mod chat;
+mod connection;
 mod cookie;
 mod drain;
 mod events;

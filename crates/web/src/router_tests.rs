@@ -22,6 +22,7 @@ fn door() -> Router {
     let routes = Router::new()
         .route("/health", get(read::health))
         .route("/assets/{name}", get(page::asset))
+        .route("/docs", get(page::docs))
         .route("/api/commands", get(read::commands))
         .route("/api/word", post(async |extract::Body(it): extract::Body<Word>| it.word))
         .route("/api/chats/{platform}/{chat}", get(async |chat: extract::Chat| chat.id))
@@ -134,4 +135,18 @@ async fn our_own_page_may_post() {
     let headers = [JSON, ("origin", "http://127.0.0.1:8642"), ("sec-fetch-site", "same-origin")];
     let response = ask(Method::POST, "/api/word", &headers, "{\"word\":\"hi\"}").await;
     assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_page_that_shows_the_document_has_everything_it_needs() {
+    let page = ask(Method::GET, "/docs", &[], "").await;
+    assert_eq!(page.status(), StatusCode::OK);
+    let html = to_bytes(page.into_body(), 1 << 20).await.unwrap();
+    let html = String::from_utf8_lossy(&html);
+    let assets: Vec<_> = html.split('"').filter(|part| part.starts_with("/assets/")).collect();
+    assert!(assets.iter().any(|it| it.ends_with(".js")), "{html}");
+    for asset in assets {
+        assert_eq!(ask(Method::GET, asset, &[], "").await.status(), StatusCode::OK, "{asset}");
+    }
+    assert!(!html.contains("http://") && !html.contains("https://"), "it loads nothing from elsewhere");
 }

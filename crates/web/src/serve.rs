@@ -1,21 +1,29 @@
 //! Listening, and stopping without waiting for those who only watch.
+//!
+//! Owns the connections: there is a bound on their number, whoever comes then waits to be let in.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::Listener;
 use axum::{Extension, Router};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::debug;
 
+use crate::connection::{Patience, converse};
+
 /// A request that is being answered gets this long after a stop; a commit takes a fraction of it.
 const GRACE: Duration = Duration::from_secs(2);
+/// Callers at the same time, those who only watch included.
+const CONNECTIONS: usize = 512;
 
 /// The wish to stop, as streams without an end see it.
 #[derive(Debug, Clone)]
@@ -90,25 +98,52 @@ async fn serve<L>(
 ) -> io::Result<()>
 where
     L: Listener,
-    L::Addr: std::fmt::Debug,
+{
+    serve_within(listener, router, stop, CONNECTIONS, Patience::default()).await
+}
+
+async fn serve_within<L>(
+    mut listener: L,
+    router: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+    connections: usize,
+    patience: Patience,
+) -> io::Result<()>
+where
+    L: Listener,
 {
     let (ask, asked) = watch::channel(false);
-    let mut over = Stop(asked.clone());
-    let serving = axum::serve(listener, router.layer(Extension(Stop(asked))))
-        .with_graceful_shutdown(async move { over.asked().await });
-    let mut serving = pin!(serving.into_future());
-    tokio::select! {
-        served = &mut serving => return served,
-        () = stop => {}
-    }
-    ask.send_replace(true);
-    match timeout(GRACE, serving).await {
-        Ok(served) => served,
-        Err(_elapsed) => {
-            debug!("requests were cut off by the stop");
-            Ok(())
+    let stopping = Stop(asked);
+    let router = router.layer(Extension(stopping.clone()));
+    let seats = Arc::new(Semaphore::new(connections));
+    // Dropped with us, and with it every connection.
+    let mut open = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        let next = async {
+            // Nobody closes it.
+            let seat = seats.clone().acquire_owned().await;
+            (listener.accept().await.0, seat)
+        };
+        tokio::select! {
+            (stream, seat) = next => {
+                let (router, stopping) = (router.clone(), stopping.clone());
+                open.spawn(async move {
+                    converse(stream, router, patience, stopping).await;
+                    drop(seat);
+                });
+            }
+            Some(_left) = open.join_next() => {}
+            () = &mut stop => break,
         }
     }
+    drop(listener);
+    ask.send_replace(true);
+    let all_left = async { while open.join_next().await.is_some() {} };
+    if timeout(GRACE, all_left).await.is_err() {
+        debug!("requests were cut off by the stop");
+    }
+    Ok(())
 }
 
 async fn check_free(path: &Path) -> io::Result<()> {

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use axum::routing::get;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
@@ -64,4 +64,72 @@ async fn a_stop_does_not_wait_for_those_who_only_watch() {
     let _silent = TcpStream::connect(address).await.unwrap();
     stop.send(()).unwrap();
     timeout(GRACE / 2, serving).await.expect("stops at once").unwrap().unwrap();
+}
+
+/// A gateway's page that waits for nobody for long.
+async fn impatient(router: Router, connections: usize) -> std::net::SocketAddr {
+    let brief = Duration::from_millis(200);
+    let patience = Patience { head: brief, body: brief, write: brief };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let never = std::future::pending();
+    tokio::spawn(serve_within(NoDelay(listener), router, never, connections, patience));
+    address
+}
+
+async fn connect(address: std::net::SocketAddr, said: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(said.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn rest(mut stream: TcpStream) -> String {
+    let mut heard = Vec::new();
+    let reading = stream.read_to_end(&mut heard);
+    // A connection that was cut off has said what it said.
+    let _ = timeout(Duration::from_secs(20), reading).await.expect("it ends");
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+#[tokio::test]
+async fn whoever_is_slow_with_a_head_makes_room_for_the_next() {
+    let address = impatient(Router::new().route("/", get(async || "here")), 2).await;
+    // Nothing, and something that never ends.
+    let slow = [connect(address, "").await, connect(address, "GET / HTTP/1.1\r\nX: ").await];
+    let next = connect(address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    assert!(rest(next).await.ends_with("here"));
+    for slow in slow {
+        assert_eq!(rest(slow).await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_for_nothing_more_is_closed() {
+    let address = impatient(Router::new().route("/", get(async || "here")), 1).await;
+    let idle = connect(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(rest(idle).await.ends_with("here"));
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_an_error_to_whoever_reads_it() {
+    let read = async |request: axum::extract::Request| {
+        let error = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap_err();
+        error.to_string()
+    };
+    let address = impatient(Router::new().route("/", axum::routing::post(read)), 1).await;
+    let slow = connect(address, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf").await;
+    assert!(rest(slow).await.contains("did not come in time"));
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_is_left() {
+    let endless = async || {
+        let more = futures_util::stream::repeat_with(|| Ok::<_, io::Error>(vec![b'x'; 1 << 16]));
+        axum::body::Body::from_stream(more)
+    };
+    let address = impatient(Router::new().route("/", get(endless)), 1).await;
+    let deaf = connect(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let next = connect(address, "GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    assert!(rest(next).await.starts_with("HTTP/1.1 404"), "the only seat is free again");
+    drop(deaf);
 }

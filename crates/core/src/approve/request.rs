@@ -47,7 +47,8 @@ impl Choice {
         }
     }
 
-    fn from_word(word: &str) -> Option<Self> {
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.as_str() == word)
     }
 }

@@ -7,10 +7,12 @@
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use petasos_core::Capabilities;
 use petasos_core::media::{self, Media, Sort};
 use petasos_platforms::{File, Identity, Part, Show};
@@ -57,6 +59,8 @@ const PRIVATE: &[&str] = &[
     ".sqlite_history",
     ".rediscli_history",
 ];
+/// Largest picture within an answer.
+const LARGEST_INLINE: u64 = 5 << 20;
 /// Longest name that is shown.
 const SHOWN: usize = 80;
 
@@ -95,11 +99,13 @@ enum Kept {
     TooLarge { size: u64, most: u64, label: String },
     #[error("files cannot be sent here")]
     NoFiles,
+    #[error("only pictures can be sent here")]
+    NoPicture,
 }
 
 impl Policy {
     /// The same, with further folders whose files may be sent.
-    pub(super) fn with(&self, folders: Vec<PathBuf>) -> Self {
+    pub(crate) fn with(&self, folders: Vec<PathBuf>) -> Self {
         let mut policy = self.clone();
         policy.allowed.extend(folders);
         policy
@@ -118,6 +124,27 @@ impl Policy {
             });
         }
         parts
+    }
+
+    /// An answer with the pictures that it names in it, for readers who are sent nothing else. `None`: it names no files.
+    pub(crate) async fn inline(&self, text: &str, to: &Capabilities) -> Option<String> {
+        let media = media::extract(text);
+        if media.files.is_empty() {
+            return None;
+        }
+        let to = Capabilities { files: Some(LARGEST_INLINE), ..to.clone() };
+        let mut said = vec![media.text];
+        for written in media.files {
+            let (policy, to) = (self.clone(), to.clone());
+            // A disk may be slow.
+            let judged = tokio::task::spawn_blocking(move || {
+                let shown = policy.judge(&written, &to).and_then(|(path, identity)| picture(&path, identity));
+                shown.unwrap_or_else(|kept| missing(&written, &kept.to_string()))
+            });
+            said.push(judged.await.unwrap_or_else(|_panicked| "📎 A file could not be read.".into()));
+        }
+        said.retain(|part| !part.is_empty());
+        Some(said.join("\n\n"))
     }
 
     /// The file itself, if it may be sent.
@@ -226,11 +253,29 @@ fn file(path: PathBuf, identity: Identity, media: &Media) -> File {
     File { path, identity, name, mime, show }
 }
 
+/// A picture as Markdown that needs nothing else.
+fn picture(path: &Path, identity: Identity) -> Result<String, Kept> {
+    let mut opened = open(path).map_err(|error| absent(&error))?;
+    let about = opened.metadata().map_err(|error| absent(&error))?;
+    if Identity::from(&about) != identity {
+        return Err(Kept::Missing);
+    }
+    let mut bytes = Vec::new();
+    let read = opened.by_ref().take(LARGEST_INLINE).read_to_end(&mut bytes);
+    read.map_err(|error| absent(&error))?;
+    let mime = media::image_type(&bytes).ok_or(Kept::NoPicture)?;
+    Ok(format!("![image](data:{mime};base64,{})", STANDARD.encode(bytes)))
+}
+
 /// What stands in the place of a file that stays here.
 pub(super) fn notice(written: &str, why: &str) -> Part {
+    Part::plain(missing(written, why))
+}
+
+fn missing(written: &str, why: &str) -> String {
     let name = Path::new(written).file_name().map(OsStr::to_string_lossy).unwrap_or_default();
     let name: String = name.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
-    Part::plain(format!("📎 {name} was not sent: {why}."))
+    format!("📎 {name} was not sent: {why}.")
 }
 
 #[cfg(test)]

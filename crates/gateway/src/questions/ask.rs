@@ -30,6 +30,15 @@ pub(crate) struct Asker {
     route: Route,
     origin: Source,
     show: Arc<watch::Sender<View>>,
+    scope: Scope,
+}
+
+/// What may be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Anything,
+    /// A program answers with one of the choices, never in words.
+    Consent,
 }
 
 impl Asker {
@@ -38,6 +47,7 @@ impl Asker {
         turn: &Turn,
         origin: &Source,
         show: &Arc<watch::Sender<View>>,
+        scope: Scope,
     ) -> Self {
         Self {
             questions: questions.clone(),
@@ -47,6 +57,7 @@ impl Asker {
             route: turn.route.clone(),
             origin: origin.clone(),
             show: show.clone(),
+            scope,
         }
     }
 }
@@ -54,6 +65,9 @@ impl Asker {
 impl People for Asker {
     fn ask<'a>(&'a self, call: &'a str, question: Question, patience: Duration) -> Ended<'a> {
         Box::pin(async move {
+            if self.scope == Scope::Consent && kind(&question) == Kind::Clarify {
+                return Ending::Denied { reason: None };
+            }
             match self.put(call, question, patience).await {
                 Ok(ending) => ending,
                 Err(error) => {
@@ -99,6 +113,8 @@ impl Asker {
             },
             body: body(&question).map_err(Error::Store)?,
             outbox: None,
+            asked_row: None,
+            ended_row: None,
             asked_at: now,
             expires_at,
             ending: None,
@@ -158,8 +174,9 @@ fn keep(tx: &Tx<'_>, mut row: QuestionRow, draft: &Draft) -> Result<Option<Optio
         Delivery::Pull => {
             let message = Message::notice(draft.text.clone(), now);
             tx.apply(&[Write::Append { session: row.session.clone(), message }], now)?;
+            row.asked_row = tx.last_row(&row.session)?;
         }
     }
     tx.ask(&row)?;
-    tx.last_row(&row.session).map(Some)
+    Ok(Some(row.asked_row))
 }

@@ -93,6 +93,9 @@ pub(super) fn settle(
             let message = Message::notice(text.clone(), now);
             tx.apply(&[Write::Append { session: row.session.clone(), message }], now)?;
             last = tx.last_row(&row.session)?;
+            if let Some(last) = last {
+                tx.put_ended_row(&row.id, last)?;
+            }
             None
         }
     };
@@ -120,12 +123,37 @@ pub(crate) fn answer(
         key = row.key;
     }
     let named = matches!(answer.which, Which::Id(_));
-    let rows = tx.open_questions(&key)?;
-    let mut asks = Vec::new();
-    for row in &rows {
-        if !named && !can_be_meant(tx, row, who.written_at)? {
-            continue;
+    let mut rows = Vec::new();
+    for row in tx.open_questions(&key)? {
+        if named || can_be_meant(tx, &row, who.written_at)? {
+            rows.push(row);
         }
+    }
+    settle_meant(tx, channels, &rows, answer, now)
+}
+
+/// The same for what one turn asked: whoever answers it answers no other.
+pub(crate) fn answer_turn(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    turn: TurnId,
+    answer: Answer,
+    now: Millis,
+) -> Result<Found, StoreError> {
+    let mut rows = tx.questions_of_turn(turn)?;
+    rows.retain(|row| row.ending.is_none());
+    settle_meant(tx, channels, &rows, answer, now)
+}
+
+fn settle_meant(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    rows: &[QuestionRow],
+    answer: Answer,
+    now: Millis,
+) -> Result<Found, StoreError> {
+    let mut asks = Vec::new();
+    for row in rows {
         let question = read(row)?;
         asks.extend(as_ask(&row.id, &question, row.expires_at));
         // A question in words can only be turned away.

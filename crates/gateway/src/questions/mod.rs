@@ -22,8 +22,8 @@ use petasos_core::{Millis, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow};
 use tokio::sync::{Notify, oneshot, watch};
 
-pub(crate) use ask::Asker;
-pub(crate) use end::{Found, Who, answer, lose, said, unstarted};
+pub(crate) use ask::{Asker, Scope};
+pub(crate) use end::{Found, Who, answer, answer_turn, lose, said, unstarted};
 
 use crate::channels::Channels;
 use crate::commit::Commit;
@@ -165,7 +165,7 @@ fn body(question: &Question) -> Result<String, StoreError> {
     serde_json::to_string(question).map_err(|_| StoreError::Unreadable("question"))
 }
 
-fn read(row: &QuestionRow) -> Result<Question, StoreError> {
+pub(crate) fn read(row: &QuestionRow) -> Result<Question, StoreError> {
     serde_json::from_str(&row.body).map_err(|_| StoreError::Unreadable("question"))
 }
 
@@ -177,7 +177,7 @@ fn kind(question: &Question) -> Kind {
 }
 
 /// As the machine of approvals knows it.
-fn as_ask(id: &str, question: &Question, expires_at: Millis) -> Option<Ask> {
+pub(crate) fn as_ask(id: &str, question: &Question, expires_at: Millis) -> Option<Ask> {
     match question {
         Question::Approval { categories, advised_against, .. } => Some(Ask {
             id: id.to_owned(),

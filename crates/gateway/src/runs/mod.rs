@@ -4,6 +4,7 @@
 //! Owns the seats (`desk.rs`). A run is on disk, with its message, before anybody hears of it; who asked for it may
 //! leave and come back, before or after a restart. `bound.rs` is the only way in, `place.rs` finds the transcript.
 
+mod approval;
 mod bound;
 mod desk;
 mod place;
@@ -12,13 +13,15 @@ mod sessions;
 use std::time::Duration;
 
 use petasos_core::ids::RowId;
+use petasos_core::journal::Outcome;
 use petasos_core::lifecycle::{Closed, Door};
 use petasos_core::message::Attachment;
 use petasos_core::transcript::{Message, Role};
 use petasos_core::{Millis, Platform};
-use petasos_store::{NewRun, Pending, Repeat, RunRow, Said, Tx};
+use petasos_store::{NewRun, Pending, Repeat, RunEnd, RunRow, Said, Tx};
 use serde::{Deserialize, Serialize};
 
+pub use approval::Approval;
 pub use desk::RunLimits;
 pub(crate) use desk::{Desk, Seat};
 pub use place::Place;
@@ -26,7 +29,7 @@ pub use sessions::{NewSession, NotChanged};
 
 use crate::commit::Commit;
 use crate::ingest::Ingest;
-use crate::{Error, Handle, clock};
+use crate::{Error, Handle, clock, fetch};
 use place::{Placed, Terms};
 use std::sync::Arc;
 
@@ -54,6 +57,9 @@ pub struct Wish {
     /// Said before the message, and not in the transcript yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Told>,
+    /// Whoever asked answers questions about commands while it runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answers: bool,
     /// Nobody wants to see it again afterwards.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forget: bool,
@@ -204,25 +210,46 @@ impl Handle {
 
     pub async fn run(&self, id: &str) -> Result<Option<RunRow>, Error> {
         let id = id.to_owned();
-        self.0.shell.db.read(move |reader| reader.run(&id)).await
+        let mut run = self.0.shell.db.read(move |reader| reader.run(&id)).await?;
+        if let Some(run) = &mut run {
+            self.show_pictures(run).await;
+        }
+        Ok(run)
     }
 
-    /// A run and the rows of its transcript after one of them, as they are at one moment.
+    /// Whoever reads the answer cannot reach our files: pictures that it names are put into it.
+    async fn show_pictures(&self, run: &mut RunRow) {
+        let Some(RunEnd { outcome: Outcome::Answered, said: Some(said), .. }) = &mut run.end else { return };
+        let shell = &self.0.shell;
+        let policy = shell.settings.outward_files.with(fetch::folders(&shell.home, &run.key));
+        let to = shell.channels.capabilities(Platform::API_SERVER);
+        if let Some(shown) = policy.inline(said, &to).await {
+            *said = shown;
+        }
+    }
+
+    /// A run, the rows of its transcript after one of them, and what it asked, as they are at one moment.
     pub async fn run_rows(
         &self,
         id: &str,
         after: RowId,
         limit: usize,
-    ) -> Result<Option<(RunRow, Vec<Said>)>, Error> {
+    ) -> Result<Option<(RunRow, Vec<Said>, Vec<Approval>)>, Error> {
         let id = id.to_owned();
         let read = self.0.shell.db.read(move |reader| {
             let Some(run) = reader.run(&id)? else { return Ok(None) };
-            let Some(begin) = run.after_row else { return Ok(Some((run, vec![]))) };
+            let Some(begin) = run.after_row else { return Ok(Some((run, vec![], vec![]))) };
             let mut rows = reader.rows_after(&run.session, after.max(begin), limit)?;
             rows.retain(|row| run.last_row.is_none_or(|last| row.id <= last));
-            Ok(Some((run, rows)))
+            let noticed = rows.iter().any(|row| row.message.role == Role::Notice);
+            let asked = if noticed { approval::of(reader, &run)? } else { vec![] };
+            Ok(Some((run, rows, asked)))
         });
-        read.await
+        let mut read = read.await?;
+        if let Some((run, ..)) = &mut read {
+            self.show_pictures(run).await;
+        }
+        Ok(read)
     }
 
     /// Waits for the end of a run. `None`: there is no such run.

@@ -6,7 +6,7 @@
 
 use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, KeyOptions};
-use petasos_core::transcript::Role;
+use petasos_core::transcript::{Message, Role};
 use petasos_core::{Millis, SessionId, SessionKey};
 use petasos_store::{Error as StoreError, RowState, Said, Tx, local_time};
 
@@ -187,7 +187,7 @@ pub(super) fn fresh(name: &str) -> SessionId {
 fn continues(rows: &[Said], history: &[Told]) -> bool {
     let mut stored: Vec<(Role, Vec<&str>)> = Vec::new();
     for row in rows.iter().filter(|row| row.state != RowState::Undone) {
-        let text = row.message.content.as_str();
+        let text = without_pictures(&row.message);
         match (row.message.role, stored.last_mut()) {
             (Role::Assistant, Some((Role::Assistant, texts))) => texts.push(text),
             (role @ (Role::User | Role::Assistant), _) => stored.push((role, vec![text])),
@@ -201,6 +201,15 @@ fn continues(rows: &[Said], history: &[Told]) -> bool {
             .all(|((role, texts), told)| *role == told.role && says(texts, &told.text))
 }
 
+/// Pictures are lines below what was said; whoever tells it again tells them otherwise.
+fn without_pictures(message: &Message) -> &str {
+    let lines = message.content.rmatch_indices('\n').nth(message.pictures.len().saturating_sub(1));
+    match lines {
+        Some((end, _)) if !message.pictures.is_empty() => &message.content[..end],
+        Some(_) | None => &message.content,
+    }
+}
+
 /// What was said around tools reaches a client as the last of it, or as all of it.
 fn says(texts: &[&str], told: &str) -> bool {
     let told = told.trim();
@@ -210,7 +219,7 @@ fn says(texts: &[&str], told: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use petasos_core::transcript::{Message, ToolCall};
+    use petasos_core::transcript::{Picture, ToolCall};
 
     use super::*;
 
@@ -245,5 +254,15 @@ mod tests {
         ] {
             assert_eq!(continues(&stored, &history), want, "{history:?}");
         }
+    }
+
+    #[test]
+    fn a_picture_that_was_shown_does_not_begin_another_conversation() {
+        let picture = || Picture { path: "/c/images/x/1.png".into(), mime: "image/png".into() };
+        let mut question = Message::user("what is\nthis\n[photo: a]\n[photo: b]", Millis(0));
+        question.pictures = vec![picture(), picture()];
+        let stored = rows(vec![question, Message::assistant("A cat.", Millis(0))]);
+        assert!(continues(&stored, &told(&[(Role::User, "what is\nthis"), (Role::Assistant, "A cat.")])));
+        assert!(!continues(&stored, &told(&[(Role::User, "what is"), (Role::Assistant, "A cat.")])));
     }
 }

@@ -15,7 +15,7 @@ use petasos_core::message::ChatType;
 use petasos_core::session::Reader;
 use petasos_core::transcript::{EffectState, ToolCall};
 use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
-use petasos_core::{SessionId, SessionKey, Source, TurnId};
+use petasos_core::{Platform, SessionId, SessionKey, Source, TurnId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -24,7 +24,8 @@ use super::prepare::{Asked, prepare, prepare_quietly};
 use super::relieve::{self, Relieved, relieve};
 use super::{Session, Shell, words};
 use crate::delegation::Place;
-use crate::questions::Asker;
+use crate::questions::{Asker, Scope};
+use crate::runs::Wish;
 use crate::view::{Live, View};
 use crate::{Error, clock, fetch};
 
@@ -150,7 +151,7 @@ impl Session {
     pub(super) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
         let Some(turn) = &self.turn else { return };
         self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
-        let ctx = context(&self.shell, turn, self.author.as_ref(), &self.show, self.alive.clone());
+        let (asking, author, alive) = (turn.clone(), self.author.clone(), self.alive.clone());
         // One that repeats a call of an earlier group is not run either.
         let all = match &turn.phase {
             Phase::Acting { calls, .. } => calls.clone(),
@@ -166,6 +167,7 @@ impl Session {
         let room = self.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
+            let ctx = context(&shell, &asking, author.as_ref(), &show, alive).await;
             // One that is alone minds its own time.
             let patience = shell.settings.tools_patience.filter(|_| calls.len() > 1);
             let until = patience.map(|patience| Instant::now() + patience);
@@ -335,7 +337,7 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
 
 /// The only place where a tool call gets its context: what the channel can do is read off the one that the
 /// question came over, wherever the answer goes.
-fn context(
+async fn context(
     shell: &Shell,
     turn: &Turn,
     author: Option<&Source>,
@@ -355,7 +357,10 @@ fn context(
             Person::NobodyNeeded
         }
         (Reader::Interactive, Later::Supported) => {
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show)))
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Anything)))
+        }
+        (Reader::Machine, _) if answers(shell, turn, &source).await => {
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Consent)))
         }
         (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
     };
@@ -373,5 +378,20 @@ fn context(
         alive,
         now: clock::now(),
         timezone: shell.settings.cron.timezone.clone(),
+    }
+}
+
+/// Whether a program said that it would answer questions.
+async fn answers(shell: &Shell, turn: &Turn, source: &Source) -> bool {
+    if source.platform != Platform::API_SERVER {
+        return false;
+    }
+    let inbox = turn.id.into();
+    match shell.db.read(move |reader| reader.run_of(inbox)).await {
+        Ok(run) => run.and_then(|run| Wish::read(&run.wish)).is_some_and(|wish| wish.answers),
+        Err(error) => {
+            tracing::warn!(turn = %turn.id, %error, "whether a program answers questions is not known: nobody is asked");
+            false
+        }
     }
 }

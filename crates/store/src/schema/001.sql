@@ -368,9 +368,11 @@ CREATE TABLE questions (
     kind        TEXT    NOT NULL,
     body        TEXT    NOT NULL,
     outbox      INTEGER,
+    asked_row   INTEGER,
     asked_at    INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
     ended_at    INTEGER,
+    ended_row   INTEGER,
     ending      TEXT,
     CHECK ((ended_at IS NULL) = (ending IS NULL))
 ) STRICT;

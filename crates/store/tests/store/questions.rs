@@ -19,6 +19,8 @@ fn question(id: &str, chat: &str) -> QuestionRow {
         kind: "approval".into(),
         body: "{}".into(),
         outbox: Some(OutboxId(9)),
+        asked_row: None,
+        ended_row: None,
         asked_at: NOW,
         expires_at: later(60),
         ending: None,

@@ -1,17 +1,21 @@
 //! What a request says: its body and the headers that belong to a conversation, checked once.
 
 use aws_lc_rs::digest;
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
 use petasos_core::transcript::Role;
 use petasos_gateway::{Once, Told};
 use serde_json::{Map, Value};
 
 use super::trouble::Trouble;
+use crate::connection::TooSlow;
 
 /// Largest body, whether its length was announced or not.
 const BODY: usize = 10_000_000;
+/// A larger one is taken off the wire up to this size, so that its sender gets to read why it was refused.
+const HEARD_OUT: usize = 4 * BODY;
 const PART_CHARS: usize = 65_536;
 const PARTS: usize = 1000;
 /// More than this is more than one message holds.
@@ -39,27 +43,43 @@ pub(super) async fn fields(request: Request) -> Result<Fields, Trouble> {
     }
 }
 
-async fn read(request: Request) -> Result<axum::body::Bytes, Trouble> {
-    if let Some(length) = request.headers().get(header::CONTENT_LENGTH) {
-        let length: Option<u64> = length.to_str().ok().and_then(|text| text.parse().ok());
-        let Some(length) = length else {
-            return Err(Trouble::coded("invalid_content_length", "Invalid Content-Length header."));
-        };
-        if length > BODY as u64 {
-            return Err(Trouble::too_large());
+async fn read(request: Request) -> Result<Bytes, Trouble> {
+    let headers = request.headers();
+    let announced = match headers.get(header::CONTENT_LENGTH).map(|length| length.to_str()) {
+        None => 0,
+        Some(length) => length
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| Trouble::coded("invalid_content_length", "Invalid Content-Length header."))?,
+    };
+    // Whoever asks first whether to send it hears the answer; others send it all before they listen.
+    if announced > HEARD_OUT || (announced > BODY && headers.contains_key(header::EXPECT)) {
+        return Err(Trouble::too_large());
+    }
+    let mut chunks = request.into_body().into_data_stream();
+    let (mut bytes, mut heard) = (BytesMut::new(), 0);
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| match is_late(&error) {
+            true => Trouble::late(),
+            // A body that stops in the middle has no reader for this answer.
+            false => Trouble::bad("The request body ended early"),
+        })?;
+        heard += chunk.len();
+        if heard > HEARD_OUT {
+            break;
+        }
+        match heard > BODY {
+            true => bytes.clear(),
+            false => bytes.extend_from_slice(&chunk),
         }
     }
-    let body: Body = request.into_body();
-    axum::body::to_bytes(body, BODY).await.map_err(|error| {
-        // A body that stops in the middle has no reader for this answer.
-        if is_too_long(&error) { Trouble::too_large() } else { Trouble::bad("The request body ended early") }
-    })
+    if heard > BODY { Err(Trouble::too_large()) } else { Ok(bytes.freeze()) }
 }
 
-fn is_too_long(error: &axum::Error) -> bool {
+fn is_late(error: &axum::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if error.is::<http_body_util::LengthLimitError>() {
+        if error.is::<TooSlow>() {
             return true;
         }
         cause = error.source();

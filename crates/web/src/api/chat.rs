@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use petasos_gateway::{Place, RunRow, fresh_id};
+use petasos_core::media;
+use petasos_gateway::{Place, RunEnd, RunRow, fresh_id};
 use serde_json::{Value, json};
 
 use super::Api;
@@ -54,6 +55,7 @@ pub(super) async fn complete(
         content,
         instructions: Some(instructions).filter(|text| !text.is_empty()),
         history: vec![],
+        answers: false,
         forget: false,
         wanted: &wanted,
         fields: &fields,
@@ -115,12 +117,21 @@ struct Chunks {
     /// Text was told: what follows after a tool stands apart from it.
     spoken: bool,
     fresh: bool,
+    /// What was said last, as it was said.
+    said: String,
 }
 
 impl Chunks {
     fn new(run: &RunRow) -> Self {
         let model = work::wish(run).shown_model;
-        Self { id: run.id.clone(), created: seconds(run.created_at), model, spoken: false, fresh: true }
+        Self {
+            id: run.id.clone(),
+            created: seconds(run.created_at),
+            model,
+            spoken: false,
+            fresh: true,
+            said: String::new(),
+        }
     }
 
     fn chunk(&self, delta: Value, finish: Option<&str>) -> Value {
@@ -130,7 +141,7 @@ impl Chunks {
         })
     }
 
-    fn last(&self, end: &petasos_gateway::RunEnd) -> Value {
+    fn last(&self, end: &RunEnd) -> Value {
         let trouble = |code: &str, message: &str| {
             let mut last = self.chunk(json!({}), Some("error"));
             last["error"] = json!({ "message": message, "type": "agent_error", "param": null, "code": code });
@@ -167,8 +178,8 @@ impl Speaker for Chunks {
                 let text = if apart { format!("\n\n{text}") } else { text };
                 vec![Frame::data(&self.chunk(json!({ "content": text }), None))]
             }
-            Beat::Said { .. } => {
-                self.fresh = true;
+            Beat::Said { text } => {
+                (self.fresh, self.said) = (true, text);
                 vec![]
             }
             Beat::Called { call } if call.name.starts_with('_') => vec![],
@@ -184,10 +195,24 @@ impl Speaker for Chunks {
                 let data = json!({ "tool": name, "toolCallId": call, "status": "completed" });
                 vec![Frame::named("hermes.tool.progress", &data)]
             }
+            // Nobody is asked here.
+            Beat::Asked(_) | Beat::Answered(_) => vec![],
             Beat::Ended(end) => {
+                let pictures = pictures(&self.said, &end)
+                    .map(|more| Frame::data(&self.chunk(json!({ "content": format!("\n\n{more}") }), None)));
                 let done = Frame { event: None, data: "[DONE]".into() };
-                vec![Frame::data(&self.last(&end)), done]
+                pictures.into_iter().chain([Frame::data(&self.last(&end)), done]).collect()
             }
         }
     }
+}
+
+/// What an answer shows besides what was said word by word: its pictures.
+fn pictures(said: &str, end: &RunEnd) -> Option<String> {
+    let shown = end.said.as_deref().filter(|shown| *shown != said)?;
+    let words = media::extract(said).text;
+    shown
+        .strip_prefix(words.as_str())
+        .map(|rest| rest.trim_start().to_owned())
+        .filter(|rest| !rest.is_empty())
 }

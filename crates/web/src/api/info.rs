@@ -8,7 +8,7 @@ use petasos_gateway::clock;
 use serde_json::{Value, json};
 
 use super::Api;
-use super::keys::{Owner, Scope};
+use super::keys::Scope;
 use super::routes;
 use super::trouble::Trouble;
 
@@ -18,8 +18,7 @@ pub(super) async fn health() -> Json<Value> {
     Json(json!({ "status": "ok", "platform": "petasos", "version": env!("CARGO_PKG_VERSION") }))
 }
 
-pub(super) async fn models(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
-    owner.may(Scope::Read)?;
+pub(super) async fn models(State(api): State<Arc<Api>>) -> Answer {
     let own = &api.options.model_name;
     let created = clock::now().0 / 1000;
     let model = |id: &String, root: &String| {
@@ -34,8 +33,7 @@ pub(super) async fn models(State(api): State<Arc<Api>>, owner: Owner) -> Answer 
 }
 
 /// What could keep the agent from answering.
-pub(super) async fn health_detailed(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
-    owner.may(Scope::Read)?;
+pub(super) async fn health_detailed(State(api): State<Arc<Api>>) -> Answer {
     let status = api.handle.status().await?;
     let ok = |fine: bool| if fine { "ok" } else { "degraded" };
     let (at_work, _) = api.handle.runs_at_work();
@@ -67,8 +65,7 @@ pub(super) async fn health_detailed(State(api): State<Arc<Api>>, owner: Owner) -
     })))
 }
 
-pub(super) async fn capabilities(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
-    owner.may(Scope::Read)?;
+pub(super) async fn capabilities(State(api): State<Arc<Api>>) -> Answer {
     let endpoints: serde_json::Map<String, Value> = routes::table()
         .into_iter()
         .map(|route| (route.name.to_owned(), json!({ "method": route.method, "path": route.path })))
@@ -83,8 +80,8 @@ pub(super) async fn capabilities(State(api): State<Arc<Api>>, owner: Owner) -> A
         "features": {
             "chat_completions": true, "chat_completions_streaming": true, "responses_api": true,
             "responses_streaming": true, "run_submission": true, "run_status": true, "run_events_sse": true,
-            "run_events_replay": true, "run_stop": true, "run_approval_response": false,
-            "tool_progress_events": true, "approval_events": false, "session_resources": true,
+            "run_events_replay": true, "run_stop": true, "run_approval_response": true,
+            "tool_progress_events": true, "approval_events": true, "session_resources": true,
             "session_chat": true, "session_chat_streaming": true, "session_fork": true, "idempotency": true,
             "durable_runs": true, "admin_config_rw": false, "jobs_admin": true, "memory_write_api": false,
             "skills_api": true, "audio_api": false, "realtime_voice": false,
@@ -95,15 +92,18 @@ pub(super) async fn capabilities(State(api): State<Arc<Api>>, owner: Owner) -> A
     })))
 }
 
+/// No platform of ours is called on this port: those that are called have listeners of their own.
+pub(super) async fn platform_events() -> Trouble {
+    Trouble::unavailable("platform_unavailable", "Platform adapter is not connected")
+}
+
 /// There are none.
-pub(super) async fn skills(owner: Owner) -> Answer {
-    owner.may(Scope::Read)?;
+pub(super) async fn skills() -> Answer {
     Ok(Json(json!({ "object": "list", "data": [] })))
 }
 
 /// The agent's tools, by what they are for.
-pub(super) async fn toolsets(State(api): State<Arc<Api>>, owner: Owner) -> Answer {
-    owner.may(Scope::Read)?;
+pub(super) async fn toolsets(State(api): State<Arc<Api>>) -> Answer {
     const SETS: [(&str, &str, &[&str]); 3] = [
         ("file", "Files", &["read_file", "write_file", "search_files", "patch"]),
         ("terminal", "Terminal", &["terminal", "process"]),

@@ -72,7 +72,7 @@ pub(crate) fn is_for_programs(path: &str) -> bool {
         || path == "/v1"
         || path.starts_with("/v1/")
         || path.starts_with("/p/")
-        || path.starts_with("/api/jobs")
+        || ["/api/jobs", "/api/cron/", "/api/platforms/"].iter().any(|own| path.starts_with(own))
 }
 
 /// Paths that page and programs share: whoever shows neither a cookie nor a key of the page's is a program.
@@ -101,7 +101,10 @@ pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: Options) -> Rou
     for route in routes::table() {
         match route.scope {
             None => open = open.route(route.path, route.handler),
-            Some(_) => closed = closed.route(route.path, route.handler),
+            Some(scope) => {
+                let handler = route.handler.route_layer(from_fn_with_state(scope, only));
+                closed = closed.route(route.path, handler);
+            }
         }
     }
     open.merge(closed.layer(from_fn_with_state(api.clone(), authenticate)))
@@ -124,6 +127,17 @@ async fn authenticate(State(api): State<Arc<Api>>, mut request: Request, next: N
             request.extensions_mut().insert(owner);
             next.run(request).await
         }
+        Err(trouble) if trouble.is_unauthorized() && request.uri().path() == jobs::FIRE => {
+            jobs::bad_token().into_response()
+        }
+        Err(trouble) => trouble.into_response(),
+    }
+}
+
+/// Lets those through whose key is for this, before anything of their request is read.
+async fn only(State(scope): State<Scope>, owner: Owner, request: Request, next: Next) -> Response {
+    match owner.may(scope) {
+        Ok(()) => next.run(request).await,
         Err(trouble) => trouble.into_response(),
     }
 }

@@ -4,7 +4,6 @@
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-use super::keys::{Owner, Scope};
 use super::routes::{Route, Works, table};
 use super::schema::Shape;
 use super::trouble::Trouble;
@@ -12,8 +11,7 @@ use super::trouble::Trouble;
 const TEXT: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
-pub(super) async fn document(owner: Owner) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Read)?;
+pub(super) async fn document() -> Result<Json<Value>, Trouble> {
     Ok(Json(make()))
 }
 
@@ -116,10 +114,14 @@ fn troubles(route: &Route) -> Vec<(u16, &'static str)> {
             (503, "The gateway drains or its store refuses; Retry-After says when"),
         ]);
     }
-    if route.path.contains("{id}") || route.works != Works::No {
+    if route.scope.is_none() && route.method == "POST" {
+        troubles.push((503, "Nobody is there to be told"));
+    }
+    if route.body == Some(Shape::FireRequest) || route.path.contains("{id}") || route.works != Works::No {
         troubles.push((404, "There is no such thing"));
     }
     if route.body.is_some() {
+        troubles.push((408, "The body did not come in time"));
         troubles.push((413, "The body is larger than 10 MB"));
     }
     if route.method != "GET" {

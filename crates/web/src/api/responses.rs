@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::asked::{Fields, Wanted, fields, flag, short_hash, text};
 use super::frames::{self, Frame, Speaker};
-use super::keys::{Owner, Scope};
+use super::keys::Owner;
 use super::runs::{Input, cut, input, no_previous, told_history};
 use super::tape::{Beat, Tape};
 use super::trouble::Trouble;
@@ -46,6 +46,7 @@ pub(super) async fn create(
         content: asked,
         instructions: text(&fields, "instructions")?.or(system),
         history,
+        answers: false,
         forget: !flag(&fields, "store", true)?,
         wanted: &wanted,
         fields: &fields,
@@ -90,7 +91,6 @@ pub(super) async fn show(
     owner: Owner,
     Id(id): Id,
 ) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Read)?;
     let run = api.kept(&owner, &id).await?;
     Ok(Json(api.response(&run).await?))
 }
@@ -100,7 +100,6 @@ pub(super) async fn delete(
     owner: Owner,
     Id(id): Id,
 ) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Agent)?;
     let run = api.kept(&owner, &id).await?;
     if !api.handle.hide_run(&run.id).await? {
         return Err(not_found(&id));
@@ -113,7 +112,6 @@ pub(super) async fn cancel(
     owner: Owner,
     Id(id): Id,
 ) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Agent)?;
     let run = api.kept(&owner, &id).await?;
     api.handle.stop_run(&run).await?;
     let run = api.handle.run_ended(&id).await?.ok_or_else(|| not_found(&id))?;
@@ -157,7 +155,7 @@ impl Api {
     /// As it stands now.
     async fn response(&self, run: &RunRow) -> Result<Value, Trouble> {
         let read = self.handle.run_rows(&run.id, RowId(0), ROWS).await?;
-        let Some((run, rows)) = read else { return Err(not_found(&run.id)) };
+        let Some((run, rows, _)) = read else { return Err(not_found(&run.id)) };
         let question = |row: &Said| row.message.platform_message_id.as_ref() == Some(&run.id);
         let begin = rows.iter().position(question).map_or(rows.len(), |at| at + 1);
         let mut output = Vec::new();
@@ -171,7 +169,12 @@ impl Api {
 fn output(run: &RunRow, row: &Said, output: &mut Vec<Value>) {
     match row.message.role {
         Role::Assistant => {
-            let text = unstopped(run, &row.message.content);
+            let text = match run.end.as_ref().and_then(|end| end.said.as_deref()) {
+                // With the pictures that it names.
+                Some(said) if run.last_row == Some(row.id) => said,
+                Some(_) | None => row.message.content.as_str(),
+            };
+            let text = unstopped(run, text);
             if !text.trim().is_empty() {
                 output.push(message(&item_id(&run.id, output.len()), text));
             }
@@ -350,6 +353,8 @@ impl Speaker for Telling {
                 let item = returned(&call, &content);
                 self.item(item.clone(), item)
             }
+            // Nobody is asked here.
+            Beat::Asked(_) | Beat::Answered(_) => vec![],
             Beat::Ended(end) => {
                 let mut frames = self.close(None);
                 let kind = match work::verdict(&end) {

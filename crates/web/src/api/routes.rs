@@ -118,6 +118,14 @@ fn models() -> Vec<Route> {
         Route::get("/v1/health", "health_v1", get(info::health), Shape::Health).open().says("The same"),
         Route::get("/health/detailed", "health_detailed", get(info::health_detailed), Shape::Object)
             .says("What could keep the agent from answering"),
+        Route::post(
+            "/api/platforms/{id}/events",
+            "platform_events",
+            post(info::platform_events),
+            Shape::Object,
+        )
+        .open()
+        .says("For platforms that call; none does so here"),
         Route::get("/v1/models", "models", get(info::models), Shape::List).says("The agent, as a model"),
         Route::get("/v1/capabilities", "capabilities", get(info::capabilities), Shape::Object)
             .says("What this API can do"),
@@ -239,5 +247,9 @@ fn scheduled() -> Vec<Route> {
         Route::post("/api/jobs/{id}/resume", "job_resume", post(jobs::resume), Shape::Object)
             .says("Wakes a job"),
         Route::post("/api/jobs/{id}/run", "job_run", post(jobs::run), Shape::Object).says("Runs a job now"),
+        Route::post(jobs::FIRE, "cron_fire", post(jobs::fire), Shape::Fired)
+            .takes(Shape::FireRequest)
+            .gives(202)
+            .says("A timer of somebody else's fires a job"),
     ]
 }

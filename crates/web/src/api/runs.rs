@@ -7,12 +7,13 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use petasos_core::Millis;
-use petasos_gateway::{Place, RunRow, clock, fresh_id};
+use petasos_core::approve::{Answer, Choice, Ending, Which};
+use petasos_gateway::{Approval, Place, RunRow, clock, fresh_id};
 use serde_json::{Map, Value, json};
 
-use super::asked::{Content, Fields, Talk, Wanted, content, fields, is_session_id, talk, text};
+use super::asked::{Content, Fields, Talk, Wanted, content, fields, flag, is_session_id, talk, text};
 use super::frames::{self, Frame, Speaker};
-use super::keys::{Owner, Scope};
+use super::keys::Owner;
 use super::tape::{self, Beat, Tape};
 use super::trouble::Trouble;
 use super::work::{self, Job, STOPPED, Verdict, names, usage};
@@ -21,7 +22,6 @@ use crate::guard;
 use crate::serve::Stop;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const CHOICES: [&str; 4] = ["once", "session", "always", "deny"];
 
 /// Answers after the commit: from then on the run ends in one of its final states, whoever watches.
 pub(super) async fn start(
@@ -55,6 +55,7 @@ pub(super) async fn start(
         content: asked,
         instructions,
         history,
+        answers: true,
         forget: false,
         wanted: &wanted,
         fields: &fields,
@@ -69,9 +70,9 @@ pub(super) async fn status(
     owner: Owner,
     Id(id): Id,
 ) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Read)?;
     let run = api.owned(&owner, &id).await?;
-    Ok(Json(api.shown(&run)))
+    let waits = api.handle.run_waits_for(&run).await?;
+    Ok(Json(api.shown(&run, waits.as_ref())))
 }
 
 /// Everything that happened and happens, from the beginning or from the last event that the client has.
@@ -82,7 +83,6 @@ pub(super) async fn events(
     headers: HeaderMap,
     Id(id): Id,
 ) -> Result<Response, Trouble> {
-    owner.may(Scope::Read)?;
     let run = api.owned(&owner, &id).await?;
     let from = match guard::text(&headers, &LAST_EVENT_ID) {
         None | Some("") => None,
@@ -100,7 +100,6 @@ pub(super) async fn stop(
     owner: Owner,
     Id(id): Id,
 ) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Agent)?;
     let run = api.owned(&owner, &id).await?;
     if !api.handle.stop_run(&run).await? {
         return Err(not_found(&id));
@@ -108,30 +107,59 @@ pub(super) async fn stop(
     Ok(Json(json!({ "run_id": id, "status": "stopping" })))
 }
 
-/// Nothing asks for an approval here yet: whoever gives one is told so.
+/// Answers what the run waits for: the oldest question, the one that is named, or all.
 pub(super) async fn approval(
     State(api): State<Arc<Api>>,
     owner: Owner,
     Id(id): Id,
     request: Request,
 ) -> Result<Json<Value>, Trouble> {
-    owner.may(Scope::Agent)?;
     let run = api.owned(&owner, &id).await?;
     let fields = fields(request).await?;
-    let choice = text(&fields, "choice")?.unwrap_or_default().to_ascii_lowercase();
-    let choice = match choice.as_str() {
-        "approve" | "approved" | "allow" => "once",
-        other => other,
-    };
-    if !CHOICES.contains(&choice) {
-        let message = format!("Invalid approval choice; expected one of: {}", CHOICES.join(", "));
-        return Err(Trouble::coded("invalid_approval_choice", message));
-    }
+    let choice = choice(&fields)?;
     if run.end.is_some() {
         let message = format!("Run has no active approval session: {id}");
         return Err(Trouble::conflict("approval_not_active", message));
     }
-    Err(Trouble::conflict("approval_not_pending", format!("Run has no pending approval: {id}")))
+    let all = flag(&fields, "all", false)? || flag(&fields, "resolve_all", false)?;
+    let which = match text(&fields, "approval_id")? {
+        _ if all => Which::All,
+        Some(id) => Which::Id(id),
+        None => Which::Oldest,
+    };
+    let reason = text(&fields, "reason")?.map(|reason| cut(&reason)).filter(|_| choice == Choice::Deny);
+    let resolved = api.handle.answer_run(&run, Answer { which, choice, reason }).await?;
+    if resolved == 0 {
+        let message = format!("Run has no pending approval: {id}");
+        return Err(Trouble::conflict("approval_not_pending", message));
+    }
+    Ok(Json(json!({
+        "object": "hermes.run.approval_response", "run_id": id, "choice": choice.as_str(), "resolved": resolved,
+    })))
+}
+
+fn choice(fields: &Fields) -> Result<Choice, Trouble> {
+    let word = text(fields, "choice")?.unwrap_or_default().trim().to_ascii_lowercase();
+    let word = match word.as_str() {
+        "approve" | "approved" | "allow" => "once",
+        other => other,
+    };
+    Choice::from_word(word).ok_or_else(|| {
+        let message = "Invalid approval choice; expected one of: once, session, always, deny";
+        Trouble::coded("invalid_approval_choice", message)
+    })
+}
+
+/// A question as its client sees it.
+fn question(asked: &Approval) -> Value {
+    let kinds: Vec<_> = asked.categories.iter().map(|kind| kind.key()).collect();
+    let sentences: Vec<_> = asked.categories.iter().map(|kind| kind.sentence()).collect();
+    let choices: Vec<_> = asked.choices.iter().map(|choice| choice.as_str()).collect();
+    json!({
+        "approval_id": asked.id, "command": asked.command, "description": sentences.join(" "),
+        "pattern_key": kinds.first(), "pattern_keys": kinds, "choices": choices,
+        "allow_permanent": asked.choices.contains(&Choice::Always), "smart_denied": asked.advised_against,
+    })
 }
 
 impl Api {
@@ -141,12 +169,16 @@ impl Api {
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
     }
 
-    fn shown(&self, run: &RunRow) -> Value {
+    fn shown(&self, run: &RunRow, waits: Option<&Approval>) -> Value {
         let mut shown = json!({
             "object": "hermes.run", "run_id": run.id, "created_at": exact(run.created_at),
             "session_id": run.session, "model": work::wish(run).shown_model,
         });
         let (status, last, updated) = match &run.end {
+            None if let Some(asked) = waits => {
+                shown["approval"] = question(asked);
+                ("waiting_for_approval", "approval.request", Some(asked.asked_at))
+            }
             None if self.handle.is_stopping(&run.id) => ("stopping", "run.stopping", run.claimed_at),
             None if run.claimed_at.is_some() => ("running", "run.started", run.claimed_at),
             None => ("queued", "run.queued", None),
@@ -248,6 +280,18 @@ impl Told {
         }
         Frame::data(&Value::Object(data))
     }
+
+    fn answered(&self, asked: &Approval) -> Frame {
+        let ended =
+            |choice: Choice| json!({ "approval_id": asked.id, "choice": choice.as_str(), "resolved": 1 });
+        let over = |reason: &str| json!({ "approval_id": asked.id, "reason": reason });
+        match &asked.ending {
+            Some(Ending::Allowed { choice }) => self.event("approval.responded", ended(*choice)),
+            Some(Ending::Denied { .. }) => self.event("approval.responded", ended(Choice::Deny)),
+            Some(Ending::TimedOut) => self.event("approval.expired", over("timeout")),
+            Some(Ending::Lost | Ending::Said { .. }) | None => self.event("approval.expired", over("lost")),
+        }
+    }
 }
 
 impl Speaker for Told {
@@ -276,6 +320,8 @@ impl Speaker for Told {
                 });
                 vec![self.event("tool.completed", more)]
             }
+            Beat::Asked(asked) => vec![self.event("approval.request", question(&asked))],
+            Beat::Answered(asked) => vec![self.answered(&asked)],
             Beat::Ended(end) => vec![match work::verdict(&end) {
                 Verdict::Answered { text, partial } => {
                     let more = json!({ "output": text, "partial": partial, "usage": usage(end.usage) });

@@ -24,10 +24,12 @@ pub(super) enum Shape {
     Deleted,
     JobRequest,
     JobChange,
+    FireRequest,
+    Fired,
 }
 
 impl Shape {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Object,
         Self::List,
         Self::Health,
@@ -48,6 +50,8 @@ impl Shape {
         Self::Deleted,
         Self::JobRequest,
         Self::JobChange,
+        Self::FireRequest,
+        Self::Fired,
     ];
 
     pub(super) fn name(self) -> String {
@@ -123,9 +127,13 @@ impl Shape {
                     "status": { "enum": ["queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled"] },
                 }),
             ),
-            Self::ApprovalRequest => {
-                object(&["choice"], json!({ "choice": { "enum": ["once", "session", "always", "deny"] } }))
-            }
+            Self::ApprovalRequest => object(
+                &["choice"],
+                json!({
+                    "choice": { "enum": ["once", "session", "always", "deny"] }, "approval_id": maybe_text(),
+                    "all": maybe_flag(), "reason": maybe_text(),
+                }),
+            ),
             Self::SessionRequest => object(
                 &[],
                 json!({
@@ -159,6 +167,10 @@ impl Shape {
                     "deliver": maybe_text(), "repeat": { "type": ["integer", "null"], "minimum": 1 },
                 }),
             ),
+            Self::FireRequest => object(&["job_id"], json!({ "job_id": text() })),
+            Self::Fired => {
+                object(&["status", "job_id"], json!({ "status": constant("accepted"), "job_id": text() }))
+            }
             Self::JobChange => object(
                 &[],
                 json!({
@@ -213,8 +225,16 @@ fn input() -> Value {
 }
 
 fn part() -> Value {
-    object(
+    let words = object(
         &["type", "text"],
         json!({ "type": { "enum": ["text", "input_text", "output_text"] }, "text": text() }),
-    )
+    );
+    let picture = object(
+        &["type", "image_url"],
+        json!({
+            "type": { "const": "image_url" },
+            "image_url": object(&["url"], json!({ "url": { "type": "string", "pattern": "^data:image/" } })),
+        }),
+    );
+    json!({ "anyOf": [words, picture] })
 }

@@ -12,7 +12,7 @@ use petasos_core::Millis;
 use petasos_core::ids::{RowId, TurnId};
 use petasos_core::journal::Outcome;
 use petasos_core::transcript::{Role, ToolCall};
-use petasos_gateway::{Error, Handle, RunEnd, RunRow, Said, View};
+use petasos_gateway::{Approval, Error, Handle, RunEnd, RunRow, Said, View};
 use tokio::sync::watch;
 
 use crate::serve::Stop;
@@ -45,6 +45,10 @@ pub(super) enum Beat {
         failed: bool,
         took: Duration,
     },
+    /// It waits for whoever started it.
+    Asked(Approval),
+    /// It does not any more.
+    Answered(Approval),
     /// Nothing comes after this.
     Ended(RunEnd),
 }
@@ -161,7 +165,7 @@ impl Tape {
 
     /// One batch of rows, begun when the view was at `mark`.
     async fn read(&mut self, mark: Mark) -> Result<(), Error> {
-        let Some((run, rows)) = self.handle.run_rows(&self.run.id, self.after, BATCH).await? else {
+        let Some((run, rows, asked)) = self.handle.run_rows(&self.run.id, self.after, BATCH).await? else {
             self.over = true;
             return Ok(());
         };
@@ -173,14 +177,14 @@ impl Tape {
             self.after = row.id;
             // What stands for an answer that was cut off is for the transcript.
             if !(unanswered && Some(row.id) == last) {
-                self.script.row(row, &mut self.ready);
+                self.script.row(row, &asked, &mut self.ready);
             }
         }
         if all {
             self.read_at = Some(mark);
             if let Some(end) = self.run.end.clone() {
                 self.over = true;
-                self.ready.push_back((self.script.place(), Beat::Ended(end)));
+                self.script.ended(end, &mut self.ready);
             }
         }
         Ok(())
@@ -227,8 +231,8 @@ impl Script {
     }
 
     /// A row that is on disk.
-    fn row(&mut self, row: Said, out: &mut VecDeque<(Place, Beat)>) {
-        let message = row.message;
+    fn row(&mut self, row: Said, asked: &[Approval], out: &mut VecDeque<(Place, Beat)>) {
+        let (id, message) = (row.id, row.message);
         if !self.begun {
             self.begun =
                 message.role == Role::User && message.platform_message_id.as_ref() == Some(&self.run);
@@ -252,7 +256,18 @@ impl Script {
                 self.rows += 1;
                 self.tell(self.place(), beat, out);
             }
-            Role::User | Role::Notice | Role::Summary => {}
+            Role::Notice => {
+                let beat = asked.iter().find_map(|it| match () {
+                    () if it.asked_row == Some(id) => Some(Beat::Asked(it.clone())),
+                    () if it.ended_row == Some(id) => Some(Beat::Answered(it.clone())),
+                    () => None,
+                });
+                if let Some(beat) = beat {
+                    self.rows += 1;
+                    self.tell(self.place(), beat, out);
+                }
+            }
+            Role::User | Role::Summary => {}
         }
     }
 
@@ -294,6 +309,12 @@ impl Script {
         }
     }
 
+    /// Stands behind everything.
+    fn ended(&self, end: RunEnd, out: &mut VecDeque<(Place, Beat)>) {
+        let place = Place { rows: self.rows + 1, ..Place::default() };
+        self.tell(place, Beat::Ended(end), out);
+    }
+
     /// Unless the reader has it already.
     fn tell(&self, place: Place, beat: Beat, out: &mut VecDeque<(Place, Beat)>) {
         if (place.rows, place.offset) > (self.from.rows, self.from.offset) {
@@ -333,6 +354,9 @@ mod tests {
             question,
             Message::asking("Let me look.", vec![call("a"), call("b")], Millis(10)),
             Message::tool(&call("a"), "noon", EffectState::Known, Millis(20)),
+            Message::notice("May I?", Millis(21)),
+            Message::notice("a remark", Millis(22)),
+            Message::notice("You may.", Millis(23)),
             Message::tool(&call("b"), "{\"error\":\"no\"}", EffectState::Known, Millis(30)),
             Message::assistant("Noon.", Millis(40)),
         ];
@@ -345,9 +369,23 @@ mod tests {
         .collect()
     }
 
+    fn question() -> Approval {
+        Approval {
+            id: "q".into(),
+            command: "rm -r x".into(),
+            categories: vec![],
+            advised_against: false,
+            choices: vec![],
+            asked_at: Millis(21),
+            asked_row: Some(RowId(5)),
+            ended_row: Some(RowId(7)),
+            ending: None,
+        }
+    }
+
     fn told(from: Place) -> Vec<(Place, Beat)> {
         let (mut script, mut out) = (Script::new("run".into(), from), VecDeque::new());
-        rows().into_iter().for_each(|row| script.row(row, &mut out));
+        rows().into_iter().for_each(|row| script.row(row, &[question()], &mut out));
         out.into()
     }
 
@@ -364,6 +402,8 @@ mod tests {
                 Beat::Said { text } => format!("said {text}"),
                 Beat::Called { call } => format!("called {}", call.id),
                 Beat::Returned { call, failed, took, .. } => format!("returned {call} {failed} {took:?}"),
+                Beat::Asked(asked) => format!("asked {}", asked.id),
+                Beat::Answered(asked) => format!("answered {}", asked.id),
                 Beat::Ended(_) => "ended".into(),
             })
             .collect();
@@ -375,6 +415,8 @@ mod tests {
                 "called a",
                 "called b",
                 "returned a false 10ms",
+                "asked q",
+                "answered q",
                 "returned b true 20ms",
                 "text Noon. false",
                 "said Noon.",
@@ -405,11 +447,11 @@ mod tests {
     fn a_text_that_grows_and_then_becomes_a_row_is_told_once() {
         let (mut script, mut out) = (Script::new("run".into(), Place::default()), VecDeque::new());
         let mut rows = rows().into_iter();
-        rows.by_ref().take(3).for_each(|row| script.row(row, &mut out));
+        rows.by_ref().take(3).for_each(|row| script.row(row, &[], &mut out));
         for text in ["", "Let", "Let me", "Let me", "What", "Let me l"] {
             script.grows(text, &mut out);
         }
-        rows.take(1).for_each(|row| script.row(row, &mut out));
+        rows.take(1).for_each(|row| script.row(row, &[], &mut out));
         let texts: Vec<_> = out
             .iter()
             .filter_map(|(_, beat)| match beat {

@@ -55,6 +55,10 @@ impl Trouble {
         Self::new(StatusCode::UNAUTHORIZED, Some("invalid_api_key"), "Invalid API key")
     }
 
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
     pub(crate) fn out_of_scope(scope: &str) -> Self {
         let message = format!("This key may not do this; it needs the scope '{scope}'");
         Self::new(StatusCode::FORBIDDEN, Some("insufficient_scope"), message)
@@ -62,6 +66,11 @@ impl Trouble {
 
     pub(crate) fn too_large() -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, Some("body_too_large"), "Request body too large.")
+    }
+
+    pub(crate) fn late() -> Self {
+        let message = "The request body did not come in time.";
+        Self::new(StatusCode::REQUEST_TIMEOUT, Some("body_too_slow"), message)
     }
 
     /// Too many at once, or too often.
@@ -76,7 +85,7 @@ impl Trouble {
         Self { kind: "agent_error", final_word: true, ..failed }
     }
 
-    fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         let closed = Self::new(StatusCode::SERVICE_UNAVAILABLE, Some(code), message);
         Self { retry_after: Some(1), ..closed }
     }

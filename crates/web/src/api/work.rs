@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use petasos_core::journal::Outcome;
+use petasos_core::message::Attachment;
 use petasos_core::transcript::Usage;
 use petasos_gateway::{Handle, NotStarted, Place, RunAsk, RunEnd, RunRow, Started, Wish};
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use tracing::warn;
 
 use super::Api;
 use super::asked::{Content, Fields, SESSION_ID, SESSION_KEY, Wanted, text};
-use super::keys::{Owner, Scope};
+use super::keys::Owner;
 use super::trouble::Trouble;
 use crate::serve::Stop;
 
@@ -27,6 +28,8 @@ pub(super) struct Job<'a> {
     pub(super) content: Content,
     pub(super) instructions: Option<String>,
     pub(super) history: Vec<petasos_gateway::Told>,
+    /// The client answers questions about commands.
+    pub(super) answers: bool,
     /// Nobody wants to see it again.
     pub(super) forget: bool,
     pub(super) wanted: &'a Wanted,
@@ -36,24 +39,20 @@ pub(super) struct Job<'a> {
 impl Api {
     /// Commits a run, or finds the one that the client means.
     pub(super) async fn start(&self, owner: &Owner, job: Job<'_>) -> Result<Started, NotBegun> {
-        owner.may(Scope::Agent)?;
         let (shown_model, model) = self.model(job.fields)?;
         let Content { text, pictures } = job.content;
-        if !pictures.is_empty() {
-            let message = "Pictures cannot be taken in yet";
-            return Err(Trouble::coded("unsupported_content_type", message).into());
-        }
         let asked = RunAsk {
             run: job.id,
             owner: owner.name.clone(),
             place: job.place,
             text,
-            attachments: vec![],
+            attachments: pictures.into_iter().map(photo).collect(),
             wish: Wish {
                 shown_model,
                 model,
                 instructions: job.instructions,
                 history: job.history,
+                answers: job.answers,
                 forget: job.forget,
             },
             once: job.wanted.once(job.route, job.fields),
@@ -80,6 +79,11 @@ impl Api {
         leash.cut();
         ended.ok_or_else(|| Trouble::agent("agent_error", "The run is gone"))
     }
+}
+
+/// Fetched like everybody's files, once the run is on disk.
+fn photo(address: String) -> Attachment {
+    Attachment { kind: "photo".into(), reference: address, ..Attachment::default() }
 }
 
 /// Ends a run when it is dropped: its client has left. One that another request started is not ours to end.
