@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::compaction::Relief;
 use crate::ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
 use crate::message::Platform;
-use crate::outbox::Draft;
+use crate::outbox::{Draft, Left};
 use crate::time::Millis;
 use crate::transcript::{Bill, Message};
 use crate::turn::Turn;
@@ -72,8 +72,8 @@ pub enum Write {
     PreviewShown { turn: TurnId, step: u32, message: String },
     /// The preview is certainly not visible (never sent, or deleted by someone): the answer is sent as new.
     DropPreview { turn: TurnId, step: u32 },
-    /// What it was to replace cannot be replaced: it is sent as new.
-    SendAnew { item: OutboxId },
+    /// What it was to replace cannot be replaced: it is sent as new, with a mark if the other may still be there.
+    SendAnew { item: OutboxId, left: Left },
     /// The step ends without an answer: what is visible of it is completed with this text, or, when the
     /// text is empty, taken back. Without a streaming item nothing happens.
     ClosePreview { turn: TurnId, step: u32, text: String },

@@ -61,10 +61,20 @@ impl State {
 pub enum Preview {
     #[default]
     None,
-    /// A first preview was handed to the platform; we do not know its id (yet).
+    /// A first preview was handed to the platform; we do not know its id (yet), or it can neither be changed nor taken
+    /// back.
     Asked,
     /// It is visible under this id: the final text replaces it, as often as need be.
     Shown(String),
+}
+
+/// What is visible of a message that could not be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    Nothing,
+    /// Nobody could take it away: what is said in its place may be a copy.
+    Perhaps,
 }
 
 /// A button below a message. `data` comes back as the text of a callback.

@@ -29,9 +29,13 @@ pub struct When<'a, F, P> {
     rules: &'a Rules<F, P>,
     name: String,
     place: Option<P>,
+    saying: Option<Saying>,
     skip: u64,
     times: Times,
 }
+
+/// Whether a request is meant, by its text.
+pub type Saying = fn(&str) -> bool;
 
 #[derive(Debug)]
 enum Times {
@@ -42,12 +46,18 @@ enum Times {
 
 impl<'a, F, P> When<'a, F, P> {
     pub(crate) fn new(rules: &'a Rules<F, P>, name: String) -> Self {
-        Self { rules, name, place: None, skip: 0, times: Times::Unsaid }
+        Self { rules, name, place: None, saying: None, skip: 0, times: Times::Unsaid }
     }
 
     /// Only requests for this chat; each fake lends it the name that its service uses.
     pub(crate) fn place(mut self, place: P) -> Self {
         self.place = Some(place);
+        self
+    }
+
+    /// Only requests whose text is like this.
+    pub fn saying(mut self, saying: Saying) -> Self {
+        self.saying = Some(saying);
         self
     }
 
@@ -91,8 +101,8 @@ impl<'a, F, P> When<'a, F, P> {
     }
 
     fn add(self, left: Option<u64>, act: Act<F>) {
-        let Self { rules, name, place, skip, times: _ } = self;
-        rules.lock().rules.push(Rule { name, place, skip, left, act });
+        let Self { rules, name, place, saying, skip, times: _ } = self;
+        rules.lock().rules.push(Rule { name, place, saying, skip, left, act });
     }
 }
 
@@ -102,6 +112,8 @@ pub(crate) struct Rules<F, P>(Mutex<Table<F, P>>);
 #[derive(Debug)]
 struct Table<F, P> {
     rules: Vec<Rule<F, P>>,
+    /// Faults that met a request so far.
+    struck: u64,
     /// Where faults that hang wait; replaced when released.
     hang: Arc<Door>,
 }
@@ -111,6 +123,7 @@ struct Rule<F, P> {
     /// `*` is every request.
     name: String,
     place: Option<P>,
+    saying: Option<Saying>,
     /// Matching requests to let pass first.
     skip: u64,
     /// `None`: for ever.
@@ -120,7 +133,7 @@ struct Rule<F, P> {
 
 impl<F, P> Rules<F, P> {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Table { rules: Vec::new(), hang: Arc::default() }))
+        Self(Mutex::new(Table { rules: Vec::new(), struck: 0, hang: Arc::default() }))
     }
 
     /// Lets go on what hangs now.
@@ -135,6 +148,10 @@ impl<F, P> Rules<F, P> {
         self.release_hangs();
     }
 
+    pub(crate) fn struck(&self) -> u64 {
+        self.lock().struck
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table<F, P>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,21 +160,35 @@ impl<F, P> Rules<F, P> {
 impl<F: Clone, P: PartialEq> Rules<F, P> {
     /// What shall happen to this request; rules that are used up are dropped. A fault whose time has not
     /// come (`ready`) waits for another request.
-    pub(crate) fn take(&self, name: &str, place: Option<P>, ready: impl Fn(&F) -> bool) -> Held<F> {
+    pub(crate) fn take(
+        &self,
+        name: &str,
+        place: Option<P>,
+        text: Option<&str>,
+        ready: impl Fn(&F) -> bool,
+    ) -> Held<F> {
         let mut table = self.lock();
-        let hit = |rule: &mut Rule<F, P>| rule.hit(name, place.as_ref(), &ready);
-        let acts = table.rules.iter_mut().filter_map(hit).collect();
+        let hit = |rule: &mut Rule<F, P>| rule.hit(name, place.as_ref(), text, &ready);
+        let acts: Vec<Act<F>> = table.rules.iter_mut().filter_map(hit).collect();
+        table.struck += acts.iter().filter(|act| matches!(act, Act::Fault(_))).count() as u64;
         table.rules.retain(|rule| !rule.used_up());
         Held { acts, hang: table.hang.clone() }
     }
 }
 
 impl<F: Clone, P: PartialEq> Rule<F, P> {
-    fn hit(&mut self, name: &str, place: Option<&P>, ready: impl Fn(&F) -> bool) -> Option<Act<F>> {
+    fn hit(
+        &mut self,
+        name: &str,
+        place: Option<&P>,
+        text: Option<&str>,
+        ready: impl Fn(&F) -> bool,
+    ) -> Option<Act<F>> {
         let named = self.name == "*" || self.name.eq_ignore_ascii_case(name);
         let here = self.place.is_none() || self.place.as_ref() == place;
         let early = matches!(&self.act, Act::Fault(fault) if !ready(fault));
-        if !named || !here || early {
+        let said = self.saying.is_none_or(|saying| text.is_some_and(saying));
+        if !named || !here || !said || early {
             return None;
         }
         if self.skip > 0 {
@@ -191,9 +222,13 @@ mod tests {
     fn check(name: &str, write: impl FnOnce(Writing<'_>) -> Writing<'_>, want: &[u64]) {
         let rules = Rules::new();
         write(When::new(&rules, name.to_owned())).does("fault");
-        let hit = |number: &u64| !rules.take("sendMessage", Some(2 - number % 2), |_| true).acts.is_empty();
+        let take = |number: u64| {
+            let text = format!("text {number}");
+            rules.take("sendMessage", Some(2 - number % 2), Some(&text), |_| true)
+        };
+        let hit = |number: &u64| !take(*number).acts.is_empty();
         let got: Vec<u64> = (1..=8).filter(hit).collect();
-        assert_eq!(got, want, "{name}");
+        assert_eq!((got.as_slice(), rules.struck()), (want, want.len() as u64), "{name}");
     }
 
     #[test]
@@ -204,13 +239,14 @@ mod tests {
         check("*", |when| when.nth(7).always(), &[7, 8]);
         check("editMessageText", |when| when.always(), &[]);
         check("sendMessage", |when| when.place(3).always(), &[]);
+        check("*", |when| when.saying(|text| text.contains('5')), &[5]);
     }
 
     #[test]
     fn a_fault_waits_until_it_is_ready() {
         let rules: Rules<_, u64> = Rules::new();
         When::new(&rules, "getUpdates".to_owned()).does("again");
-        let hits = |ready: bool| rules.take("getUpdates", None, |_| ready).acts.len();
+        let hits = |ready: bool| rules.take("getUpdates", None, None, |_| ready).acts.len();
         assert_eq!([hits(false), hits(true), hits(true)], [0, 1, 0]);
     }
 }

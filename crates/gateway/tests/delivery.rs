@@ -160,6 +160,27 @@ fn a_preview_that_cannot_be_replaced_gives_way_to_the_answer() {
 }
 
 #[test]
+fn a_preview_that_can_be_neither_changed_nor_taken_away_stays_beside_a_marked_answer() {
+    let world = streaming(Duration::from_millis(100));
+    let gate = world.model.gate(Point::AfterDelta(2));
+    let text = "an answer that may look like a copy";
+    world.model.script(Answer::text(text).chunks(4));
+    world.telegram.push_text(7, 7, "talk");
+    assert!(gate.wait(SOON));
+    sees(&world, 7, "an answer");
+    world.telegram.on("editMessageText").always().does(Fault::status(400, "message can't be edited"));
+    world.telegram.on("deleteMessage").always().does(Fault::status(400, "message can't be deleted"));
+    gate.open();
+    sees(&world, 7, text);
+    world.telegram.push_text(7, 7, "/help");
+    world.ends_with(7, "/resume");
+    let texts = world.telegram.texts(7);
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[1].starts_with("♻️ Recovered reply") && texts[1].ends_with(text), "{texts:?}");
+    assert_eq!(world.telegram.calls_of("deleteMessage").len(), 1, "it is asked once");
+}
+
+#[test]
 fn a_lost_acknowledgement_of_the_final_edit_leaves_one_unmarked_answer() {
     let world = streaming(Duration::from_millis(100));
     let gate = world.model.gate(Point::AfterDelta(2));

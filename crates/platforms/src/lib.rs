@@ -168,6 +168,14 @@ impl Adapter {
         }
     }
 
+    /// Fails while the platform has not said yet what it takes: a text that was sent in part would be split otherwise.
+    pub fn described(&self) -> Result<(), Error> {
+        match self {
+            Self::Relay(it) => Ok(it.described()?),
+            Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(()),
+        }
+    }
+
     pub async fn send(&self, to: &Route, part: &Part, options: &SendOptions<'_>) -> Result<Receipt, Error> {
         match self {
             Self::Discord(it) => Ok(it.send(to, part, options, None).await?),

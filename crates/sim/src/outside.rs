@@ -131,7 +131,7 @@ pub(crate) enum Trouble {
     Lost,
     /// It took effect, and its answer got lost.
     Unanswered,
-    /// This one will never be taken, though others may. A message that is there can always be taken back.
+    /// This one will never be taken, though others may.
     Refused,
     /// This chat takes nothing from us.
     Blocked,
@@ -215,10 +215,6 @@ impl World {
                 let taken = self.chats[chat].take(ask, about, now);
                 taken.and_then(|_| failed(later(None), Reached::Maybe))
             }
-            // Else an old preview would stay beside the answer, and nobody could do anything about it.
-            Trouble::Refused | Trouble::Blocked if matches!(ask, Ask::Delete { .. }) => {
-                self.chats[chat].take(ask, about, now)
-            }
             Trouble::Refused => failed(Fault::Refused, Reached::No),
             Trouble::Blocked => Err(Failed { fault: Fault::Refused, reached: Reached::No, dead_chat: true }),
         }
@@ -246,8 +242,10 @@ impl Chat {
                 Ok(Some(message.clone()))
             }
             Ask::Delete { message } => {
-                let shown = self.shown.iter_mut().find(|it| it.id == *message && !it.gone).ok_or(gone)?;
-                shown.gone = true;
+                // Again is a success, as adapters promise.
+                if let Some(shown) = self.shown.iter_mut().find(|it| it.id == *message) {
+                    shown.gone = true;
+                }
                 Ok(None)
             }
         }

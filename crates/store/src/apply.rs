@@ -26,7 +26,7 @@ impl Tx<'_> {
             Write::Owe(draft) => self.owe(draft, now),
             Write::PreviewShown { turn, step, message } => self.preview_shown(*turn, *step, message),
             Write::DropPreview { turn, step } => self.drop_preview(*turn, *step),
-            Write::SendAnew { item } => self.send_anew(*item),
+            Write::SendAnew { item, left } => self.send_anew(*item, *left),
             Write::ClosePreview { turn, step, text } => self.close_preview(*turn, *step, text),
             Write::Sending { item } => self.sending(*item, now),
             Write::PartSent { item, message, thread } => self.part_sent(*item, message, thread.as_deref()),

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 pub use world::{Message, Posted, Reply, World};
 
+use crate::rules::Saying;
 use crate::server::Server;
 use crate::watched::Watched;
 use world::Wish;
@@ -61,8 +62,9 @@ impl Connector {
         format!("http://{}", self.server.addr())
     }
 
-    pub fn down(&self) {
-        self.server.down();
+    /// Gives how many connections there were.
+    pub fn down(&self) -> usize {
+        self.server.down()
     }
 
     pub fn up(&self) -> io::Result<()> {
@@ -126,7 +128,23 @@ impl Connector {
 
     /// The next message that is sent meets this.
     pub fn trouble(&self, reply: Reply) {
-        self.shared.world.change(|world| world.replies.push_back(reply));
+        self.trouble_saying(|_| true, reply);
+    }
+
+    /// The next message that is sent or changed and whose text is like this meets this.
+    pub fn trouble_saying(&self, saying: Saying, reply: Reply) {
+        self.shared.world.change(|world| world.replies.push_back((saying, reply)));
+    }
+
+    /// How many of them have met a message so far.
+    #[must_use]
+    pub fn troubled(&self) -> u64 {
+        self.read(|world| world.troubled)
+    }
+
+    /// Resets every connection. Gives how many there were.
+    pub fn cut(&self) -> usize {
+        self.server.reset_connections()
     }
 
     /// How the next request to this endpoint (`provision`, `policy`, …) is answered.

@@ -2,6 +2,7 @@
 
 use std::future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{ConnectInfo, State};
@@ -184,10 +185,16 @@ impl Seat {
                 let again = result(&request, &known.clone());
                 return self.tell(world, again);
             }
-            let sends = matches!(action["op"].as_str(), Some("send" | "send_media" | "edit"));
-            let reply = if sends { world.replies.pop_front() } else { None };
-            if let Some(Reply::Result(value)) = reply {
-                return self.tell(world, result(&request, &value));
+            let reply = world.reply(action);
+            match &reply {
+                Some(Reply::Result(value)) => return self.tell(world, result(&request, value)),
+                Some(Reply::Garbled) => return self.tell(world, "{\"type\":\"outbound_res\n".to_owned()),
+                Some(Reply::Ignored) => return true,
+                Some(Reply::Cut) => {
+                    line.reset();
+                    return false;
+                }
+                Some(Reply::Nothing | Reply::Drop | Reply::Later | Reply::After(_)) | None => {}
             }
             let value = world.perform(action);
             world.known.insert(request.clone(), value.clone());
@@ -204,7 +211,8 @@ impl Seat {
                     };
                     connection.late.push(result(&request, &value));
                 }
-                Some(Reply::Result(_)) | None => {
+                Some(Reply::After(wait)) => self.tell_after(wait, result(&request, &value)),
+                Some(Reply::Result(_) | Reply::Garbled | Reply::Ignored | Reply::Cut) | None => {
                     self.tell(world, result(&request, &value));
                     let connection = world.connections.iter_mut().find(|it| it.number == self.number);
                     let late: Vec<_> = connection.map(|it| std::mem::take(&mut it.late)).unwrap_or_default();
@@ -215,6 +223,17 @@ impl Seat {
             }
             true
         })
+    }
+
+    fn tell_after(&self, wait: Duration, frame: String) {
+        let (shared, number) = (self.shared.clone(), self.number);
+        tokio::spawn(async move {
+            sleep(wait).await;
+            shared.ring(|world| {
+                let connection = world.connections.iter_mut().find(|it| it.number == number);
+                connection.map(|it| it.wishes.push_back(Wish::Text(frame)))
+            });
+        });
     }
 
     fn tell(&self, world: &mut World, frame: String) -> bool {

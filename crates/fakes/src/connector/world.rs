@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::rules::Saying;
+
 #[derive(Debug)]
 pub struct World {
     /// Every frame of the gateway, with the number of its connection.
@@ -27,7 +29,9 @@ pub struct World {
     pub(super) refusals: VecDeque<(u16, String)>,
     pub(super) short_lives: usize,
     pub(super) grants: Option<Duration>,
-    pub(super) replies: VecDeque<Reply>,
+    pub(super) replies: VecDeque<(Saying, Reply)>,
+    /// Replies that met a message.
+    pub(super) troubled: u64,
     pub(super) answers: VecDeque<(String, u16, Value)>,
     descriptors: BTreeMap<String, Value>,
     /// Results by the number of their question.
@@ -63,6 +67,14 @@ pub enum Reply {
     Drop,
     /// It is sent; the result comes behind that of the next one.
     Later,
+    /// It is sent; the result takes its time.
+    After(Duration),
+    /// It is not sent, and no result ever comes.
+    Ignored,
+    /// It is not sent, and the connection is gone.
+    Cut,
+    /// It is not sent, and what comes back is no line of JSON.
+    Garbled,
 }
 
 #[derive(Debug)]
@@ -103,6 +115,7 @@ impl Default for World {
             short_lives: 0,
             grants: Some(Duration::ZERO),
             replies: VecDeque::new(),
+            troubled: 0,
             answers: VecDeque::new(),
             descriptors: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -145,6 +158,17 @@ impl World {
         frame[name] = value;
         self.queue.push_back((id.clone(), format!("{frame}\n")));
         id
+    }
+
+    /// What this action is to meet, if it is a message.
+    pub(super) fn reply(&mut self, action: &Value) -> Option<Reply> {
+        if !matches!(action["op"].as_str(), Some("send" | "send_media" | "edit")) {
+            return None;
+        }
+        let text = action["content"].as_str().unwrap_or_default();
+        let at = self.replies.iter().position(|(saying, _)| saying(text))?;
+        self.troubled += 1;
+        self.replies.remove(at).map(|(_, reply)| reply)
     }
 
     pub(super) fn wish(&mut self, wish: &Wish) {
@@ -198,7 +222,12 @@ impl World {
                 json!({"success": true})
             }
             "delete" => {
-                self.chats.entry(chat).or_default().retain(|it| it.id != text("message_id"));
+                let messages = self.chats.entry(chat).or_default();
+                let before = messages.len();
+                messages.retain(|it| it.id != text("message_id"));
+                if messages.len() == before {
+                    return json!({"success": false, "error": "message not found"});
+                }
                 json!({"success": true})
             }
             "react" => {

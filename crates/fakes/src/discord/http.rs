@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     };
     let (number, held) = shared.world.change(|world| {
         let number = world.arrive(&route.name, route.channel, &asked);
-        (number, shared.rules.take(&route.name, route.channel, |_| true))
+        (number, shared.rules.take(&route.name, route.channel, asked.body["content"].as_str(), |_| true))
     });
     let ticket = Ticket::new(&shared.world, number);
     let bucket = format!("{}:{}", route.name, route.channel.unwrap_or_default());
@@ -92,7 +92,7 @@ pub(crate) async fn serve(
 async fn download(shared: &Shared, line: &Line, path: &str) -> Response {
     let asked = Asked { body: path.into(), ..Asked::default() };
     let (number, held) = shared.world.change(|world| {
-        (world.arrive("download", None, &asked), shared.rules.take("download", None, |_| true))
+        (world.arrive("download", None, &asked), shared.rules.take("download", None, None, |_| true))
     });
     let ticket = Ticket::new(&shared.world, number);
     let end = match held.before().await {

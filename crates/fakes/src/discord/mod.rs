@@ -185,9 +185,9 @@ impl Discord {
         self.push_frame(json!({ "op": 9, "d": false }).to_string());
     }
 
-    /// Closes every socket with this code.
-    pub fn close(&self, code: u16) {
-        self.order(&Order::Close(code));
+    /// Closes every socket with this code. Gives how many there were.
+    pub fn close(&self, code: u16) -> usize {
+        self.order(&Order::Close(code))
     }
 
     /// Cuts every socket without a word; REST goes on. Gives how many there were.
@@ -285,6 +285,12 @@ impl Discord {
     #[must_use]
     pub fn gate(&self, route: impl Into<String>, side: Side) -> Gate {
         self.on(route).gate(side)
+    }
+
+    /// How many faults have met a request so far.
+    #[must_use]
+    pub fn struck(&self) -> u64 {
+        self.shared.rules.struck()
     }
 
     /// Lets go on what `Hang` and `HangAfter` hold now.

@@ -183,6 +183,7 @@ fn bearer(headers: &HeaderMap) -> String {
 pub(crate) fn arrive(shared: &Shared, method: &str, token: &str, params: &Arc<Params>) -> (u64, Held<Fault>) {
     shared.world.change(|world| {
         let number = world.arrive(method, token, params);
-        (number, shared.rules.take(method, params.channel().map(str::to_owned), |_| true))
+        let channel = params.channel().map(str::to_owned);
+        (number, shared.rules.take(method, channel, params.str("text"), |_| true))
     })
 }

@@ -274,6 +274,12 @@ impl Slack {
         self.on(method).gate(side)
     }
 
+    /// How many faults have met a request so far.
+    #[must_use]
+    pub fn struck(&self) -> u64 {
+        self.shared.rules.struck()
+    }
+
     /// Lets go on what `Hang` and `HangAfter` hold now.
     pub fn release_hangs(&self) {
         self.shared.rules.release_hangs();

@@ -24,6 +24,8 @@ pub enum Fault {
     Hang,
     /// Processed, then unanswered until `release_hangs`.
     HangAfter,
+    /// A bare 502, unprocessed: somebody in between has answered.
+    Page,
     /// Status 200 and rubbish, unprocessed: somebody in between has answered.
     Garbage,
     /// Processed, but only half of the answer arrives before the connection ends.
@@ -64,6 +66,7 @@ impl Trouble for Fault {
             Self::ResetAfter => Effect::Reset(Side::After),
             Self::Hang => Effect::Hang(Side::Before),
             Self::HangAfter => Effect::Hang(Side::After),
+            Self::Page => Effect::Page(502),
             Self::Garbage => Effect::Garbage,
             Self::HalfBody => Effect::Half,
             Self::DuplicateUpdates | Self::WithholdUpdates => Effect::Inside,

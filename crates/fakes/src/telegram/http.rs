@@ -144,7 +144,7 @@ fn arrive<'a>(shared: &'a Shared, method: &str, params: &Arc<Params>) -> (Ticket
         let can_repeat = world.updates.delivered_any();
         let ready = |fault: &Fault| can_repeat || *fault != Fault::DuplicateUpdates;
         let number = world.arrive(method, params);
-        let held = shared.rules.take(method, params.int("chat_id"), ready);
+        let held = shared.rules.take(method, params.int("chat_id"), params.str("text"), ready);
         (Ticket::new(&shared.world, number), held)
     })
 }

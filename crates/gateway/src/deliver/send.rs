@@ -10,7 +10,7 @@ use std::time::Duration;
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
 use petasos_core::media::{self, Media};
-use petasos_core::outbox::{Item, Kind, Preview, State};
+use petasos_core::outbox::{Item, Kind, Left, Preview, State};
 use petasos_core::{Fault, Millis, OutboxId, Reached, Route};
 use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendOptions};
 
@@ -55,6 +55,9 @@ impl Lane {
         if item.state == State::Sending {
             // Nobody else sends for this chat: whoever was sending it has panicked, or could not note the end.
             return self.crashed(&item, Reached::Maybe, "its outcome was lost").await;
+        }
+        if let Err(error) = self.adapter.described() {
+            return self.failed(&item, &Act::Hold, &error).await;
         }
         let topic = match self.find_topic(&mut item).await {
             Ok(topic) => topic,
@@ -242,18 +245,19 @@ impl Lane {
     /// The preview cannot become the answer: that is a new message. First what may be left of the other is taken back:
     /// as long as it may be there, a second message beside it would be a copy that nobody marked.
     async fn send_anew(&mut self, item: &Item, preview: &str) -> Next {
-        match self.adapter.delete(&item.draft.route, preview).await {
-            Ok(()) => {}
-            // It is gone, or nobody can take it away.
+        let left = match self.adapter.delete(&item.draft.route, preview).await {
+            // One that is gone already counts as taken back.
+            Ok(()) => Left::Nothing,
             Err(error) if error.fault() == Fault::Refused => {
                 tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview was not taken back");
+                Left::Perhaps
             }
             Err(error) => {
                 let act = Act::Withdraw { message: preview.to_owned() };
                 return Box::pin(self.failed(item, &act, &error)).await;
             }
-        }
-        self.commit(Commit::DropPreview, vec![Write::SendAnew { item: item.id }]).await;
+        };
+        self.commit(Commit::DropPreview, vec![Write::SendAnew { item: item.id, left }]).await;
         Next::Ahead(vec![])
     }
 

@@ -142,6 +142,11 @@ impl Relay {
         Cow::Owned(capabilities(self.platform, descriptor.as_ref()))
     }
 
+    /// Once per process: what was said last counts until something else is said.
+    pub fn described(&self) -> Result<(), Error> {
+        self.wire.descriptor(self.platform).map(drop).ok_or(Error::NotConnected)
+    }
+
     /// Senders are the connector's to know.
     pub fn learn(&self, source: &Source) {
         self.wire.learn(source);

@@ -15,7 +15,7 @@ use super::parse::unique;
 use super::{Error, Relay, control};
 use crate::http::{self, Failure};
 use crate::upload::Upload;
-use crate::{File, Mark, Part, Receipt, SendOptions, Show, download};
+use crate::{File, Kind, Mark, Part, Receipt, SendOptions, Show, download};
 
 /// What a connector takes at most.
 pub(super) const LARGEST_FILE: u64 = 25 << 20;
@@ -74,10 +74,17 @@ impl Relay {
         Ok(Receipt { message_id: Some(message_id), ..Receipt::default() })
     }
 
-    /// Where nothing can be taken back, it stays.
+    /// Where nothing can be taken back it stays, and whoever asks must know.
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
         let (chat_id, metadata) = (to.chat_id.clone(), self.metadata(to));
-        self.courtesy(to, Action::Delete { chat_id, message_id: message_id.to_owned(), metadata }).await
+        let action = Action::Delete { chat_id, message_id: message_id.to_owned(), metadata };
+        if !self.offers(to, action.op()) {
+            return Err(Error::of(&Answer::failed(format!("unsupported op: {}", action.op()))));
+        }
+        match self.ask(to, &action, unique()).await {
+            Err(error) if error.kind() == Kind::NotFound => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
@@ -131,13 +138,17 @@ impl Relay {
     /// What is not offered is left out.
     async fn courtesy(&self, to: &Route, action: Action) -> Result<(), Error> {
         let op = action.op();
-        if !self.wire.descriptor(to.platform).is_some_and(|it| it.supports(op)) {
+        if !self.offers(to, op) {
             if self.wire.is_first_lack(op) {
                 info!(platform = %to.platform, op, "the connector does not offer this; it is left out");
             }
             return Ok(());
         }
         self.ask(to, &action, unique()).await.map(drop)
+    }
+
+    fn offers(&self, to: &Route, op: &str) -> bool {
+        self.wire.descriptor(to.platform).is_some_and(|it| it.supports(op))
     }
 
     fn metadata(&self, to: &Route) -> Map<String, Value> {
@@ -160,7 +171,7 @@ impl Relay {
         let answer = http::once(upload.bare(request), within).await.map_err(unsent)?;
         if answer.status != 200 {
             let after = answer.retry_after;
-            let kind = if answer.status >= 500 { crate::Kind::Transient } else { crate::Kind::NoFiles };
+            let kind = if answer.status >= 500 { Kind::Transient } else { Kind::NoFiles };
             return Err(Error::Refused { kind, ambiguous: false, after, unsupported: false });
         }
         let Uploaded { id } = serde_json::from_slice(&answer.body)

@@ -25,6 +25,7 @@ async fn a_message_is_sent_edited_and_taken_back() {
     assert_eq!(rig.fake.read(|world| world.reactions.len()), 1);
     rig.adapter().delete(&route("c1"), &id).await.expect("gone");
     assert!(rig.fake.visible("c1").is_empty());
+    rig.adapter().delete(&route("c1"), &id).await.expect("gone already");
     let frame = rig.fake.read(|world| world.frames("outbound")[0].clone());
     assert_eq!((frame["platform"].as_str(), frame["botId"].as_str()), (Some("discord"), Some("app")));
 }
@@ -35,7 +36,8 @@ async fn what_is_not_offered_is_left_out() {
     let _line = rig.up().await;
     let asked = Route { reply_to: Some("m1".into()), ..route("c1") };
     rig.adapter().react(&asked, Mark::Seen).await.expect("left out");
-    rig.adapter().delete(&route("c1"), "out-1").await.expect("left out");
+    let stays = rig.adapter().delete(&route("c1"), "out-1").await.expect_err("it stays, and that is said");
+    assert_eq!(stays.fault(), Fault::Refused);
     rig.say("hi").await.expect("sent");
     assert_eq!(rig.fake.read(|world| world.frames("outbound").len()), 1, "no frame for what is not offered");
 }

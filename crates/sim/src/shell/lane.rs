@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Budget, Setback};
-use petasos_core::outbox::{Item, State};
+use petasos_core::outbox::{Item, Left, State};
 use petasos_core::text::{Limits, Unit, split};
 use petasos_core::{Fault, Millis, Platform, Reached};
 
@@ -285,8 +285,9 @@ impl Sim {
                     None => Ok(()),
                 }
             }
-            Ok(_) | Err(_) => {
-                self.apply("send anew", vec![Write::SendAnew { item: item.id }])?;
+            answer => {
+                let left = if answer.is_ok() { Left::Nothing } else { Left::Perhaps };
+                self.apply("send anew", vec![Write::SendAnew { item: item.id, left }])?;
                 self.deliver_due(lane, vec![])
             }
         }

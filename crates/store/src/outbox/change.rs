@@ -1,6 +1,6 @@
 //! The writes of `petasos_core::journal` that concern the outbox.
 
-use petasos_core::outbox::{Draft, State};
+use petasos_core::outbox::{Draft, Left, State};
 use petasos_core::{Millis, OutboxId, TurnId};
 use rusqlite::{OptionalExtension, params};
 
@@ -63,13 +63,18 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub(crate) fn send_anew(&self, id: OutboxId) -> Result<()> {
+    /// One that may stay beside it is as good as one whose id was never known.
+    pub(crate) fn send_anew(&self, id: OutboxId, left: Left) -> Result<()> {
+        let preview = match left {
+            Left::Nothing => "none",
+            Left::Perhaps => "asked",
+        };
         self.sql(
-            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0, tried_at = NULL,
+            "UPDATE outbox SET preview = ?2, preview_id = NULL, doubtful = 0, tried_at = NULL,
                  state = CASE state WHEN 'sending' THEN 'due' ELSE state END
              WHERE id = ?1 AND state IN ('due', 'sending') AND sent = '[]'",
         )?
-        .execute([id.0])?;
+        .execute(params![id.0, preview])?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use petasos_core::approve::{Category, Choice};
 use petasos_core::journal::Write;
-use petasos_core::outbox::{Button, Preview, State};
+use petasos_core::outbox::{Button, Left, Preview, State};
 use petasos_core::{OutboxId, TurnId};
 use petasos_store::QuestionRow;
 
@@ -128,9 +128,12 @@ fn one_that_was_sent_or_may_have_been_is_replaced_by_what_the_platform_calls_it(
             (&Preview::Shown("42".into()), "Denied.")
         );
         assert!(owed[0].id > id && owed[0].draft.buttons.is_empty());
-        home.apply(&[Write::Sending { item: owed[0].id }, Write::SendAnew { item: owed[0].id }]).unwrap();
-        let anew = home.item(owed[0].id);
-        assert_eq!((anew.preview, anew.state, anew.doubtful), (Preview::None, State::Due, false));
+        let item = owed[0].id;
+        for (left, preview) in [(Left::Perhaps, Preview::Asked), (Left::Nothing, Preview::None)] {
+            home.apply(&[Write::Sending { item }, Write::SendAnew { item, left }]).unwrap();
+            let anew = home.item(item);
+            assert_eq!((anew.preview, anew.state, anew.doubtful), (preview, State::Due, false));
+        }
     }
 }
 

@@ -1,0 +1,176 @@
+//! Discord's column.
+
+use std::time::Duration;
+
+use petasos_fakes::discord::{Discord, Fault};
+use petasos_platforms::discord::{Config, Discord as Bot};
+use petasos_platforms::{Adapter, Secret};
+use serde_json::json;
+
+use crate::rows::{In, Out, Patience};
+use crate::stage::{Saying, Stage, Tally, eventually, huge};
+
+const ROOM: u64 = 50;
+const USER: u64 = 5;
+const IDENTIFY: u64 = 2;
+const RESUME: u64 = 6;
+
+struct Rig {
+    fake: Discord,
+    tally: Tally,
+}
+
+pub fn start() -> Box<dyn Stage> {
+    let fake = Discord::start().expect("a fake");
+    fake.add_direct(ROOM);
+    Box::new(Rig { fake, tally: Tally::default() })
+}
+
+impl Rig {
+    fn event(&self, id: u64, text: &str) {
+        let author = json!({ "id": USER.to_string(), "username": "user5" });
+        let message = json!({
+            "id": id.to_string(), "channel_id": ROOM.to_string(), "author": author, "content": text, "type": 0,
+        });
+        self.fake.push_event("MESSAGE_CREATE", message);
+    }
+
+    /// How often a session was asked for.
+    fn greetings(&self) -> usize {
+        self.fake.heard(IDENTIFY).len() + self.fake.heard(RESUME).len()
+    }
+
+    /// The next time a session is begun, this happens to the question where.
+    fn begins_badly(&self, fault: Fault) {
+        self.fake.on("getGateway").does(fault);
+        self.fake.invalidate();
+    }
+}
+
+impl Stage for Rig {
+    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+        let mut config = Config::new(Secret::new("OTAw.x.secret"));
+        config.api_base = self.fake.api_base();
+        config.reconnect_base = Duration::from_millis(20);
+        config.identify_gap = Duration::ZERO;
+        config.request_timeout = patience.request();
+        if patience == Patience::Short {
+            self.fake.heartbeat_interval(Duration::from_secs(1));
+        }
+        vec![Adapter::Discord(Bot::new(config).expect("valid"))]
+    }
+
+    fn keyed(&self) -> bool {
+        true
+    }
+
+    fn say(&self, text: &str) {
+        self.fake.push_text(ROOM, USER, text);
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.fake.texts(ROOM)
+    }
+
+    fn out(&self, saying: Saying, fault: Out) -> bool {
+        let fault = match fault {
+            Out::TooMany => Fault::too_many(0.7),
+            Out::TooManyBare => Fault::status(429, 0, "You are being rate limited."),
+            Out::NotWell => Fault::status(500, 0, "500: Internal Server Error"),
+            Out::BadGateway => Fault::Page,
+            Out::ResetBefore => Fault::ResetBefore,
+            Out::ResetAfter => Fault::ResetAfter,
+            Out::Hang => Fault::Hang,
+            Out::HangAfter => Fault::HangAfter,
+            Out::Half => Fault::HalfBody,
+            Out::Garbage => Fault::Garbage,
+            Out::Slow => Fault::Delay(Duration::from_millis(700)),
+            Out::Forbidden => Fault::missing_access(),
+            Out::NoChat => Fault::status(404, 10003, "Unknown Channel"),
+            Out::TooLong => Fault::status(400, 50035, "Invalid Form Body"),
+            Out::Gone => Fault::status(404, 10008, "Unknown Message"),
+        };
+        self.fake.on("*").saying(saying).does(fault);
+        true
+    }
+
+    fn hear(&self, fault: In, text: &str) -> bool {
+        let mut broken = 1;
+        match fault {
+            In::Twice => {
+                let id = self.fake.push_text(ROOM, USER, text);
+                self.event(id, text);
+            }
+            In::OutOfOrder => {
+                let id = self.fake.push_text(ROOM, USER, "aside");
+                self.event(id - 1, text);
+            }
+            In::Rubbish => {
+                let rubbish = json!({ "id": "nine", "author": 5, "content": "sad news" });
+                self.fake.push_event("MESSAGE_CREATE", rubbish);
+                self.say(text);
+            }
+            In::Garbage => {
+                broken = self.fake.push_frame("{not json");
+                self.say(text);
+            }
+            In::NotWell | In::TooMany => {
+                // Counted by the fake when it strikes.
+                broken = 0;
+                self.begins_badly(match fault {
+                    In::TooMany => Fault::too_many(0.7),
+                    _other => Fault::Page,
+                });
+                self.say(text);
+            }
+            In::Cut => {
+                broken = self.fake.cut_sockets();
+                self.say(text);
+            }
+            In::CutBehind => {
+                self.say(text);
+                broken = self.fake.cut_sockets();
+            }
+            In::Closed => {
+                broken = self.fake.close(4000);
+                self.say(text);
+            }
+            In::Moved => {
+                broken = self.fake.ask_to_reconnect();
+                self.say(text);
+            }
+            In::Over => {
+                self.fake.invalidate();
+                self.say(text);
+            }
+            In::Down => {
+                broken = self.down();
+                self.say(text);
+                self.up();
+            }
+            In::Silent => {
+                let before = self.greetings();
+                self.fake.silence();
+                self.say(text);
+                eventually("given up", || (self.greetings() > before).then_some(()));
+                self.fake.speak();
+            }
+            In::Huge => self.say(&huge(1_200_000, text)),
+            In::Half | In::AckLost | In::Forged => return false,
+        }
+        self.tally.add(broken);
+        true
+    }
+
+    fn down(&self) -> usize {
+        self.fake.down()
+    }
+
+    fn up(&self) {
+        self.fake.up().expect("the port is ours");
+    }
+
+    fn struck(&self) -> u64 {
+        self.fake.struck() + self.tally.get()
+    }
+}

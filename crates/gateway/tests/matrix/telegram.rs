@@ -1,0 +1,253 @@
+//! Telegram's columns: polled, and called.
+
+use petasos_fakes::hooks::Delivery;
+use petasos_fakes::port;
+use petasos_fakes::telegram::{Fault, Telegram};
+use petasos_platforms::telegram::{Config, Telegram as Bot, WebhookConfig};
+use petasos_platforms::{Adapter, Secret};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use crate::rows::{In, Out, Patience};
+use crate::stage::{Saying, Stage, Tally, eventually, huge, post, post_and_leave};
+
+pub const CHAT: i64 = 7;
+const SECRET: &str = "s3cret_-";
+
+struct Rig {
+    fake: Telegram,
+    /// Where Telegram calls us, if it does.
+    port: Option<u16>,
+    tally: Tally,
+}
+
+pub fn polled() -> Box<dyn Stage> {
+    Box::new(Rig { fake: Telegram::start().expect("a fake"), port: None, tally: Tally::default() })
+}
+
+pub fn called() -> Box<dyn Stage> {
+    let port = Some(port::free());
+    Box::new(Rig { fake: Telegram::start().expect("a fake"), port, tally: Tally::default() })
+}
+
+pub fn adapter(fake: &Telegram, patience: Patience, webhook: Option<WebhookConfig>) -> Adapter {
+    let mut config = Config::new(Secret::new("123:abc"));
+    config.base_url = format!("{}/bot", fake.url());
+    config.poll_backoff_base = Duration::from_millis(50);
+    config.request_timeout = patience.request();
+    config.webhook = webhook;
+    if patience == Patience::Short {
+        (config.poll_timeout, config.poll_grace) = (Duration::from_secs(1), Duration::from_secs(2));
+    }
+    Adapter::Telegram(Bot::new(config).expect("valid"))
+}
+
+pub fn meets(fake: &Telegram, saying: Saying, fault: Out) {
+    let fault = match fault {
+        Out::TooMany => Fault::too_many(1),
+        Out::TooManyBare => Fault::status(429, "Too Many Requests"),
+        Out::NotWell => Fault::status(500, "Internal Server Error"),
+        Out::BadGateway => Fault::Page,
+        Out::ResetBefore => Fault::ResetBefore,
+        Out::ResetAfter => Fault::ResetAfter,
+        Out::Hang => Fault::Hang,
+        Out::HangAfter => Fault::HangAfter,
+        Out::Half => Fault::HalfBody,
+        Out::Garbage => Fault::Garbage,
+        Out::Slow => Fault::Delay(Duration::from_millis(700)),
+        Out::Forbidden => Fault::blocked(),
+        Out::NoChat => Fault::status(400, "Bad Request: chat not found"),
+        Out::TooLong => Fault::status(400, "Bad Request: message is too long"),
+        Out::Gone => Fault::status(400, "Bad Request: message to edit not found"),
+    };
+    fake.on("*").saying(saying).does(fault);
+}
+
+fn update(number: i64, text: &str) -> Value {
+    let chat = json!({ "id": CHAT, "type": "private" });
+    let from = json!({ "id": CHAT, "is_bot": false, "first_name": "A" });
+    let message = json!({ "message_id": 1000 + number, "date": 1, "chat": chat, "from": from, "text": text });
+    json!({ "update_id": number, "message": message })
+}
+
+impl Rig {
+    /// Something that is heard and means nothing; the number of the update.
+    fn nudge(&self) -> i64 {
+        let mut nothing = update(0, "");
+        nothing.as_object_mut().expect("an object").remove("update_id");
+        nothing["message"].as_object_mut().expect("an object").remove("text");
+        self.fake.push_update(nothing)
+    }
+
+    /// A poll that has met this is under way.
+    fn poll_meets(&self, fault: Fault) {
+        let before = self.fake.struck();
+        self.fake.on("getUpdates").does(fault);
+        // The poll that waits now is not touched by new rules.
+        self.nudge();
+        eventually("polled", || (self.fake.struck() > before).then_some(()));
+    }
+
+    fn polled(&self, fault: In, text: &str) -> bool {
+        match fault {
+            In::Twice => self.fake.on("getUpdates").does(Fault::DuplicateUpdates),
+            In::OutOfOrder => {
+                self.poll_meets(Fault::Delay(Duration::from_millis(500)));
+                let last = self.nudge();
+                self.fake.push_update(update(last + 2, "aside"));
+                self.fake.push_update(update(last + 1, text));
+                return true;
+            }
+            In::Garbage => self.poll_meets(Fault::Garbage),
+            In::Half => self.poll_meets(Fault::HalfBody),
+            In::NotWell => self.poll_meets(Fault::status(502, "Bad Gateway")),
+            In::TooMany => self.poll_meets(Fault::too_many(1)),
+            In::Moved => {
+                self.poll_meets(Fault::status(409, "Conflict: terminated by other getUpdates request"));
+            }
+            In::Silent => self.poll_meets(Fault::Hang),
+            // The next poll is the one that says how far we have got.
+            In::AckLost => self.fake.on("getUpdates").does(Fault::ResetBefore),
+            In::Rubbish
+            | In::Cut
+            | In::CutBehind
+            | In::Closed
+            | In::Over
+            | In::Down
+            | In::Huge
+            | In::Forged => return false,
+        }
+        self.say(text);
+        true
+    }
+
+    fn delivery(&self, update: &Value) -> Delivery {
+        Delivery::json("/tg/hook", update).header("X-Telegram-Bot-Api-Secret-Token", SECRET)
+    }
+
+    fn called(&self, port: u16, fault: In, text: &str) -> bool {
+        let (now, later) = (self.nudge() + 10, self.nudge() + 11);
+        let said = self.delivery(&update(now, text));
+        match fault {
+            In::Twice => assert_eq!([post(port, &said), post(port, &said)], [200, 200]),
+            In::OutOfOrder => {
+                let aside = self.delivery(&update(later, "aside"));
+                assert_eq!([post(port, &aside), post(port, &said)], [200, 200]);
+            }
+            In::Garbage => {
+                let rubbish = Delivery { body: b"<html>\xff".to_vec(), ..said.clone() };
+                post(port, &rubbish);
+                post(port, &said);
+            }
+            In::Half | In::AckLost => {
+                post_and_leave(port, &said, fault == In::Half);
+                assert_eq!(post(port, &said), 200);
+            }
+            In::Forged => {
+                let forged = Delivery::json("/tg/hook", &update(later, "aside"));
+                assert!(post(port, &forged) >= 400);
+                post(port, &said);
+            }
+            In::NotWell => {
+                self.fake.on("getWebhookInfo").does(Fault::status(502, "Bad Gateway"));
+                post(port, &said);
+                return true;
+            }
+            In::Rubbish
+            | In::TooMany
+            | In::Cut
+            | In::CutBehind
+            | In::Closed
+            | In::Moved
+            | In::Over
+            | In::Down
+            | In::Silent
+            | In::Huge => return false,
+        }
+        self.tally.add(1);
+        true
+    }
+}
+
+impl Stage for Rig {
+    fn adapters(&self, patience: Patience) -> Vec<Adapter> {
+        let webhook = self.port.map(|port| WebhookConfig {
+            secret: Some(Secret::new(SECRET)),
+            port,
+            beat: Duration::from_millis(100),
+            ..WebhookConfig::new(format!("http://127.0.0.1:{port}/tg/hook"))
+        });
+        vec![adapter(&self.fake, patience, webhook)]
+    }
+
+    fn keyed(&self) -> bool {
+        false
+    }
+
+    fn say(&self, text: &str) {
+        self.fake.push_text(CHAT, CHAT, text);
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.fake.texts(CHAT)
+    }
+
+    fn out(&self, saying: Saying, fault: Out) -> bool {
+        // What is called sends as what polls does.
+        if self.port.is_some() {
+            return false;
+        }
+        meets(&self.fake, saying, fault);
+        true
+    }
+
+    fn hear(&self, fault: In, text: &str) -> bool {
+        match fault {
+            In::Rubbish => {
+                self.fake.push_update(json!({ "message": { "message_id": "nine", "text": "sad news" } }));
+                self.tally.add(1);
+                self.say(text);
+            }
+            // Between two calls nothing stands.
+            In::Cut | In::CutBehind | In::Down if self.port.is_some() => return false,
+            In::Cut => {
+                self.tally.add(self.fake.reset_connections());
+                self.say(text);
+            }
+            In::CutBehind => {
+                self.say(text);
+                self.tally.add(self.fake.reset_connections());
+            }
+            In::Down => {
+                self.tally.add(self.down());
+                self.say(text);
+                self.up();
+            }
+            In::Huge => {
+                self.tally.add(1);
+                // What calls us may bring 1 MiB.
+                let length = if self.port.is_some() { 1_000_000 } else { 1_200_000 };
+                self.say(&huge(length, text));
+            }
+            fault => {
+                return match self.port {
+                    None => self.polled(fault, text),
+                    Some(port) => self.called(port, fault, text),
+                };
+            }
+        }
+        true
+    }
+
+    fn down(&self) -> usize {
+        self.fake.down()
+    }
+
+    fn up(&self) {
+        self.fake.up().expect("the port is ours");
+    }
+
+    fn struck(&self) -> u64 {
+        self.fake.struck() + self.tally.get()
+    }
+}
