@@ -330,7 +330,7 @@ fn killed_at_every_commit_nothing_is_lost_and_nothing_is_doubled() {
 fn a_power_cut_at_every_commit_leaves_everything_that_was_acknowledged() {
     let answered = |death: &Death| matches!(death.way, Way::Asked(_));
     let cuts = [Left::Nothing, Left::Some(1), Left::Some(2)];
-    let all = deaths(None, &[Side::After]).into_iter().filter(answered);
+    let all = deaths(None, &SIDES).into_iter().filter(answered);
     // Each commit with another remainder, all of them with every form.
     survive_all(all.enumerate().map(|(at, death)| Death { cut: Some(cuts[at % 3]), ..death }).collect());
 }

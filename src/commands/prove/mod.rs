@@ -163,3 +163,32 @@ impl Bar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(promises: &'static [&'static str], failure: Option<&str>) -> Tried {
+        Tried { name: "a trial", promises, seed: 7, ms: 1, failure: failure.map(str::to_owned) }
+    }
+
+    #[test]
+    fn one_broken_trial_breaks_every_promise_it_is_about_and_no_other() {
+        let rows =
+            rows(&[tried(&["G1", "G2"], None), tried(&["G2", "G4"], Some("a copy")), tried(&["G4"], None)]);
+        let results: Vec<_> = rows.iter().map(|row| (row.result, row.trials, row.failures)).collect();
+        assert_eq!(results[0], ("pass", 1, 0));
+        assert_eq!(results[1], ("fail", 2, 1));
+        assert_eq!(results[3], ("fail", 2, 1));
+        assert!(results[4..].iter().all(|row| *row == ("not_tried", 0, 0)));
+    }
+
+    #[test]
+    fn every_promise_is_tried() {
+        for (promise, words) in PROMISES {
+            assert!(TRIALS.iter().any(|trial| trial.promises.contains(&promise)), "{promise}: {words}");
+        }
+        let known = |name: &&str| PROMISES.iter().any(|(promise, _)| promise == name);
+        assert!(TRIALS.iter().flat_map(|trial| trial.promises).all(known));
+    }
+}

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use petasos_fakes::model::Point;
+use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Fault;
+use serde_json::json;
 
-use super::rig::{Answers, Dice, Rig, SOON, wait};
+use super::rig::{Answers, Dice, Rig, SOON, asked, wait};
 
 /// The outer result: the trial could not be made.
 type Verdict = Result<Result<(), String>, String>;
@@ -27,6 +28,7 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { name: "the acknowledgement of a final edit is lost", promises: &["G4"], run: lost_edit },
     Trial { name: "the same message is delivered again", promises: &["G3"], run: delivered_twice },
     Trial { name: "a drain, taken back", promises: &["G6", "G2"], run: drained },
+    Trial { name: "work that ends while nobody is there", promises: &["G8", "G3"], run: ended_work },
     Trial { name: "the disk is full", promises: &["G1", "G2"], run: full_disk },
     Trial { name: "more messages than can be answered", promises: &["G9", "G2"], run: flooded },
 ];
@@ -98,6 +100,7 @@ fn too_many(_dice: &mut Dice) -> Verdict {
     CHATS.for_each(|chat| drop(rig.ask(chat)));
     let well = rig.all_is_well(CHATS);
     let marked: usize = CHATS.map(|chat| rig.marked(chat)).sum();
+    let well = well.and_then(|()| rig.struck());
     Ok(well.and_then(|()| if marked == 0 { Ok(()) } else { Err("marked without need".into()) }))
 }
 
@@ -113,7 +116,7 @@ fn lost_edit(_dice: &mut Dice) -> Verdict {
     let rig = ready(Answers::Streamed)?;
     rig.telegram.on("editMessageText").times(2).does(Fault::ResetAfter);
     ONE.for_each(|chat| drop(rig.ask(chat)));
-    let well = rig.all_is_well(ONE);
+    let well = rig.all_is_well(ONE).and_then(|()| rig.struck());
     let texts = rig.telegram.texts(101);
     Ok(well.and_then(|()| match texts.as_slice() {
         [one] if one == "echo: hello from 101" => Ok(()),
@@ -125,7 +128,7 @@ fn delivered_twice(_dice: &mut Dice) -> Verdict {
     let rig = ready(Answers::Whole)?;
     rig.telegram.on("getUpdates").times(3).does(Fault::DuplicateUpdates);
     CHATS.for_each(|chat| drop(rig.ask(chat)));
-    let well = rig.all_is_well(CHATS);
+    let well = rig.all_is_well(CHATS).and_then(|()| rig.struck());
     let asked = rig.model.look(|desk| desk.request_count());
     Ok(well.and_then(|()| if asked == 4 { Ok(()) } else { Err(format!("{asked} turns for four messages")) }))
 }
@@ -150,6 +153,40 @@ fn drained(_dice: &mut Dice) -> Verdict {
     }
     ONE.for_each(|chat| drop(rig.ask(chat)));
     Ok(rig.all_is_well(ONE))
+}
+
+/// The process outlives the gateway that started it; its end is told by the next one.
+fn ended_work(dice: &mut Dice) -> Verdict {
+    let mut rig = Rig::new(Answers::Working)?;
+    rig.model.respond(|request| {
+        if request.messages().last().is_some_and(|row| row["role"] == "tool") {
+            return Answer::text("it runs");
+        }
+        match asked(&request.last_user) {
+            "work" => {
+                let command = "sleep 0.4; echo the end of it";
+                let call = json!({ "command": command, "background": true, "notify_on_complete": true });
+                Answer::tool("terminal", call)
+            }
+            told if told.contains("the end of it") => Answer::text("told: it has ended"),
+            other => Answer::text(format!("echo: {other}")),
+        }
+    });
+    rig.start()?;
+    rig.telegram.push_text(101, 101, "work");
+    if !wait(|| rig.telegram.texts(101).iter().any(|text| text.ends_with("it runs"))) {
+        return Ok(Err("the work never began".into()));
+    }
+    rig.kill();
+    std::thread::sleep(Duration::from_millis(dice.below(800)));
+    rig.start()?;
+    let told = || rig.telegram.texts(101).into_iter().filter(|text| text.ends_with("told: it has ended"));
+    if !wait(|| told().count() > 0) {
+        return Ok(Err("nobody heard that it has ended".into()));
+    }
+    let settled = rig.settle();
+    let unmarked = told().filter(|text| text.starts_with("told")).count();
+    Ok(settled.and_then(|()| if unmarked <= 1 { Ok(()) } else { Err(format!("told {unmarked} times")) }))
 }
 
 fn full_disk(_dice: &mut Dice) -> Verdict {

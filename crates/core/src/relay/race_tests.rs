@@ -209,6 +209,18 @@ impl World {
         self.ours(channel::Event::Lost { generation, close: None });
     }
 
+    /// The gateway's process dies between keeping something and saying so, and starts again from its disk.
+    fn gateway_dies(&mut self) {
+        if let Some(Down::Inbound { id, numbered: true }) = self.wire.down.pop_front()
+            && self.known.insert(id.clone())
+        {
+            self.journal.push(id);
+        }
+        self.cut();
+        self.channel = Channel::new(false);
+        self.ours(channel::Event::Connect);
+    }
+
     fn advance(&mut self) {
         self.now = self.now.after(Duration::from_millis(200));
         self.ours(channel::Event::Tick);
@@ -225,6 +237,7 @@ impl World {
             93 => self.ours(channel::Event::Wake),
             94 if deaths => self.drop_connection(),
             95 if deaths => self.connector_dies(),
+            96 if deaths => self.gateway_dies(),
             _time => self.advance(),
         }
     }
@@ -275,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_while_connections_and_connectors_die(seed in any::<u64>()) {
+    fn the_same_while_connections_connectors_and_gateways_die(seed in any::<u64>()) {
         race(seed, true, true);
     }
 
