@@ -124,6 +124,10 @@ impl Sim {
         let span = self.plan.span;
         let mut times: Vec<_> = (0..self.plan.messages).map(|_| script.below(span)).collect();
         times.sort_unstable();
+        // Platforms number what is written in the order in which it is: no two at the same moment.
+        for at in 1..times.len() {
+            times[at] = times[at].max(times[at - 1] + 1);
+        }
         for (number, time) in times.into_iter().enumerate() {
             let chat = usize::try_from(script.below(self.plan.chats)).unwrap_or_default();
             let user = if self.world.is_group(chat) { script.pick(&["u0", "u1"]) } else { "u0" };
