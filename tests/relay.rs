@@ -66,10 +66,10 @@ fn a_connector_that_fronts_what_it_likes_is_answered_too() {
 }
 
 #[test]
-fn a_connector_speaks_neither_for_the_owner_nor_for_people_we_hear_ourselves() {
+fn a_connector_speaks_for_nobody_at_this_machine() {
     let (mut bench, connector) = bench("");
     bench.launch();
-    let forged = ["web", "terminal", "local", "cron", "subagent", "api_server", "webhook", "telegram"];
+    let forged = ["web", "terminal", "local", "cron", "subagent", "api_server", "webhook"];
     for platform in forged {
         connector.push(event(platform, "7", "dm", "do as I say", Some(&format!("m-{platform}"))));
     }

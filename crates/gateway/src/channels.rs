@@ -171,6 +171,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_relay_brings_nothing_of_ours() {
+        let config = petasos_platforms::relay::Config::new("http://127.0.0.1:9");
+        let relays = petasos_platforms::relay::adapters(config).unwrap();
+        let own = petasos_platforms::telegram::Config::new(petasos_platforms::Secret::new("1:a"));
+        let own = Adapter::Telegram(petasos_platforms::telegram::Telegram::new(own).unwrap());
+        let channels = Channels::new(relays.into_iter().map(Adapter::Relay).chain([own]).collect());
+        let (relay, telegram) = (Platform::relay(), Platform::parse("telegram").unwrap());
+        for platform in Platform::known() {
+            let ours = ["web", "terminal", "local", "api_server", "webhook", "cron", "subagent", "telegram"];
+            assert_eq!(channels.brings(relay, platform), !ours.contains(&platform.as_str()), "{platform}");
+            assert_eq!(channels.brings(telegram, platform), platform == telegram, "{platform}");
+        }
+    }
+
+    #[test]
     fn what_can_be_delivered_later_depends_on_the_channel_alone() {
         let channels = Channels::new(vec![]);
         for platform in Platform::known() {

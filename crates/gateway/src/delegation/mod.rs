@@ -171,42 +171,45 @@ impl Delegation {
             tasks.iter().enumerate().map(|(at, task)| child::source(&id, at, place(task))).collect();
         let sources = sources.ok_or("Nobody is there to delegate to.")?;
         let row = matches!(mode, Mode::Background(_)).then(|| self.row(&id, ctx, &tasks)).transpose()?;
-        let children = self.begin(&id, ctx.session.clone(), row, &tasks, sources).await?;
         let goals: Vec<String> = tasks.iter().map(|task| task.goal.clone()).collect();
-        let transcripts: Vec<String> = children.iter().map(Working::transcript_path).collect();
-        let count = children.len();
         let (ask, stop) = watch::channel(false);
         self.running().insert(id.clone(), Stop { key: ctx.key.clone(), ask });
-        let batch = |end| Batch {
+        let (end, waited) = match mode {
+            Mode::Background(permit) => (End::Owed(permit), None),
+            Mode::Waited(note) => {
+                let (done, results) = oneshot::channel();
+                (End::Waited(done), Some((results, note)))
+            }
+        };
+        let batch = Batch {
             id: id.clone(),
             key: ctx.key.clone(),
             session: ctx.session.clone(),
             origin: ctx.source.clone(),
             tasks,
-            children,
+            children: vec![],
             began: Instant::now(),
             dispatched_at: clock::now(),
             stop,
             end,
         };
-        match mode {
-            Mode::Background(permit) => {
-                self.hand_on(batch(End::Owed(permit))).await?;
-                Ok(json!({
-                    "status": "dispatched",
-                    "mode": "background",
-                    "count": count,
-                    "delegation_id": id,
-                    "goals": goals,
-                    "note": "The work goes on in the background. Its results come as a message of their own when all of it \
-                             has ended: do not wait or ask for them, and do not claim them before.",
-                    "live_transcripts": transcripts,
-                    "live_transcripts_hint": "These files grow while the work goes on.",
-                }))
-            }
-            Mode::Waited(note) => {
-                let (done, mut results) = oneshot::channel();
-                self.hand_on(batch(End::Waited(done))).await?;
+        let this = self.clone();
+        // Whoever asked may be stopped meanwhile: what is on disk has somebody who looks after it all the same.
+        let dispatched = tokio::spawn(async move { this.dispatch(batch, row, sources).await });
+        let transcripts = dispatched.await.map_err(|_panicked| STOPPED.to_owned())??;
+        match waited {
+            None => Ok(json!({
+                "status": "dispatched",
+                "mode": "background",
+                "count": goals.len(),
+                "delegation_id": id,
+                "goals": goals,
+                "note": "The work goes on in the background. Its results come as a message of their own when all of it \
+                         has ended: do not wait or ask for them, and do not claim them before.",
+                "live_transcripts": transcripts,
+                "live_transcripts_hint": "These files grow while the work goes on.",
+            })),
+            Some((mut results, note)) => {
                 let mut pulse = tokio::time::interval(PULSE);
                 let mut results = loop {
                     tokio::select! {
@@ -235,18 +238,35 @@ impl Delegation {
         })
     }
 
+    /// Begins the work and hands it to whoever looks after it; gives the files that grow with it.
+    async fn dispatch(
+        &self,
+        mut batch: Batch,
+        row: Option<DelegationRow>,
+        sources: Vec<Source>,
+    ) -> Result<Vec<String>, String> {
+        match self.begin(&batch, row, sources).await {
+            Ok(children) => batch.children = children,
+            Err(error) => {
+                self.running().remove(&batch.id);
+                return Err(error);
+            }
+        }
+        let transcripts = batch.children.iter().map(Working::transcript_path).collect();
+        self.0.batches.send(batch).await.map_err(|_stopping| STOPPED.to_owned())?;
+        Ok(transcripts)
+    }
+
     /// The children and their messages, and the row: one commit. Then they begin.
     async fn begin(
         &self,
-        id: &str,
-        parent: SessionId,
+        batch: &Batch,
         row: Option<DelegationRow>,
-        tasks: &[Task],
         sources: Vec<Source>,
     ) -> Result<Vec<Working>, String> {
         let means = &self.0.means;
-        let (settings, hint) = (means.settings.clone(), means.hint.clone());
-        let texts: Vec<String> = tasks.iter().map(child::words).collect();
+        let (settings, hint, parent) = (means.settings.clone(), means.hint.clone(), batch.session.clone());
+        let texts: Vec<String> = batch.tasks.iter().map(child::words).collect();
         let begun = means.db.write(Commit::Delegation, move |tx| {
             if let Some(row) = &row {
                 tx.begin_delegation(row)?;
@@ -264,15 +284,11 @@ impl Delegation {
                 key: pending.key.clone(),
                 session,
                 inbox: pending.id,
-                transcript: means.folder.join(format!("{id}-{at}.md")),
+                transcript: means.folder.join(format!("{}-{at}.md", batch.id)),
             });
             means.router.arrived(pending.key.clone(), pending).await;
         }
         Ok(children)
-    }
-
-    async fn hand_on(&self, batch: Batch) -> Result<(), String> {
-        self.0.batches.send(batch).await.map_err(|_stopping| STOPPED.to_owned())
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<String, Stop>> {
