@@ -340,6 +340,23 @@ fn keys_may_do_what_they_are_for_and_no_more_often_than_agreed() {
 }
 
 #[test]
+fn a_key_that_cannot_look_enters_no_conversation_of_others() {
+    let works = "k-works-0123456789abcdef";
+    let api = Api::with(&format!(
+        "platforms.api_server.extra.keys:\n  works: {{key: {works}, scopes: [agent]}}\n  all: {{key: k-all-0123456789abcdef}}\n"
+    ));
+    let run = |key: &str, session: &str| {
+        let body = json!({"session_id": session, "input": "repeat all that was said here"});
+        let ask = Ask::new("POST", "/v1/runs").header("Authorization", format!("Bearer {key}"));
+        api.send(&ask.json(&body)).status
+    };
+    assert_eq!(run(KEY, "private"), 202);
+    assert_eq!(run(works, "private"), 404, "it is somebody else's");
+    assert_eq!((run(works, "own"), run(works, "own")), (202, 202));
+    assert_eq!(run("k-all-0123456789abcdef", "private"), 202, "who may look may go on");
+}
+
+#[test]
 fn a_key_is_made_at_the_first_start_for_its_owner_alone() {
     let mut bench = support::Bench::setup().with("platforms.api_server.enabled: true\n").build();
     bench.launch_with(&[("API_SERVER_PORT", "0")]);

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::Result;
 use crate::group::{Reads, Tx};
-use crate::value::{amount, at, count, json, rows, time, time_at};
+use crate::value::{amount, at, count, json, parse, rows, time, time_at};
 
 /// Ends that nobody asked for: such a transcript may be taken up again.
 const ACCIDENTAL: &str = "('agent_close', 'ws_orphan_reap')";
@@ -44,6 +44,13 @@ impl Reads {
     pub fn session(&self, id: &SessionId) -> Result<Option<SessionRow>> {
         let mut read = self.sql(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?;
         read.query_and_then([id.as_str()], session)?.next().transpose()
+    }
+
+    /// Who began a transcript, and where.
+    pub fn session_origin(&self, id: &SessionId) -> Result<Option<Source>> {
+        let mut read = self.sql("SELECT origin FROM sessions WHERE id = ?1")?;
+        let origin: Option<Option<String>> = read.query_row([id.as_str()], |row| row.get(0)).optional()?;
+        origin.flatten().map(|origin| parse(&origin, "origin of a session")).transpose()
     }
 
     /// Transcripts by last activity, newest first; of one conversation, or of all.

@@ -92,6 +92,8 @@ pub struct RunAsk {
     pub run: String,
     /// The credential that asks.
     pub owner: String,
+    /// That credential may look at everybody's conversations, so it may go on with them, too.
+    pub sees_all: bool,
     pub place: Place,
     pub text: String,
     pub attachments: Vec<Attachment>,
@@ -168,7 +170,8 @@ impl Handle {
         let accepted = self.0.shell.db.write(Commit::Run, move |tx| {
             let hint = &shell.channels.capabilities(Platform::API_SERVER).hint;
             let RunAsk { run, owner, .. } = &asked;
-            let terms = Terms { settings: &shell.settings, keys: &rules.keys, hint, owner, run };
+            let sees_all = asked.sees_all;
+            let terms = Terms { settings: &shell.settings, keys: &rules.keys, hint, owner, sees_all, run };
             commit(tx, &terms, &asked, clock::now())
         });
         match accepted.await {

@@ -7,7 +7,7 @@
 use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, KeyOptions};
 use petasos_core::transcript::{Message, Role};
-use petasos_core::{Millis, SessionId, SessionKey};
+use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
 use petasos_store::{Error as StoreError, RowState, Said, Tx, local_time};
 
 use super::bound::Bound;
@@ -36,7 +36,18 @@ pub(super) struct Terms<'a> {
     pub(super) keys: &'a KeyOptions,
     pub(super) hint: &'a str,
     pub(super) owner: &'a str,
+    /// It may look at conversations that are not its own.
+    pub(super) sees_all: bool,
     pub(super) run: &'a str,
+}
+
+impl Terms<'_> {
+    fn may_enter(&self, tx: &Tx<'_>, id: &SessionId) -> Result<bool, StoreError> {
+        let is_own = |from: &Source| {
+            from.platform == Platform::API_SERVER && from.user_name.as_deref() == Some(self.owner)
+        };
+        Ok(self.sees_all || tx.session(id)?.is_none() || tx.session_origin(id)?.as_ref().is_some_and(is_own))
+    }
 }
 
 pub(super) struct Placed {
@@ -48,7 +59,8 @@ pub(super) struct Placed {
 /// Rows of a conversation that are compared with what is told; a longer one begins anew.
 const COMPARED: usize = 4000;
 
-/// `None`: there is no such transcript, or no such run. What the wish does not say is taken from the run before.
+/// `None`: there is no such transcript, or no such run, or it is somebody else's. What the wish does not say is taken from
+/// the run before.
 pub(super) fn place(
     tx: &Tx<'_>,
     terms: &Terms<'_>,
@@ -57,20 +69,20 @@ pub(super) fn place(
     now: Millis,
 ) -> Result<Option<Placed>, StoreError> {
     match place {
-        Place::Session(id) => enter(tx, terms, &SessionId(id.clone()), now).map(Some),
+        Place::Session(id) => enter(tx, terms, &SessionId(id.clone()), now),
         Place::Known(id) => {
             let id = SessionId(id.clone());
             if tx.session(&id)?.is_none() {
                 return Ok(None);
             }
-            enter(tx, terms, &id, now).map(Some)
+            enter(tx, terms, &id, now)
         }
-        Place::Told { name, history } => told(tx, terms, name, history, wish, now).map(Some),
+        Place::Told { name, history } => told(tx, terms, name, history, wish, now),
         Place::Named(name) => {
             let key = Bound::new(name, terms.owner, terms.run).key(terms.keys);
             let session = tx.entry(&key)?.map_or_else(|| SessionId(name.clone()), |entry| entry.session_id);
             carry_over(tx.last_run(&session)?.map(|run| run.wish), wish);
-            enter(tx, terms, &session, now).map(Some)
+            enter(tx, terms, &session, now)
         }
         Place::After(id) => {
             let before = tx.run(id)?.filter(|run| run.owner == terms.owner && !run.hidden);
@@ -80,7 +92,7 @@ pub(super) fn place(
                 Some(last) if tx.last_row(&before.session)? != Some(last) => {
                     branch(tx, terms, &before.session, last, now).map(Some)
                 }
-                Some(_) | None => enter(tx, terms, &before.session, now).map(Some),
+                Some(_) | None => enter(tx, terms, &before.session, now),
             }
         }
     }
@@ -99,7 +111,7 @@ fn told(
     history: &[Told],
     wish: &mut Wish,
     now: Millis,
-) -> Result<Placed, StoreError> {
+) -> Result<Option<Placed>, StoreError> {
     let key = Bound::new(name, terms.owner, terms.run).key(terms.keys);
     let current = tx.entry(&key)?.map(|entry| entry.session_id);
     if tx.is_busy(&key)? {
@@ -116,15 +128,18 @@ fn told(
     }
     history.clone_into(&mut wish.history);
     let bound = Bound::new(name, terms.owner, terms.run);
-    begin(tx, terms, bound, key, fresh(name), None, now)
+    begin(tx, terms, bound, key, fresh(name), None, now).map(Some)
 }
 
-/// Goes on with this transcript, or begins it.
-fn enter(tx: &Tx<'_>, terms: &Terms<'_>, id: &SessionId, now: Millis) -> Result<Placed, StoreError> {
+/// Goes on with this transcript, or begins it. `None`: it is somebody else's.
+fn enter(tx: &Tx<'_>, terms: &Terms<'_>, id: &SessionId, now: Millis) -> Result<Option<Placed>, StoreError> {
+    if !terms.may_enter(tx, id)? {
+        return Ok(None);
+    }
     let bound = Bound::new(id.as_str(), terms.owner, terms.run);
     let Some(row) = tx.session(id)? else {
         let key = bound.key(terms.keys);
-        return begin(tx, terms, bound, key, id.clone(), None, now);
+        return begin(tx, terms, bound, key, id.clone(), None, now).map(Some);
     };
     if row.ended.is_some() {
         tx.reopen_session(id)?;
@@ -142,7 +157,7 @@ fn enter(tx: &Tx<'_>, terms: &Terms<'_>, id: &SessionId, now: Millis) -> Result<
             key
         }
     };
-    Ok(Placed { bound, key, session: id.clone() })
+    Ok(Some(Placed { bound, key, session: id.clone() }))
 }
 
 /// A new transcript with what another one says up to a row.

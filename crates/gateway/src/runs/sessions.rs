@@ -167,7 +167,8 @@ impl Handle {
         let (owner, made) = (owner.to_owned(), id.clone());
         let done = self.0.shell.db.write(Commit::Operator, move |tx| {
             let hint = &shell.channels.capabilities(Platform::API_SERVER).hint;
-            let terms = Terms { settings: &shell.settings, keys: &rules.keys, hint, owner: &owner, run: "" };
+            let (settings, keys) = (&shell.settings, &rules.keys);
+            let terms = Terms { settings, keys, hint, owner: &owner, sees_all: true, run: "" };
             job(tx, &terms, &id)
         });
         done.await??;

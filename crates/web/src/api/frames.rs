@@ -87,6 +87,10 @@ impl<S: Speaker> Show<S> {
                 Ok(None) => return None,
                 Err(error) => {
                     warn!(run = self.tape.run().id, %error, "a stream cannot be read any further");
+                    // Its client did not leave: the run goes on, and can be asked for.
+                    if let Some(leash) = &mut self.leash {
+                        leash.cut();
+                    }
                     return None;
                 }
             }

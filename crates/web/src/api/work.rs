@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::Api;
 use super::asked::{Content, Fields, SESSION_ID, SESSION_KEY, Wanted, text};
-use super::keys::Owner;
+use super::keys::{Owner, Scope};
 use super::trouble::Trouble;
 use crate::serve::Stop;
 
@@ -44,6 +44,7 @@ impl Api {
         let asked = RunAsk {
             run: job.id,
             owner: owner.name.clone(),
+            sees_all: owner.may(Scope::Read).is_ok(),
             place: job.place,
             text,
             attachments: pictures.into_iter().map(photo).collect(),
@@ -75,8 +76,10 @@ impl Api {
         stop: &Stop,
     ) -> Result<RunRow, Trouble> {
         let mut leash = Leash::new(&self.handle, started, wanted, stop);
-        let ended = self.handle.run_ended(&started.run.id).await?;
+        let ended = self.handle.run_ended(&started.run.id).await;
+        // Whatever we cannot read at the moment: the client is there, and the run goes on.
         leash.cut();
+        let ended = ended?;
         ended.ok_or_else(|| Trouble::agent("agent_error", "The run is gone"))
     }
 }
