@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use petasos_fakes::Telegram;
 use petasos_fakes::relay::{Acks, Alarm, Peer, fresh_token};
-use petasos_fakes::telegram::Incoming;
+use petasos_fakes::telegram::{Fault, Incoming};
 use serde_json::{Value, json};
 use support::{Bench, SOON, fine, petasos};
 use tempfile::TempDir;
 
 const ANN: i64 = 7;
+const MARK: &str = "Recovered reply";
 
 /// A connector of its own home, with one agent to which everybody may talk.
 struct Front {
@@ -31,11 +32,16 @@ struct Front {
 
 impl Front {
     fn new(wake: Option<&Alarm>) -> Self {
+        Self::with(wake, "wake_cooldown: 0.01")
+    }
+
+    /// `more`: one more line of its configuration.
+    fn with(wake: Option<&Alarm>, more: &str) -> Self {
         let telegram = Telegram::start().expect("a fake");
         let home = TempDir::new().expect("a home");
         let hosts = wake.map(|alarm| alarm.address().to_string()).unwrap_or_default();
         let config = format!(
-            "connector:\n  listen: 127.0.0.1:0\n  single_instance: mine\n  wake_cooldown: 0.01\n  wake_hosts: [{hosts:?}]\n  \
+            "connector:\n  listen: 127.0.0.1:0\n  single_instance: mine\n  {more}\n  wake_hosts: [{hosts:?}]\n  \
              platforms:\n    telegram:\n      token: \"123:abc\"\n      extra:\n        base_url: {}/bot\n        \
              poll_backoff_base: 0.05\n",
             telegram.url()
@@ -56,11 +62,17 @@ impl Front {
     }
 
     fn start(&mut self) {
+        assert!(self.start_with(&[]), "it ended before it listened");
+    }
+
+    /// `false`: it died before it listened.
+    fn start_with(&mut self, env: &[(&str, &str)]) -> bool {
         let mut command = petasos(self.home.path(), &["connector", "run", "--quiet"]);
         if let Some(address) = self.address {
             command.args(["--listen", &address.to_string()]);
         }
         let mut child = command
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -69,9 +81,22 @@ impl Front {
         let out = child.stdout.take().expect("its output");
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line).expect("a line");
+        if line.is_empty() {
+            child.wait().expect("gone");
+            return false;
+        }
         let address = line.trim().rsplit_once("http://").expect("an address").1.parse();
         self.address = Some(address.expect("an address"));
         self.child = Some(child);
+        true
+    }
+
+    fn is_dead(&mut self) -> bool {
+        let ended = self.child.as_mut().is_none_or(|child| child.try_wait().expect("a child").is_some());
+        if ended {
+            self.child = None;
+        }
+        ended
     }
 
     /// As the kernel would.
@@ -166,6 +191,111 @@ fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbe
     assert_eq!(got.len(), said);
 }
 
+/// What one life of a connector is given to do: two messages, one answer, and a gateway that leaves. `true`: all of it.
+fn one_life(front: &mut Front, round: usize, got: &mut BTreeMap<String, HashSet<String>>) -> bool {
+    let Some(peer) = front.dial(Acks::All) else { return false };
+    let seen = |peer: &Peer, front: &mut Front, done: &dyn Fn(&petasos_fakes::relay::Heard) -> bool| {
+        let end = Instant::now() + SOON;
+        while !peer.look(|heard| done(heard)) {
+            if front.is_dead() {
+                return false;
+            }
+            assert!(Instant::now() < end, "neither done nor dead in round {round}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
+    };
+    let all = seen(&peer, front, &|heard| (0..2).all(|at| heard.texts().contains(&format!("{round}-{at}"))));
+    let answered = all && {
+        peer.outbound(&format!("r{round}"), &answering(round));
+        seen(&peer, front, &|heard| heard.of_type("outbound_result").next().is_some())
+    };
+    let idle = answered && {
+        peer.going_idle();
+        seen(&peer, front, &|heard| heard.of_type("going_idle_ack").next().is_some())
+    };
+    gather(got, &peer);
+    idle
+}
+
+fn answering(round: usize) -> Value {
+    json!({"op": "send", "chat_id": "7", "content": format!("answer {round}."), "reply_to": null, "metadata": {}})
+}
+
+#[test]
+fn killed_at_every_commit_a_connector_loses_nothing_and_does_nothing_twice() {
+    let mut front = Front::new(None);
+    let (mut got, mut rounds) = (BTreeMap::new(), 0);
+    for side in ["Before", "After"] {
+        for number in 1.. {
+            let place = format!("Connector:{side}:{number}");
+            let texts = (0..2).map(|at| Incoming::text(ANN, ANN, format!("{rounds}-{at}")));
+            front.telegram.push_many(texts);
+            let up = front.start_with(&[("PETASOS_DIE_AT", &place)]);
+            if up && one_life(&mut front, rounds, &mut got) {
+                front.kill();
+                assert!(number > 5, "{number} commits, and there are more than that in one life");
+                rounds += 1;
+                break;
+            }
+            // Whatever it died of, the next one goes on; the same request is answered, or its fate is unknown.
+            front.start();
+            let peer = front.dial(Acks::All).expect("it listens");
+            peer.outbound(&format!("r{rounds}"), &answering(rounds));
+            let answer = peer.answer(&format!("r{rounds}"), SOON).expect("an answer");
+            let text = format!("answer {rounds}.");
+            let shown = front.telegram.texts(ANN).iter().filter(|it| **it == text).count();
+            let known = answer["success"] == true && shown == 1;
+            let unknown = answer["ambiguous"] == true && shown <= 1;
+            assert!(known || unknown, "{place}: {shown} shown, {answer}");
+            until("both have come", || {
+                gather(&mut got, &peer);
+                (0..2).all(|at| got.contains_key(&format!("{rounds}-{at}")))
+            });
+            front.kill();
+            rounds += 1;
+        }
+    }
+    front.start();
+    let last = front.dial(Acks::All).expect("it listens");
+    until("nothing is owed any more", || front.waiting() == 0);
+    gather(&mut got, &last);
+    let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
+    assert!(twice.is_empty(), "taken twice: {twice:?}");
+    assert_eq!(got.len(), rounds * 2);
+}
+
+#[test]
+fn killed_while_it_sends_it_leaves_at_most_a_marked_copy_and_nobody_waits_behind_it() {
+    // It was seen, or nobody has seen it: whoever was killed cannot tell.
+    for fault in [Fault::HangAfter, Fault::Hang] {
+        let mut front = Front::new(None);
+        front.start();
+        let mut bench = behind(&front, "");
+        bench.launch();
+        front.telegram.on("sendMessage").does(fault);
+        front.telegram.push_text(ANN, ANN, "one");
+        until("it is being sent", || front.telegram.calls_of("sendMessage").len() == 1);
+        front.kill();
+        front.telegram.clear_faults();
+        front.start();
+        front.telegram.push_text(ANN, ANN, "two");
+        let answered = |want: &str| {
+            let all = front.telegram.texts(ANN);
+            all.iter().filter(|text| text.contains(want)).cloned().collect::<Vec<_>>()
+        };
+        let both = front.telegram.wait_until(Duration::from_secs(60), |world| {
+            let texts = world.texts(ANN);
+            let marked = texts.iter().any(|it| it.contains(MARK) && it.contains("echo: one"));
+            (marked && texts.iter().any(|it| it == "echo: two")).then_some(())
+        });
+        assert!(both.is_some(), "{:?} {}", front.telegram.texts(ANN), bench.kill());
+        let (one, two) = (answered("echo: one"), answered("echo: two"));
+        assert_eq!(one.iter().filter(|it| it.contains(MARK)).count(), 1, "{one:?}");
+        assert!(one.len() <= 2 && two.len() == 1, "{one:?} {two:?}");
+    }
+}
+
 #[test]
 fn a_hundred_times_asleep_woken_answering_and_asleep_again() {
     let alarm = Alarm::start().expect("a server");
@@ -192,17 +322,70 @@ fn a_hundred_times_asleep_woken_answering_and_asleep_again() {
     assert_eq!(front.waiting(), 0);
 }
 
+/// A gateway behind this connector. `more`: of its `gateway` section.
+fn behind(front: &Front, more: &str) -> Bench {
+    let relay = format!(
+        "gateway:\n  relay_url: http://{}\n  relay_platforms: [telegram]\n  relay_id: gw\n  relay_secret: {}\n  \
+         relay_reconnect_base: 0.05\n{more}",
+        front.address.expect("it listens"),
+        front.secret
+    );
+    Bench::setup().with(&relay).build()
+}
+
+const SLEEPY: &str = "  relay_wake_url: https://wake.example\n  scale_to_zero:\n    enabled: true\n    action: exit\n    \
+                      idle_timeout_minutes: 0.005\n    tick_seconds: 0.1\n";
+
+/// Rounds of falling asleep and being woken: six, or as many as `PETASOS_RELAY_ROUNDS` says.
+fn rounds() -> u64 {
+    std::env::var("PETASOS_RELAY_ROUNDS").ok().and_then(|it| it.parse().ok()).unwrap_or(6)
+}
+
+/// As a simple host does it: starts the gateway when its address is called, unless it still runs.
+fn attend(bench: &mut Bench, alarm: &Alarm, heard: &mut usize, starts: &mut u64) {
+    let calls = alarm.calls().len();
+    if bench.has_ended() && calls > *heard {
+        bench.launch();
+        *starts += 1;
+    }
+    *heard = calls;
+}
+
+#[test]
+fn a_gateway_that_falls_asleep_by_itself_misses_nothing_whenever_it_comes() {
+    let alarm = Alarm::start().expect("a server");
+    let mut front = Front::with(Some(&alarm), "wake_cooldown: 60");
+    front.start();
+    let mut bench = behind(&front, SLEEPY);
+    let (mut heard, mut starts) = (0, 0);
+    for round in 0..rounds() {
+        if round % 3 == 0 {
+            until("it has ended by itself", || bench.has_ended());
+        } else {
+            // At any moment of its falling asleep: idle for 300 ms, and then a little.
+            std::thread::sleep(Duration::from_millis(250 + round * 37 % 300));
+        }
+        front.telegram.push_text(ANN, ANN, format!("question {round}."));
+        let want = format!("echo: question {round}.");
+        until("it is answered", || {
+            attend(&mut bench, &alarm, &mut heard, &mut starts);
+            front.telegram.texts(ANN).contains(&want)
+        });
+    }
+    let texts = front.telegram.texts(ANN);
+    let want: Vec<_> = (0..rounds()).map(|round| format!("echo: question {round}.")).collect();
+    assert_eq!(texts, want, "none lost, none doubled, in order");
+    assert!(starts >= rounds().div_ceil(3), "{starts} starts");
+    until("it has ended by itself", || bench.has_ended());
+    assert_eq!(front.waiting(), 0);
+}
+
 #[test]
 fn a_real_gateway_that_sleeps_is_woken_answers_and_sleeps_again() {
     let alarm = Alarm::start().expect("a server");
     let mut front = Front::new(Some(&alarm));
     front.start();
-    let relay = format!(
-        "gateway:\n  relay_url: http://{}\n  relay_platforms: [telegram]\n  relay_id: gw\n  relay_secret: {}\n  relay_reconnect_base: 0.05\n",
-        front.address.expect("it listens"),
-        front.secret
-    );
-    let mut bench = Bench::setup().with(&relay).build();
+    let mut bench = behind(&front, "");
     for round in 0..3 {
         let calls = alarm.calls().len();
         let text = format!("question {round}");

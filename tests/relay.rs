@@ -197,6 +197,16 @@ fn with_nothing_to_do_it_ends_and_what_comes_meanwhile_is_answered_by_the_next()
 }
 
 #[test]
+fn a_machine_that_was_asked_to_sleep_is_back_as_soon_as_it_runs() {
+    let (mut bench, connector) =
+        bench(&format!("{DISCORD}{SLEEPY}    action: command\n    command: 'exit 0'\n"));
+    bench.launch();
+    until(&connector, "it lies down", |world| world.closed == 1);
+    say(&connector, "c1", "wake up");
+    until(&connector, "an answer", |world| shows(world, "c1", "echo: wake up"));
+}
+
+#[test]
 fn without_a_grant_or_a_way_to_sleep_it_stays() {
     let (mut bench, connector) =
         bench(&format!("{DISCORD}{SLEEPY}    action: command\n    command: 'exit 3'\n"));

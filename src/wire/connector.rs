@@ -39,7 +39,7 @@ pub(crate) fn connector(
     let sole = sole(home, &spoken);
     let adapters = spoken.into_iter().map(|it| it.adapter).collect();
     let count = |path: &str| settings.count(path).and_then(|count| usize::try_from(count).ok());
-    let fresh = Terms::default();
+    let (fresh, usual) = (Terms::default(), Config::new(home.path()));
     let connector = Config {
         listen: place,
         public_url: settings.text("connector.public_url").map(|url| url.trim_end_matches('/').to_owned()),
@@ -55,7 +55,8 @@ pub(crate) fn connector(
             ..fresh
         },
         wake_hosts: settings.list("connector.wake_hosts"),
-        ..Config::new(home.path())
+        max_sockets: count("connector.max_sockets").unwrap_or(usual.max_sockets),
+        ..usual
     };
     Ok(Fronting { connector, warnings: problems })
 }

@@ -143,6 +143,17 @@ impl Bench {
         false
     }
 
+    /// It was never started, or has ended by itself, and well.
+    pub fn has_ended(&mut self) -> bool {
+        let Some(gateway) = &mut self.gateway else { return true };
+        let ended = gateway.child.try_wait().expect("a child");
+        if let Some(status) = ended {
+            let said = self.gateway.take().map(Gateway::kill).unwrap_or_default();
+            assert!(status.success(), "{status}: {said}");
+        }
+        ended.is_some()
+    }
+
     /// Asks it to stop and waits. Gives back exit code, output, and how long it took.
     pub fn terminate(&mut self) -> (Option<i32>, String, Duration) {
         let mut gateway = self.gateway.take().expect("a running gateway");

@@ -2,11 +2,13 @@
 //!
 //! Where one instance has everybody, the lists of the configuration say who may talk, and so does a binding. Otherwise
 //! an author who is bound speaks to that instance, wherever it is; whoever is not speaks to the instance that has the
-//! scope: a guild, a workspace, a group. What an author says to an instance of their own is always wanted.
+//! scope: a guild, a workspace, a group; there the instance's policy says what it wants to hear. What an author says to
+//! an instance of their own is always wanted.
 
 use petasos_core::access::{self, Standing, Verdict};
 use petasos_core::message::ChatType;
 use petasos_core::{Millis, Source};
+use petasos_store::connector::Policy;
 use petasos_store::{Error as StoreError, Reads, Tx};
 
 use crate::shell::Shell;
@@ -35,8 +37,14 @@ pub(crate) fn instance_for(db: &Reads, shell: &Shell, source: &Source) -> Result
     let Some(scope) = source.scope_id.as_ref().or(source.chat_id.as_ref()) else { return Ok(None) };
     let Some(instance) = db.instance_of_scope(source.platform, scope)? else { return Ok(None) };
     let policy = db.policy(&instance, source.platform)?;
-    let wanted = policy.other_bots || !source.is_bot;
-    Ok(wanted.then_some(instance))
+    Ok(is_wanted(&policy, source).then_some(instance))
+}
+
+/// What is said to the instance, and what else it listens to.
+fn is_wanted(policy: &Policy, source: &Source) -> bool {
+    let places = [&source.chat_id, &source.thread_id, &source.parent_chat_id, &source.scope_id];
+    let free = places.into_iter().flatten().any(|place| policy.free_scopes.contains(place));
+    (policy.other_bots || !source.is_bot) && (!source.overheard || free || !policy.require_address)
 }
 
 /// `/link CODE` in a direct message.

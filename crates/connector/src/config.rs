@@ -31,6 +31,8 @@ pub struct Config {
     pub terms: Terms,
     /// Hosts that may be called to wake an instance although they are near, or not encrypted.
     pub wake_hosts: Vec<String>,
+    /// Gateways that may be connected at the same time.
+    pub max_sockets: usize,
     /// A socket that says nothing for so long, not even that it lives, is dead.
     pub silence: Duration,
     /// How long a socket may take to say who it is.
@@ -50,6 +52,7 @@ impl Config {
             keys: KeyOptions::default(),
             terms: Terms::default(),
             wake_hosts: vec![],
+            max_sockets: 10_000,
             silence: Duration::from_secs(30),
             hello_within: Duration::from_secs(30),
         }

@@ -13,6 +13,7 @@ use petasos_core::{Millis, Source};
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::{File, Show};
+use petasos_store::Error as StoreError;
 use petasos_store::connector::Media;
 use serde_json::json;
 use tokio::fs;
@@ -21,6 +22,8 @@ use crate::shell::Shell;
 
 /// The largest file that passes through.
 pub(crate) const LARGEST: usize = 25 << 20;
+/// What all files from the gateways of one instance may take up: the disk is everybody's.
+const QUOTA: u64 = 256 << 20;
 /// How long a file from a gateway is kept.
 const UPLOADED: Duration = Duration::from_secs(3600);
 /// A file that came in can be fetched as long as its message may wait, and a little longer.
@@ -44,7 +47,15 @@ pub(crate) async fn offer(
         let (id, instance) = (fresh(), instance.to_owned());
         (
             file.reference.clone(),
-            Media { id, instance, reference: Some(offered), name, mime, expires_at: now.after(OFFERED) },
+            Media {
+                id,
+                instance,
+                reference: Some(offered),
+                name,
+                mime,
+                size: 0,
+                expires_at: now.after(OFFERED),
+            },
         )
     };
     let all: Vec<_> = event.attachments.iter().filter(|file| file.is_file()).map(media).collect();
@@ -72,10 +83,21 @@ pub(crate) async fn keep(
     let failed = |error: io::Error| Error::Io(format!("a file cannot be kept: {error}"));
     let folder = folder(shell);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
-    fs::write(folder.join(&id), bytes).await.map_err(failed)?;
+    let path = folder.join(&id);
+    let size = bytes.len() as u64;
     let (instance, expires_at) = (instance.to_owned(), clock::now().after(UPLOADED));
-    let media = Media { id: id.clone(), instance, reference: None, name, mime, expires_at };
-    shell.db.write(Commit::Connector, move |tx| tx.put_media(&media)).await?;
+    let media = Media { id: id.clone(), instance, reference: None, name, mime, size, expires_at };
+    fs::write(&path, bytes).await.map_err(failed)?;
+    let kept = shell.db.write(Commit::Connector, move |tx| {
+        if tx.media_bytes(&media.instance)? + media.size > QUOTA {
+            return Err(StoreError::Conflict("too many files lie here already; they go within the hour"));
+        }
+        tx.put_media(&media)
+    });
+    if let Err(error) = kept.await {
+        fs::remove_file(&path).await.map_err(failed)?;
+        return Err(error);
+    }
     Ok(id)
 }
 
@@ -163,6 +185,6 @@ const fn mime(kind: Kind) -> &'static str {
 }
 
 /// 128 random bits.
-fn fresh() -> String {
+pub(crate) fn fresh() -> String {
     clock::random::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,7 +4,7 @@
 //! delivered, granted, closed, poked. If the commit fails nothing is carried out, the sockets are closed, and the
 //! machine is read back from the store. A crash leaves the queue, and whether the instance idles.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(crate) enum Ask {
     },
     /// Sockets of gateways that may be here no longer are closed.
     Check {
-        good: Vec<String>,
+        good: Arc<HashSet<String>>,
     },
     Look(oneshot::Sender<Seen>),
 }
@@ -116,6 +116,15 @@ struct Task {
     wires: HashMap<u64, Wire>,
 }
 
+/// Nobody listens to what its sockets say any more, also if it panicked: they have to come again.
+impl Drop for Task {
+    fn drop(&mut self) {
+        for wire in self.wires.values() {
+            wire.close(close::INTERNAL, "");
+        }
+    }
+}
+
 /// What one turn of the mailbox comes to.
 #[derive(Default)]
 struct Turn {
@@ -159,6 +168,11 @@ impl Task {
             self.step(Event::Tick, &mut turn);
         }
         let Turn { mut books, effects, done, backs } = turn;
+        for write in &books.writes {
+            if let Write::Bury { id, why: why @ (Buried::Old | Buried::NotAcknowledged) } = write {
+                tracing::error!(instance = self.id, id, ?why, "what was owed to it is put aside");
+            }
+        }
         let full = books.writes.iter().find_map(|write| match write {
             Write::Bury { id, why: Buried::Full } => backs.get(id).cloned(),
             _other => None,

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::instance::Ask;
 use crate::shell::Shell;
-use crate::{belong, files, say};
+use crate::{belong, files, say, vault};
 
 const LINKED: &str = "✅ Linked. From now on I pass on what you write to your agent.";
 const UNLINKED: &str = "That code does not lead anywhere, or not any more. Ask your agent for a new one.";
@@ -106,30 +106,32 @@ impl Intake {
         &self,
         link: &str,
         instance: String,
-        event: Inbound,
+        mut event: Inbound,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let now = clock::now();
+        let back = Route::back_to(&event.source, Delivery::Push);
+        let chat = self.chat(&event.source);
+        vault::lock_up(&self.0, &instance, &chat.session_key, &mut event, now).await?;
         let files = files::offer(&self.0, &instance, &event, now).await?;
         let (payload, size) = told(Event::tell(&event, |file| files.get(&file.reference).cloned()));
-        let chat = self.chat(&event.source);
-        let back = Route::back_to(&event.source, Delivery::Push);
         let platform = event.source.platform.as_str().to_owned();
         let entry = Entry { id: ulid(now), platform, carries: Carries::Inbound, size, at: now, strikes: 0 };
-        let arrival = Arrival { entry, payload, seen: (link.to_owned(), event.dedup), chat };
+        let arrival = Arrival { entry, payload, seen: (link.to_owned(), event.dedup), chat: Some(chat) };
         let (done, answer) = oneshot::channel();
         let ask = Ask::Arrived { arrival: Box::new(arrival), back: Some(back), done };
         self.0.instances.ask(&self.0, &instance, ask).await?;
         Ok(answer)
     }
 
-    fn chat(&self, source: &Source) -> Option<Chat> {
-        Some(Chat {
+    fn chat(&self, source: &Source) -> Chat {
+        Chat {
             platform: source.platform,
             chat_id: Route::back_to(source, Delivery::Push).chat_id,
             session_key: session_key(source, &self.0.keys).as_str().to_owned(),
+            thread_id: source.thread_id.clone(),
             chat_type: source.chat_type.as_str().to_owned(),
             name: source.chat_name.clone(),
-        })
+        }
     }
 
     /// The code is used up, the author bound and the message known in one commit.

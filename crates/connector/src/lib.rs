@@ -3,7 +3,8 @@
 //!
 //! The life of an event, by file: an adapter hears it (supervised as in the gateway), `intake` asks `belong` whose it
 //! is, `instance` has it appended and synced, and only then the platform is told; `socket` writes it to the gateway,
-//! whose acknowledgement deletes it. What a gateway asks of a platform is done in `outbound`. `queue` is the one way
+//! whose acknowledgement deletes it. What a gateway asks of a platform is done in `outbound`, by permissions
+//! that never leave `vault`. `queue` is the one way
 //! to the queue; `wake` calls whoever sleeps; `serve` and `routes` are the door.
 //!
 //! Absent on purpose: turns and models (`gateway`, `agent`), SQL (`store`), decisions about the queue (`core::relay`).
@@ -14,6 +15,7 @@ mod descriptor;
 mod files;
 mod instance;
 mod intake;
+mod limits;
 mod manage;
 mod outbound;
 mod proof;
@@ -26,6 +28,7 @@ mod socket;
 mod start;
 mod status;
 mod sweep;
+mod vault;
 mod wake;
 mod watch;
 

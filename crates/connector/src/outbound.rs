@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use petasos_core::message::Delivery;
-use petasos_core::relay::{Action, Answer};
+use petasos_core::relay::{Action, Answer, REFUSED};
 use petasos_core::{Fault, Reached, Route};
-use petasos_platforms::{Adapter, Error as PlatformError, Part, SendOptions};
+use petasos_platforms::{Adapter, Error as PlatformError, Kind, Part, SendOptions};
 use petasos_store::connector::{Chat, Gateway};
 use serde_json::{Map, Value, json};
 
-use crate::files;
 use crate::shell::Shell;
+use crate::{files, vault};
 
 /// Exactly one answer, also if what is done panics.
 pub(crate) async fn answer(
@@ -36,40 +36,58 @@ async fn perform(
     request: &str,
     action: Action,
 ) -> Answer {
-    let chat = match may_speak(shell, gateway, adapter, &action).await {
-        Ok(chat) => chat,
-        Err(answer) => return answer,
-    };
+    match done(shell, gateway, adapter, request, action).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+/// `Err`: nothing was asked of the platform.
+async fn done(
+    shell: &Shell,
+    gateway: &Gateway,
+    adapter: &Adapter,
+    request: &str,
+    action: Action,
+) -> Result<Answer, Answer> {
+    let chat = may_speak(shell, gateway, adapter, &action).await?;
     let once = |work| shell.requests.once(&shell.db, &gateway.instance, request, work);
-    match action {
-        Action::Send { chat_id, content, reply_to, metadata } => {
-            let to = route(adapter, chat_id, reply_to, &metadata);
-            once(Box::pin(send(adapter, to, content)) as Work<'_>).await
+    let thread = action.thread();
+    let to = |chat_id, reply_to| route(adapter, chat_id, thread, reply_to);
+    Ok(match action {
+        Action::Send { chat_id, content, reply_to, metadata: _ } => {
+            let reply_to = vault::unlock(shell, gateway, adapter, &chat_id, reply_to).await?;
+            once(Box::pin(send(adapter, to(chat_id, reply_to), content)) as Work<'_>).await
         }
-        Action::SendMedia { chat_id, media_kind, source_url, content, filename, reply_to, metadata } => {
-            let to = route(adapter, chat_id, reply_to, &metadata);
+        Action::SendMedia { chat_id, media_kind, source_url, content, filename, reply_to, metadata: _ } => {
+            let reply_to = vault::unlock(shell, gateway, adapter, &chat_id, reply_to).await?;
             let file = files::uploaded(shell, &gateway.instance, &source_url, media_kind, filename).await;
-            let part = match file {
-                Ok(file) => Part { text: content, ..Part::file(file) },
-                Err(why) => return Answer::failed(why),
-            };
-            once(Box::pin(send_part(adapter, to, part))).await
+            let part = Part { text: content, ..Part::file(file.map_err(Answer::refused)?) };
+            once(Box::pin(send_part(adapter, to(chat_id, reply_to), part))).await
         }
-        Action::Edit { chat_id, message_id, content, metadata } => {
-            let to = route(adapter, chat_id, None, &metadata);
+        Action::FollowUp { session_key, kind, content, metadata: _ } => {
+            let to = vault::follow(shell, gateway, adapter, session_key, kind).await?;
+            once(Box::pin(send(adapter, to, content))).await
+        }
+        Action::Edit { chat_id, message_id, content, metadata: _ } => {
             match adapter.render(&content).as_slice() {
-                [part] => sent(adapter.edit(&to, &message_id, part).await.map(|receipt| receipt.message_id)),
-                _more => Answer::failed("longer than one message"),
+                [part] => {
+                    let edited = adapter.edit(&to(chat_id, None), &message_id, part).await;
+                    sent(edited.map(|receipt| receipt.message_id))
+                }
+                _more => {
+                    let code = Some(Kind::TooLong.name().to_owned());
+                    return Err(Answer { code, ..Answer::failed("longer than one message") });
+                }
             }
         }
-        Action::Typing { chat_id, content, metadata } => {
+        Action::Typing { chat_id, content, metadata: _ } => {
             if content.is_some_and(|text| text.is_empty()) {
-                return Answer::sent(None); // it goes by itself
+                return Ok(Answer::sent(None)); // it goes by itself
             }
-            sent(adapter.typing(&route(adapter, chat_id, None, &metadata)).await.map(|()| None))
+            sent(adapter.typing(&to(chat_id, None)).await.map(|()| None))
         }
-        Action::Delete { chat_id, message_id, metadata } => {
-            sent(adapter.delete(&route(adapter, chat_id, None, &metadata), &message_id).await.map(|()| None))
+        Action::Delete { chat_id, message_id, metadata: _ } => {
+            sent(adapter.delete(&to(chat_id, None), &message_id).await.map(|()| None))
         }
         Action::ChatInfo { chat_id } => {
             let name = chat.as_ref().and_then(|chat| chat.name.clone()).unwrap_or(chat_id);
@@ -78,12 +96,10 @@ async fn perform(
             more.insert("chat_info".into(), json!({ "name": name, "type": kind }));
             Answer { more, ..Answer::sent(None) }
         }
-        Action::FollowUp { .. }
-        | Action::React { .. }
-        | Action::Prompt { .. }
-        | Action::ThreadCreate { .. }
-        | Action::Draft { .. } => Answer::failed(format!("unsupported op: {}", action.op())),
-    }
+        Action::React { .. } | Action::Prompt { .. } | Action::ThreadCreate { .. } | Action::Draft { .. } => {
+            return Err(Answer::failed(format!("unsupported op: {}", action.op())));
+        }
+    })
 }
 
 type Work<'a> = std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
@@ -97,32 +113,26 @@ async fn may_speak(
 ) -> Result<Option<Chat>, Answer> {
     let Some(chat) = action.chat().map(str::to_owned) else { return Ok(None) };
     let (instance, platform) = (gateway.instance.clone(), adapter.platform());
+    let thread = action.thread().filter(|_| adapter.threads_stand_alone());
     let met = shell.db.read(move |reader| {
         let met = reader.met(&instance, platform, &chat)?;
         // In a direct message the chat is the author.
         let bound = met.is_some() || reader.instance_of_author(platform, &chat)?.as_ref() == Some(&instance);
-        Ok((met, bound))
+        let there = match &thread {
+            Some(thread) => reader.met_in(&instance, platform, &chat, thread)?,
+            None => true,
+        };
+        Ok((met, bound && there))
     });
     match met.await {
         Ok((met, bound)) if bound || shell.single.as_ref() == Some(&gateway.instance) => Ok(met),
         Ok(_) => Err(Answer::declined()),
-        Err(error) => Err(Answer { retry_after: Some(1), ..Answer::failed(error.to_string()) }),
+        Err(error) => Err(vault::later(&error)),
     }
 }
 
-fn route(
-    adapter: &Adapter,
-    chat_id: String,
-    reply_to: Option<String>,
-    metadata: &Map<String, Value>,
-) -> Route {
-    let thread = metadata.get("thread_id").and_then(|id| match id {
-        Value::String(id) => Some(id.clone()).filter(|id| !id.is_empty()),
-        Value::Number(id) => Some(id.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    });
-    let platform = adapter.platform();
-    Route { platform, chat_id, thread_id: thread, reply_to, delivery: Delivery::Push }
+fn route(adapter: &Adapter, chat_id: String, thread_id: Option<String>, reply_to: Option<String>) -> Route {
+    Route { platform: adapter.platform(), chat_id, thread_id, reply_to, delivery: Delivery::Push }
 }
 
 async fn send(adapter: &Adapter, to: Route, content: String) -> Answer {
@@ -154,14 +164,32 @@ fn sent(done: Result<Option<String>, PlatformError>) -> Answer {
 
 /// In the words of the contract: definite, doubtful, or to be tried later.
 fn failure(error: &PlatformError) -> Answer {
-    let retry_after = match error.fault() {
-        Fault::Later { after } => after.map(|after| after.as_secs().max(1)),
-        Fault::Refused | Fault::Fatal => None,
+    let (code, retry_after) = match (error.fault(), error.kind()) {
+        // It can be said no finer.
+        (Fault::Refused, Kind::RateLimited | Kind::Transient | Kind::Unknown) => (REFUSED, None),
+        (Fault::Refused, kind) => (kind.name(), None),
+        (Fault::Later { after }, kind) => (postponed(kind).name(), after.map(|after| after.as_secs().max(1))),
+        // A person has to mend something here: until then, and no longer, nothing works.
+        (Fault::Fatal, _) => (Kind::Transient.name(), None),
     };
     Answer {
-        code: Some(error.code().to_owned()),
-        ambiguous: error.reached() == Reached::Maybe,
+        code: Some(code.to_owned()),
+        ambiguous: error.reached() != Reached::No,
         retry_after,
         ..Answer::failed(error.to_string())
+    }
+}
+
+/// The kinds that a gateway tries again.
+const fn postponed(kind: Kind) -> Kind {
+    match kind {
+        Kind::RateLimited | Kind::Transient => kind,
+        Kind::TooLong
+        | Kind::BadFormat
+        | Kind::Forbidden
+        | Kind::NoFiles
+        | Kind::ChatNotFound
+        | Kind::NotFound
+        | Kind::Unknown => Kind::Unknown,
     }
 }

@@ -11,7 +11,7 @@ use petasos_core::relay::session::{Carries, Write};
 use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
-use petasos_store::connector::Arrival;
+use petasos_store::connector::{Arrival, Gateway};
 use petasos_store::{Error as StoreError, Tx};
 
 #[derive(Debug, Clone)]
@@ -45,10 +45,15 @@ impl Queue {
         Ok(Session::recover(entries, idle))
     }
 
-    /// A number for a socket, higher than those of all sockets before it.
-    pub(crate) async fn claim(&self, instance: &str) -> Result<u64, Error> {
-        let (instance, node) = (instance.to_owned(), self.node.clone());
-        self.db.write(Commit::Connector, move |tx| tx.claim_instance(&instance, &node)).await
+    /// A number for a socket, higher than those of all sockets before it. `None`: its gateway may be here no longer.
+    pub(crate) async fn claim(&self, gateway: &Gateway) -> Result<Option<u64>, Error> {
+        let (id, instance) = (gateway.id.clone(), gateway.instance.clone());
+        let (node, now) = (self.node.clone(), clock::now());
+        let claim = move |tx: &Tx<'_>| match tx.gateway(&id, now)? {
+            Some(_) => tx.claim_instance(&instance, &node).map(Some),
+            None => Ok(None),
+        };
+        self.db.write(Commit::Connector, claim).await
     }
 
     /// What is still owed under this number.

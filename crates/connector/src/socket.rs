@@ -5,6 +5,7 @@
 //! skipped, but for a line that is too long.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -32,6 +33,12 @@ type Stream = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Lines that may wait to be written: a window's worth of events, and as many answers.
 const DEPTH: usize = 512;
+/// The same in bytes. Whoever does not read is closed, and what waited comes again.
+const MOST_WAITING: usize = 8 << 20;
+/// Lines of one socket that are not read, and said to be so; whoever sends more is not worth more words.
+const MOST_WORDS: u32 = 10;
+/// Every socket has one for as long as it is open, and most of them are silent.
+const READ_BUFFER: usize = 4096;
 /// How long the other end may take to agree to the end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -40,17 +47,29 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) struct Wire {
     pub(crate) gateway: String,
     lines: mpsc::Sender<String>,
+    /// Bytes of the lines that wait.
+    waiting: Arc<AtomicUsize>,
     over: watch::Sender<Option<(u16, &'static str)>>,
 }
 
 impl Wire {
     /// `false`: it takes no more.
     pub(crate) fn write(&self, line: String) -> bool {
-        self.lines.try_send(line).is_ok()
+        let bytes = line.len();
+        if self.waiting.fetch_add(bytes, Ordering::Relaxed) > MOST_WAITING {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        let queued = self.lines.try_send(line).is_ok();
+        if !queued {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        queued
     }
 
     /// The same for those who may wait.
     pub(crate) async fn write_patiently(&self, line: String) {
+        self.waiting.fetch_add(line.len(), Ordering::Relaxed);
         // A socket that has gone needs no answer.
         let _ = self.lines.send(line).await;
     }
@@ -83,8 +102,10 @@ pub(crate) async fn serve(
     seat: OwnedSemaphorePermit,
 ) {
     let Ok(Ok(upgraded)) = timeout(FAREWELL, upgrading).await else { return };
-    let limits =
-        WebSocketConfig::default().max_message_size(Some(LONGEST_READ)).max_frame_size(Some(LONGEST_READ));
+    let limits = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .max_message_size(Some(LONGEST_READ))
+        .max_frame_size(Some(LONGEST_READ));
     let stream = Stream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
     match who {
         Ok(gateway) => converse(shell, stream, gateway).await,
@@ -112,9 +133,10 @@ async fn converse(shell: Arc<Shell>, stream: Stream, gateway: Gateway) {
     let (sink, stream) = stream.split();
     let (lines, waiting) = mpsc::channel(DEPTH);
     let (over, ending) = watch::channel(None);
-    let wire = Wire { gateway: gateway.id.clone(), lines, over };
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let wire = Wire { gateway: gateway.id.clone(), lines, waiting: bytes.clone(), over };
     let every = shell.silence / 2;
-    let writer = tokio::spawn(write(sink, waiting, ending, every));
+    let writer = tokio::spawn(write(sink, waiting, bytes, ending, every));
     let mut conversation = Conversation::new(shell.clone(), gateway, wire.clone());
     read(&shell, stream, &mut conversation, &wire, writer).await;
     conversation.over().await;
@@ -128,7 +150,7 @@ async fn read(
     wire: &Wire,
     mut writer: JoinHandle<()>,
 ) {
-    let mut lines = Lines::default();
+    let (mut lines, mut skipped) = (Lines::default(), 0_u32);
     let hello_by = Instant::now() + shell.hello_within;
     loop {
         let patience = Instant::now() + shell.silence;
@@ -169,7 +191,12 @@ async fn read(
             match FromGateway::read(&line) {
                 Ok(Some(frame)) => conversation.hear(frame).await,
                 Ok(None) => {}
-                Err(why) => tracing::warn!(gateway = wire.gateway, %why, "a line was skipped"),
+                Err(why) => {
+                    skipped = skipped.saturating_add(1);
+                    if skipped <= MOST_WORDS {
+                        tracing::warn!(gateway = wire.gateway, %why, "a line was skipped");
+                    }
+                }
             }
         }
     }
@@ -190,6 +217,7 @@ async fn read(
 async fn write(
     mut sink: SplitSink<Stream, Message>,
     mut lines: mpsc::Receiver<String>,
+    waiting: Arc<AtomicUsize>,
     mut ending: watch::Receiver<Option<(u16, &'static str)>>,
     every: Duration,
 ) {
@@ -203,7 +231,10 @@ async fn write(
                 Message::Close(Some(farewell(code, reason)))
             }
             line = lines.recv() => match line {
-                Some(line) => Message::text(line),
+                Some(line) => {
+                    waiting.fetch_sub(line.len(), Ordering::Relaxed);
+                    Message::text(line)
+                }
                 None => return,
             },
             _tick = pings.tick() => Message::Ping(Vec::new().into()),

@@ -20,10 +20,8 @@ use crate::queue::Queue;
 use crate::requests::Requests;
 use crate::shell::{Adapters, Shell};
 use crate::wake::Waker;
-use crate::{routes, status, sweep, watch};
+use crate::{limits, routes, status, sweep, watch};
 
-/// Sockets that are open at the same time.
-const SOCKETS: usize = 4096;
 /// How long tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The tenant of an instance that has everybody.
@@ -79,7 +77,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         waker: Waker::new(config.wake_hosts),
         instances: Instances::default(),
         requests: Requests::default(),
-        seats: Arc::new(Semaphore::new(SOCKETS)),
+        seats: Arc::new(Semaphore::new(limits::sockets(config.max_sockets))),
         silence: config.silence,
         hello_within: config.hello_within,
         url: config.public_url.unwrap_or_else(|| format!("http://{address}")),

@@ -33,6 +33,7 @@ async fn once(shell: &Shell) -> Result<(), Error> {
         .db
         .write(Commit::Connector, move |tx| {
             tx.forget_before(now.before(SEEN), now.before(MEMORY))?;
+            tx.drop_permissions_before(now)?;
             tx.drop_media_before(now)
         })
         .await?;

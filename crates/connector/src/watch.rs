@@ -1,5 +1,6 @@
 //! Changes that others made: commands on this machine write to the same database.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,12 +31,10 @@ pub(crate) async fn run(shell: Arc<Shell>) {
 }
 
 async fn check(shell: &Arc<Shell>) -> Result<(), Error> {
-    let good: Vec<String> = shell
-        .db
-        .read(|reader| {
-            Ok(reader.gateways()?.into_iter().filter(|row| !row.revoked).map(|row| row.id).collect())
-        })
-        .await?;
+    let good = shell.db.read(|reader| {
+        Ok(reader.gateways()?.into_iter().filter(|row| !row.revoked).map(|row| row.id).collect())
+    });
+    let good: Arc<HashSet<String>> = Arc::new(good.await?);
     for (_, mailbox) in shell.instances.awake() {
         // One that has ended has no sockets.
         let _ = mailbox.send(Ask::Check { good: good.clone() }).await;

@@ -229,4 +229,22 @@ fn a_file_is_its_instances_own() {
     let stranger = bench.greet("gw-2", &other, Acks::All);
     stranger.outbound("m2", &action);
     assert_eq!(stranger.answer("m2", SOON).expect("an answer")["success"], false);
+    // The disk is everybody's: what one instance may leave there has an end.
+    let full = petasos_store::connector::Media {
+        id: "full".into(),
+        instance: "i1".into(),
+        reference: None,
+        name: None,
+        mime: None,
+        size: (256 << 20) - 10,
+        expires_at: petasos_core::Millis((now() + 3600) * 1000),
+    };
+    bench.write(|tx| tx.put_media(&full));
+    assert_eq!(upload(b"picture").status, 409);
+    let folder = bench.home.path().join("connector-media");
+    assert_eq!(
+        std::fs::read_dir(folder).expect("a folder").count(),
+        1,
+        "what was refused does not lie there"
+    );
 }

@@ -98,6 +98,45 @@ fn an_unknown_fate_is_called_that_also_the_second_time() {
 }
 
 #[test]
+fn a_refusal_says_what_it_means_for_whoever_asked() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.greet("gw-1", &secret, Acks::All);
+    for (number, (fault, code)) in [
+        (Fault::blocked(), "forbidden"),
+        (Fault::status(400, "Bad Request: chat not found"), "chat_not_found"),
+        (Fault::status(400, "Bad Request: PEER_ID_INVALID"), "refused"),
+        (Fault::too_many(2), "rate_limited"),
+        (Fault::status(502, "Bad Gateway"), "transient"),
+        (Fault::status(401, "Unauthorized"), "transient"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        bench.telegram.on("sendMessage").does(fault);
+        let request = format!("r{number}");
+        peer.outbound(&request, &send("hello"));
+        let answer = peer.answer(&request, SOON).expect("an answer");
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!(code)), "{answer}");
+    }
+    let long = json!({"op": "edit", "chat_id": "7", "message_id": "1", "content": "x ".repeat(5000), "metadata": {}});
+    peer.outbound("long", &long);
+    assert_eq!(peer.answer("long", SOON).expect("an answer")["code"], "too_long");
+}
+
+#[test]
+fn what_is_no_file_is_said_in_words() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.greet("gw-1", &secret, Acks::All);
+    let at = json!({"text": null, "location": {"latitude": 52.5, "longitude": 13.4}});
+    bench.telegram.push_many([Incoming::text(ANN, ANN, "").with(at)]);
+    let event = peer.wait_until(SOON, |heard| heard.of_type("inbound").next().map(|it| it["event"].clone()));
+    let event = event.expect("an event");
+    assert_eq!(event["message_type"], "location");
+    let text = event["text"].as_str().expect("words");
+    assert!(text.starts_with("[location: ") && text.contains("52.5"), "{text}");
+}
+
+#[test]
 fn behind_the_grant_nothing_comes_and_everything_comes_later() {
     let (bench, secret) = Bench::single();
     let peer = bench.greet("gw-1", &secret, Acks::All);
@@ -190,6 +229,60 @@ fn what_is_never_acknowledged_is_put_aside_and_the_rest_goes_on() {
     bench.wait_depth("i1", 0);
     let dead = bench.read(|reader| reader.dead_letters(9));
     assert_eq!((dead.len(), dead[0].why.as_str()), (1, "not_acknowledged"));
+}
+
+#[test]
+fn whoever_is_frozen_is_given_up_and_what_they_were_sent_comes_again() {
+    let (bench, secret) = Bench::single_with(|config| config.silence = Duration::from_millis(300));
+    let frozen = bench.greet("gw-1", &secret, Acks::All);
+    frozen.freeze();
+    bench.say("into the void");
+    bench.wait_taken();
+    assert_eq!(bench.depth("i1").entries, 1, "written to a socket, and not taken for delivered");
+    let gone = || {
+        let status = petasos_connector::Status::read(bench.home.path()).map(|status| status.0);
+        status.is_some_and(|status| status["instances"][0]["mode"] == "gone")
+    };
+    until("its silence is noticed", gone);
+    let next = bench.greet("gw-1", &secret, Acks::All);
+    wait_texts(&next, &["into the void"]);
+    bench.wait_depth("i1", 0);
+}
+
+#[test]
+fn more_requests_than_are_served_at_once_are_turned_away_and_all_are_answered() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.greet("gw-1", &secret, Acks::All);
+    bench.telegram.on("sendMessage").always().does(Fault::Hang);
+    for number in 0..70 {
+        peer.outbound(&format!("r{number}"), &send(&number.to_string()));
+    }
+    let refused = |heard: &petasos_fakes::relay::Heard| heard.of_type("outbound_result").count();
+    let turned = peer.wait_until(SOON, |heard| (refused(heard) == 6).then_some(()));
+    assert!(turned.is_some(), "{}", peer.look(refused));
+    peer.look(|heard| {
+        for answer in heard.of_type("outbound_result") {
+            assert_eq!(
+                (&answer["result"]["success"], &answer["result"]["retry_after"]),
+                (&json!(false), &json!(1))
+            );
+        }
+    });
+    bench.telegram.clear_faults();
+    let all = peer.wait_until(SOON, |heard| (refused(heard) == 70).then_some(()));
+    assert!(all.is_some(), "{}", peer.look(refused));
+    assert_eq!(bench.telegram.texts(ANN).len(), 64);
+}
+
+#[test]
+fn what_no_line_is_long_enough_for_is_put_aside_and_the_rest_goes_on() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.greet("gw-1", &secret, Acks::All);
+    bench.say("x".repeat(1_100_000));
+    bench.say("next");
+    wait_texts(&peer, &["next"]);
+    let dead = bench.read(|reader| reader.dead_letters(9));
+    assert_eq!((dead.len(), dead[0].why.as_str()), (1, "too_long"));
 }
 
 #[test]

@@ -85,6 +85,7 @@ mod tests {
             doubtful: false,
             attempts: 0,
             tried_at: tried_at.map(Millis),
+            spent: 0,
             not_before: Millis(0),
             created_at: Millis(0),
             last_error: None,

@@ -22,4 +22,6 @@ pub enum Reached {
     No,
     /// It was sent and no answer came back.
     Maybe,
+    /// Whoever took it cannot tell either: to ask again under its key would tell nothing.
+    Untold,
 }

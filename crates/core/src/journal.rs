@@ -85,6 +85,8 @@ pub enum Write {
     Delivered { item: OutboxId, message: Option<String>, at: Millis },
     /// Try again later. `doubtful`: the part may be visible already.
     Postpone { item: OutboxId, not_before: Millis, doubtful: bool, error: String },
+    /// The key of the part now due is used up: whoever took it under that key cannot tell what became of it.
+    KeySpent { item: OutboxId },
     /// Give it up and list it. `doubtful`: should a person retry it, the copy is marked.
     Bury { item: OutboxId, doubtful: bool, error: String, at: Millis },
     /// The chat takes nothing from us (`dead`). One that is known to be dead keeps the day it was marked.

@@ -4,6 +4,7 @@
 //! of an answer that is still growing goes out only when nothing is due and the budget allows it.
 //! What a crash leaves: the outbox rows. A lane itself is rebuilt from them.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
@@ -131,7 +132,7 @@ pub fn act(item: &Item, parts: usize, memory: Option<Duration>, now: Millis) -> 
         State::Due | State::Sending => {}
     }
     let next = item.sent.len();
-    let doubtful = item.doubtful && !recognised(item, memory, now);
+    let doubtful = item.doubtful && (item.spent > 0 || !recognised(item, memory, now));
     match &item.preview {
         Preview::Shown(message) if next == 0 && parts == 0 => Act::Withdraw { message: message.clone() },
         Preview::Shown(message) if next == 0 => Act::Replace { message: message.clone() },
@@ -147,10 +148,19 @@ fn recognised(item: &Item, memory: Option<Duration>, now: Millis) -> bool {
 }
 
 /// The same for every try of a part, and another one for its marked copy: under a known key a platform would answer
-/// with the old text.
+/// with the old text. One that is spent is not used again.
 pub fn key(item: &Item, part: usize, marked: bool) -> String {
-    let copy = if marked { "m" } else { "" };
+    let copy = match (marked, item.spent) {
+        (false, _) => String::new(),
+        (true, 0) => "m".to_owned(),
+        (true, spent) => format!("m{spent}"),
+    };
     format!("{}:{}:{part}{copy}", item.created_at.0, item.id)
+}
+
+/// Nobody will ever tell what became of it under this key: its copy needs another one, and the mark.
+pub fn spends_key(act: &Act, reached: Reached) -> bool {
+    reached == Reached::Untold && matches!(act, Act::Send { .. })
 }
 
 /// What becomes of an item whose operation failed.
@@ -172,7 +182,7 @@ pub fn setback(item: &Item, act: &Act, fault: Fault, reached: Reached, now: Mill
         Act::Replace { .. } | Act::Withdraw { .. } | Act::Finish | Act::Hold => true,
         Act::Send { .. } => false,
     };
-    let doubtful = item.doubtful || (reached == Reached::Maybe && !repeatable);
+    let doubtful = item.doubtful || (reached != Reached::No && !repeatable);
     if now.since(item.created_at) > PATIENCE {
         return Setback::Bury { doubtful };
     }
@@ -193,7 +203,7 @@ const CRASHES: u32 = 5;
 pub fn crashed(item: &Item, reached: Reached, now: Millis, roll: u64) -> Setback {
     let tried = item.attempts.saturating_add(1);
     let replaces = matches!(item.preview, Preview::Shown(_)) && item.sent.is_empty();
-    let doubtful = item.doubtful || (reached == Reached::Maybe && !replaces);
+    let doubtful = item.doubtful || (reached != Reached::No && !replaces);
     if tried >= CRASHES || now.since(item.created_at) > PATIENCE {
         return Setback::Bury { doubtful };
     }

@@ -22,6 +22,7 @@ fn item(state: State, preview: Preview, sent: usize, doubtful: bool) -> Item {
         doubtful,
         attempts: 0,
         tried_at: None,
+        spent: 0,
         not_before: Millis(0),
         created_at: NOW,
         last_error: None,
@@ -66,6 +67,27 @@ fn a_copy_that_the_platform_recognises_is_not_marked() {
         let item = Item { tried_at: tried, ..item(State::Due, Preview::None, 0, true) };
         assert_eq!(act(&item, 1, memory, NOW), Act::Send { part: 0, marked }, "{tried:?} {memory:?}");
     }
+}
+
+#[test]
+fn a_key_that_tells_nothing_any_more_is_not_used_again_and_its_copy_is_marked() {
+    let memory = Some(Duration::from_secs(120));
+    let tried = Item { tried_at: Some(NOW), ..item(State::Due, Preview::None, 0, true) };
+    let send = Act::Send { part: 0, marked: false };
+    assert_eq!(act(&tried, 1, memory, NOW), send, "asking again may tell");
+    assert!(!spends_key(&send, Reached::Maybe) && spends_key(&send, Reached::Untold));
+    assert!(
+        !spends_key(&Act::Replace { message: "9".into() }, Reached::Untold),
+        "repeating that is harmless"
+    );
+    let mut keys = vec![key(&tried, 0, false)];
+    for spent in 1..=3 {
+        let item = Item { spent, ..tried.clone() };
+        assert_eq!(act(&item, 1, memory, NOW), Act::Send { part: 0, marked: true });
+        keys.push(key(&item, 0, true));
+    }
+    let unique: alloc::collections::BTreeSet<_> = keys.iter().collect();
+    assert_eq!(unique.len(), 4, "{keys:?}");
 }
 
 #[test]

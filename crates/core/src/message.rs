@@ -167,6 +167,9 @@ pub struct Source {
     /// The platform says that the sender has a role which the owner admits.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub role_authorized: bool,
+    /// Said among others and not to us: only who listens to everything there wants it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub overheard: bool,
 }
 
 impl Source {
@@ -190,6 +193,7 @@ impl Source {
             profile: None,
             is_bot: false,
             role_authorized: false,
+            overheard: false,
         }
     }
 }

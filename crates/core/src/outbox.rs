@@ -119,6 +119,8 @@ pub struct Item {
     pub attempts: u32,
     /// When the part now due was first handed to the platform; `None`: never.
     pub tried_at: Option<Millis>,
+    /// Keys of the part now due under which nobody can tell any more what became of it.
+    pub spent: u32,
     pub not_before: Millis,
     pub created_at: Millis,
     pub last_error: Option<String>,

@@ -13,6 +13,7 @@
 //! * [`Model`]: chat completions as OpenAI, Anthropic and Ollama speak them.
 
 pub mod connector;
+pub mod crowd;
 pub mod discord;
 mod files;
 mod gate;

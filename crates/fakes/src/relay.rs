@@ -87,6 +87,8 @@ enum Said {
     Message(Message),
     /// Not even a goodbye.
     Cut,
+    /// Open, and deaf from now on.
+    Freeze,
 }
 
 impl Peer {
@@ -159,6 +161,11 @@ impl Peer {
         })
     }
 
+    /// The connection stays, and nothing on it is read any more, not even a ping.
+    pub fn freeze(&self) {
+        let _ = self.says.blocking_send(Said::Freeze);
+    }
+
     /// The connection is gone, without a word.
     pub fn cut(&self) {
         let _ = self.says.blocking_send(Said::Cut);
@@ -183,12 +190,17 @@ async fn keep(
     let mut carry = Vec::new();
     let over = loop {
         let message = tokio::select! {
-            said = said.recv() => match said {
+            word = said.recv() => match word {
                 Some(Said::Message(message)) => {
                     if sink.send(message).await.is_err() {
                         break (1006, String::new());
                     }
                     continue;
+                }
+                Some(Said::Freeze) => {
+                    // Until whoever holds us is dropped.
+                    while said.recv().await.is_some() {}
+                    break (1006, String::new());
                 }
                 Some(Said::Cut) | None => break (1006, String::new()),
             },

@@ -12,7 +12,7 @@ use petasos_core::Millis;
 use petasos_core::lifecycle::Leave;
 use petasos_core::relay::doze::{Awake, Means, Work, is_idle};
 use tokio::process::Command;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock;
 use crate::session::Shell;
@@ -68,6 +68,13 @@ impl Traffic {
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a suspend may take; so long nobody dials.
 const HOLD: Duration = Duration::from_secs(60);
+/// Nobody dials while the process ends. It never takes so long.
+const UNTIL_GONE: Duration = Duration::from_secs(3600);
+/// A machine that was asked to sleep does so within this, or not at all.
+const FALLS_ASLEEP: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_millis(200);
+/// The clock on the wall went on for so much longer than we did: the machine slept.
+const SLEPT: Duration = Duration::from_secs(1);
 const COOLDOWN: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(shell: Arc<Shell>) {
@@ -141,22 +148,46 @@ async fn lie_down(shell: &Arc<Shell>, doze: &Doze) -> bool {
         relay.wake().await;
         return false;
     }
+    let hold = match &doze.lever {
+        Lever::None => {
+            relay.wake().await;
+            return false;
+        }
+        Lever::Exit => UNTIL_GONE,
+        Lever::Command(_) => HOLD,
+    };
+    // Nothing has come since the grant, and from here on nothing can.
+    if !relay.sleep(Some(hold)).await {
+        tracing::info!("the connection was lost behind the grant; we stay");
+        return false;
+    }
     match &doze.lever {
-        Lever::None => relay.wake().await,
-        Lever::Exit => {
+        Lever::Command(command) => {
+            tracing::info!("nothing to do; the machine is asked to sleep");
+            if suspended(command).await {
+                slept().await;
+            }
+            relay.wake().await;
+            false
+        }
+        Lever::None | Lever::Exit => {
             tracing::info!("nothing to do; the process ends until it is wanted");
             shell.gate.leave(Leave::Stop, Some("nothing to do".into()));
-            return true;
-        }
-        Lever::Command(command) => {
-            relay.sleep(Some(HOLD)).await;
-            tracing::info!("nothing to do; the machine is asked to sleep");
-            if !suspended(command).await {
-                relay.wake().await;
-            }
+            true
         }
     }
-    false
+}
+
+/// Resolves when the machine has slept and is awake again, or did not fall asleep. While it sleeps our own time stands
+/// still.
+async fn slept() {
+    let (began, wall) = (Instant::now(), clock::now());
+    while began.elapsed() < FALLS_ASLEEP {
+        sleep(GLANCE).await;
+        if clock::now().since(wall) > began.elapsed() + SLEPT {
+            return tracing::info!("the machine has slept");
+        }
+    }
 }
 
 async fn suspended(command: &str) -> bool {

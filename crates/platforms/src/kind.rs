@@ -81,6 +81,18 @@ const WORDS: &[(Kind, &[&str])] = &[
     ),
 ];
 
+const NAMES: [(&str, Kind); 9] = [
+    ("too_long", Kind::TooLong),
+    ("bad_format", Kind::BadFormat),
+    ("forbidden", Kind::Forbidden),
+    ("no_files", Kind::NoFiles),
+    ("chat_not_found", Kind::ChatNotFound),
+    ("not_found", Kind::NotFound),
+    ("rate_limited", Kind::RateLimited),
+    ("transient", Kind::Transient),
+    ("unknown", Kind::Unknown),
+];
+
 impl Kind {
     /// The last resort: reading the text.
     pub fn of_text(text: &str) -> Self {
@@ -101,6 +113,15 @@ impl Kind {
             | Self::Transient
             | Self::Unknown => false,
         }
+    }
+
+    /// What it is called between a connector and a gateway: as fine as it is.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
     pub const fn as_str(self) -> &'static str {

@@ -34,6 +34,7 @@ impl Tx<'_> {
             Write::Postpone { item, not_before, doubtful, error } => {
                 self.postpone(*item, *not_before, *doubtful, error)
             }
+            Write::KeySpent { item } => self.spend_key(*item),
             Write::Bury { item, doubtful, error, at } => self.bury(*item, *doubtful, error, *at),
             Write::ChatDead { platform, chat_id, reason, at } => {
                 self.mark_chat_dead(*platform, chat_id, reason, *at)

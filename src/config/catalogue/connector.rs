@@ -38,5 +38,6 @@ pub(super) const KEYS: &[Key] = &[
         "64",
         "events sent ahead of their acknowledgement, once nothing waits",
     ),
+    key("connector.max_sockets", Count(1, 1_000_000), "10000", "gateways that may be connected at once"),
     key("connector.max_entries", Count(1, 1_000_000), "10000", "events that may wait for one agent"),
 ];

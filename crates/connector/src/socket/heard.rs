@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use petasos_core::relay::{Answer, FromConnector, FromGateway, MOST_IDENTITIES, close};
+use petasos_gateway::clock;
 use petasos_platforms::Adapter;
 use petasos_store::connector::Gateway;
 use tokio::sync::Semaphore;
@@ -78,15 +79,15 @@ impl Conversation {
         };
         let epoch = match self.epoch {
             Some(epoch) => epoch,
-            None => match self.shell.queue.claim(&self.gateway.instance).await {
-                Ok(epoch) => epoch,
+            None => match self.shell.queue.claim(&self.gateway).await {
+                Ok(Some(epoch)) => epoch,
+                Ok(None) => return self.wire.close(close::UNAUTHORIZED, close::REFUSED),
                 Err(error) => {
                     tracing::error!(gateway = self.gateway.id, %error, "it cannot be given its instance");
                     return self.wire.close(close::INTERNAL, "");
                 }
             },
         };
-        self.epoch = Some(epoch);
         let served = adapter.platform().as_str().to_owned();
         // Before anything is delivered on it.
         self.wire.frame(&FromConnector::descriptor(&descriptor::of(&adapter)));
@@ -94,7 +95,24 @@ impl Conversation {
         if !known && self.identities.len() < MOST_IDENTITIES {
             self.identities.push(Identity { platform, bot_id, adapter });
         }
+        let first = self.epoch.replace(epoch).is_none();
         self.tell(Ask::Hello { epoch, platform: served, wire: self.wire.clone() }).await;
+        if first {
+            self.look_again().await;
+        }
+    }
+
+    /// From here on `watch` sees this socket. Whoever was shut out since the claim, it may not have seen.
+    async fn look_again(&self) {
+        let (id, now) = (self.gateway.id.clone(), clock::now());
+        match self.shell.db.read(move |reader| reader.gateway(&id, now)).await {
+            Ok(Some(_)) => {}
+            Ok(None) => self.wire.close(close::UNAUTHORIZED, close::REFUSED),
+            Err(error) => {
+                tracing::warn!(gateway = self.gateway.id, %error, "whether it may be here cannot be told");
+                self.wire.close(close::INTERNAL, "");
+            }
+        }
     }
 
     fn adapter_for(&self, platform: &str, bot_id: &str) -> Option<Arc<Adapter>> {
@@ -115,7 +133,7 @@ impl Conversation {
         let adapter = match self.through(platform.as_deref(), bot_id.as_deref()) {
             Ok(adapter) => adapter,
             Err(why) => {
-                self.wire.frame(&answer(Answer::failed(why)));
+                self.wire.frame(&answer(Answer::refused(why)));
                 return;
             }
         };

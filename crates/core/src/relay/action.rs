@@ -231,6 +231,27 @@ impl Action {
             Self::FollowUp { .. } => None,
         }
     }
+
+    pub const fn metadata(&self) -> Option<&Object> {
+        match self {
+            Self::Send { metadata, .. }
+            | Self::FollowUp { metadata, .. }
+            | Self::Edit { metadata, .. }
+            | Self::Typing { metadata, .. }
+            | Self::Delete { metadata, .. }
+            | Self::React { metadata, .. }
+            | Self::SendMedia { metadata, .. }
+            | Self::Prompt { metadata, .. }
+            | Self::ThreadCreate { metadata, .. }
+            | Self::Draft { metadata, .. } => Some(metadata),
+            Self::ChatInfo { .. } => None,
+        }
+    }
+
+    /// The thread of the chat that it goes to, if it names one.
+    pub fn thread(&self) -> Option<String> {
+        field::given(self.metadata()?, "thread_id")
+    }
 }
 
 /// What became of an action.
@@ -250,6 +271,9 @@ pub struct Answer {
 
 /// The chat is not this gateway's to write to; no other operation will be let through either.
 pub const DECLINED: &str = "egress_declined";
+
+/// This one request will never be taken, whatever the reason.
+pub const REFUSED: &str = "refused";
 
 impl Answer {
     pub fn read(object: &Object) -> Self {
@@ -288,6 +312,11 @@ impl Answer {
 
     pub fn failed(error: impl Into<String>) -> Self {
         Self { error: Some(error.into()), ..Self::default() }
+    }
+
+    /// There is no use in asking again.
+    pub fn refused(error: impl Into<String>) -> Self {
+        Self { code: Some(REFUSED.into()), ..Self::failed(error) }
     }
 
     pub fn doubtful(error: impl Into<String>) -> Self {

@@ -100,7 +100,7 @@ impl Event {
     }
 
     /// What a connector tells of a message that it heard. Its files are named by `url`, which makes an address of a
-    /// file that the gateway can fetch; those that have none are left out.
+    /// file that the gateway can fetch; what is no file is said in words, which every gateway reads.
     pub fn tell(inbound: &Inbound, url: impl Fn(&Attachment) -> Option<String>) -> Value {
         let files: Vec<_> = inbound.attachments.iter().filter_map(|file| Some((url(file)?, file))).collect();
         let media: Vec<_> = files.iter().map(|(url, file)| told(url, file)).collect();
@@ -112,7 +112,7 @@ impl Event {
         };
         let source = serde_json::to_value(&inbound.source).unwrap_or_default();
         let mut event = json!({
-            "text": inbound.text,
+            "text": words(inbound),
             "message_type": kind,
             "message_id": inbound.source.message_id,
             "media_urls": urls,
@@ -124,6 +124,15 @@ impl Event {
         }
         event
     }
+}
+
+fn words(inbound: &Inbound) -> String {
+    let mut text = inbound.text.clone();
+    for it in inbound.attachments.iter().filter(|it| !it.is_file()) {
+        let line = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{line}[{}: {}]", it.kind, it.reference));
+    }
+    text
 }
 
 fn told(url: &str, file: &Attachment) -> Value {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::action::{Action, Answer};
 use super::field::{self, Object};
-use super::{Descriptor, LONGEST_WRITTEN};
+use super::{Descriptor, LONGEST_WRITTEN, surrogate};
 
 /// What a gateway reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,9 +93,12 @@ impl FromConnector {
                 Some(Value::Object(descriptor)) => descriptor,
                 Some(_) | None => return Err(Malformed::Field("descriptor")),
             }),
-            "inbound" => Self::Inbound { buffer: buffer(&frame), event: part(&mut frame, "event")? },
+            // Without its part it has a number all the same, and is acknowledged.
+            "inbound" => {
+                Self::Inbound { buffer: buffer(&frame), event: frame.remove("event").unwrap_or_default() }
+            }
             "passthrough_forward" => {
-                Self::Forward { buffer: buffer(&frame), forward: part(&mut frame, "forward")? }
+                Self::Forward { buffer: buffer(&frame), forward: frame.remove("forward").unwrap_or_default() }
             }
             "interrupt_inbound" => Self::Interrupt {
                 session_key: needed(&frame, "session_key")?,
@@ -191,7 +194,9 @@ impl FromGateway {
 }
 
 fn open(line: &[u8]) -> Result<(String, Object), Malformed> {
-    let Value::Object(frame) = serde_json::from_slice(line).map_err(|_| Malformed::NotJson)? else {
+    let read: Result<Value, _> = serde_json::from_slice(line);
+    let read = read.or_else(|_| serde_json::from_slice(&surrogate::mended(line)));
+    let Value::Object(frame) = read.map_err(|_| Malformed::NotJson)? else {
         return Err(Malformed::NotAnObject);
     };
     let kind = frame.get("type").and_then(Value::as_str).ok_or(Malformed::NoType)?.to_string();
@@ -204,11 +209,6 @@ fn needed(frame: &Object, name: &'static str) -> Result<String, Malformed> {
 
 fn short(request: String) -> Result<String, Malformed> {
     if request.len() <= LONGEST_REQUEST { Ok(request) } else { Err(Malformed::Field("requestId")) }
-}
-
-/// What is missing altogether makes no frame; what is there and makes no sense is for the reader of it.
-fn part(frame: &mut Object, name: &'static str) -> Result<Value, Malformed> {
-    frame.remove(name).ok_or(Malformed::Field(name))
 }
 
 /// Zero, empty and absent mean: nothing to acknowledge.

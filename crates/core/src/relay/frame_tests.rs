@@ -31,7 +31,11 @@ fn a_gateway_skips_what_is_malformed_and_ignores_what_is_unknown() {
         ("null", Err(Malformed::NotAnObject)),
         ("{}", Err(Malformed::NoType)),
         (r#"{"type":5}"#, Err(Malformed::NoType)),
-        (r#"{"type":"inbound"}"#, Err(Malformed::Field("event"))),
+        (r#"{"type":"inbound"}"#, Ok(Some(FromConnector::Inbound { event: Value::Null, buffer: None }))),
+        (
+            r#"{"type":"inbound","event":"\ud83d","bufferId":"b"}"#,
+            Ok(Some(FromConnector::Inbound { event: json!("\u{fffd}"), buffer: Some("b".into()) })),
+        ),
         (r#"{"type":"descriptor","descriptor":null}"#, Err(Malformed::Field("descriptor"))),
         (r#"{"type":"outbound_result"}"#, Err(Malformed::Field("requestId"))),
         (r#"{"type":"interrupt_inbound","session_key":[]}"#, Err(Malformed::Field("session_key"))),

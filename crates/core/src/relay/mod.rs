@@ -20,9 +20,10 @@ pub mod forward;
 pub mod frame;
 pub mod lines;
 pub mod session;
+mod surrogate;
 pub mod token;
 
-pub use action::{Action, Answer, Media};
+pub use action::{Action, Answer, Media, REFUSED};
 pub use channel::{Channel, Terms};
 pub use descriptor::{Descriptor, Descriptors};
 pub use event::Event;

@@ -197,7 +197,18 @@ pub struct Session {
     overflowed: bool,
     poked: Option<Millis>,
     pokes: u32,
+    /// Called while the socket was still open: whoever was to be woken may not have slept yet, and have missed it.
+    early: bool,
+    /// The next call is made sooner than usual: the last one may have met somebody who was just leaving.
+    soon: bool,
+    /// When we last looked at the clock.
+    looked: Option<Millis>,
 }
+
+/// Between the call when a socket has gone and the one after it.
+const LEAVING: Duration = Duration::from_secs(5);
+/// Somebody looks at least so often while anything waits, so a clock that moved on by more than twice that was set.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
 /// What an onlooker may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,7 +251,7 @@ impl Session {
         let head = self.queue.front()?;
         let aged = head.entry.at.after(terms.longest_age);
         let next = match &self.socket {
-            None => self.poked.filter(|_| self.pokes < terms.most_pokes).map(|at| at.after(terms.poke_every)),
+            None => self.next_poke(terms).filter(|_| self.pokes < terms.most_pokes),
             Some(_) if self.idle => None,
             Some(socket) => {
                 let hello = socket.opened.after(terms.hello_within);
@@ -250,11 +261,13 @@ impl Session {
                 sent.chain(waits.then_some(hello)).min()
             }
         };
-        Some(next.map_or(aged, |next| next.min(aged)))
+        let look = self.looked.map_or(aged, |at| at.after(LOOK_EVERY));
+        Some(next.map_or(aged, |next| next.min(aged)).min(look))
     }
 
     pub fn step(&mut self, now: Millis, event: Event, terms: &Terms) -> Decision {
         let mut decision = Decision::default();
+        self.follow_clock(now);
         match event {
             Event::Hello { epoch, platform } => self.hello(now, epoch, platform, &mut decision),
             Event::Arrived(entry) => self.arrived(now, entry, terms, &mut decision),
@@ -284,7 +297,7 @@ impl Session {
                 self.leave();
                 let platforms = Vec::from([platform]);
                 self.socket = Some(Socket { epoch, opened: now, platforms, drained: false });
-                self.pokes = 0;
+                (self.pokes, self.early, self.soon) = (0, false, false);
             }
         }
         if core::mem::take(&mut self.idle) {
@@ -335,6 +348,8 @@ impl Session {
         }
         if !core::mem::replace(&mut self.idle, true) {
             decision.writes.push(Write::Flip { idle: true });
+            // Whoever leaves as agreed came when they were called: the next call need not wait.
+            (self.poked, self.pokes) = (None, 0);
         }
         decision.effects.push(Effect::GrantIdle { epoch });
     }
@@ -404,16 +419,44 @@ impl Session {
     }
 
     fn poke(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
-        if self.poked.is_none_or(|at| now >= at.after(terms.poke_every)) {
+        if self.next_poke(terms).is_none_or(|at| now >= at) {
+            self.soon &= self.poked.is_none();
+            self.early = self.socket.is_some();
             self.poked = Some(now);
             self.pokes = self.pokes.saturating_add(1);
             decision.effects.push(Effect::Poke);
         }
     }
 
+    /// `None`: at once.
+    fn next_poke(&self, terms: &Terms) -> Option<Millis> {
+        let wait = if self.soon { terms.poke_every.min(LEAVING) } else { terms.poke_every };
+        self.poked.map(|at| at.after(wait))
+    }
+
+    /// A clock that was set moves everything that it measured: nothing grows old by it, and nothing waits for it.
+    fn follow_clock(&mut self, now: Millis) {
+        let Some(looked) = self.looked.replace(now) else { return };
+        let (back, on) = (looked.since(now), now.since(looked));
+        // With nothing that waits nobody looks, and any time may pass.
+        if back.is_zero() && (self.queue.is_empty() || on <= LOOK_EVERY.saturating_mul(2)) {
+            return;
+        }
+        let shift = |at: &mut Millis| *at = if back.is_zero() { at.after(on) } else { at.before(back) };
+        self.poked.iter_mut().for_each(shift);
+        self.socket.iter_mut().for_each(|socket| shift(&mut socket.opened));
+        for queued in &mut self.queue {
+            shift(&mut queued.entry.at);
+            queued.sent.iter_mut().for_each(shift);
+        }
+    }
+
     /// The socket counts no longer: what it did not acknowledge is for the next one.
     fn leave(&mut self) {
         self.socket = None;
+        if core::mem::take(&mut self.early) {
+            (self.poked, self.soon) = (None, true);
+        }
         for queued in &mut self.queue {
             queued.sent = None;
         }

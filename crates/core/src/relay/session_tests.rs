@@ -204,7 +204,7 @@ fn one_call_wakes_and_nobody_is_called_more_than_ten_times() {
         assert_eq!(rig.pass(Duration::from_secs(1)).effects, [Effect::Poke]);
     }
     assert_eq!(rig.pass(Duration::from_secs(60)).effects, []);
-    assert_eq!(rig.session.due(&rig.terms), Some(Millis(1_000_000).after(rig.terms.longest_age)));
+    assert_eq!(rig.session.due(&rig.terms), Some(rig.now.after(LOOK_EVERY)), "only to look");
     rig.hello(1);
     rig.step(Event::Closed { epoch: 1 });
     assert_eq!(rig.pass(Duration::from_secs(60)).effects, [Effect::Poke], "somebody came meanwhile");
@@ -222,10 +222,70 @@ fn a_full_queue_puts_the_newest_aside_and_says_so_once() {
     assert_eq!(rig.arrives("b4").effects, []);
     rig.terms = Terms { most_bytes: 250, ..Terms::default() };
     assert_eq!(rig.arrives("b5").writes, [Write::Bury { id: "b5".into(), why: Buried::Full }]);
-    rig.now = rig.now.after(rig.terms.longest_age);
     let old = |id: &str| Write::Bury { id: id.into(), why: Buried::Old };
-    assert_eq!(rig.step(Event::Tick).writes, [old("b1"), old("b2")]);
+    for _hour in 1..7 * 24 {
+        assert_eq!(rig.pass(LOOK_EVERY).writes, []);
+    }
+    assert_eq!(rig.pass(LOOK_EVERY).writes, [old("b1"), old("b2")]);
     assert_eq!(rig.session.due(&rig.terms), None);
+}
+
+#[test]
+fn whoever_was_called_before_they_had_left_is_called_again_when_they_have() {
+    let mut rig = Rig::new();
+    rig.hello(1);
+    rig.step(Event::GoingIdle { epoch: 1 });
+    assert_eq!(rig.arrives("b1").effects, [Effect::Poke], "it may be frozen with its socket open");
+    assert_eq!(rig.arrives("b2").effects, []);
+    rig.step(Event::Closed { epoch: 1 });
+    assert_eq!(rig.pass(Duration::ZERO).effects, [Effect::Poke]);
+    assert_eq!(rig.pass(Duration::from_secs(4)).effects, []);
+    assert_eq!(rig.session.due(&rig.terms), Some(rig.now.after(Duration::from_secs(1))));
+    assert_eq!(rig.pass(Duration::from_secs(1)).effects, [Effect::Poke], "it may still have been leaving");
+    assert_eq!(rig.pass(Duration::from_secs(59)).effects, []);
+    assert_eq!(rig.pass(Duration::from_secs(1)).effects, [Effect::Poke], "from then on as usual");
+    // Whoever came when they were called, and left as agreed, is called at once when something comes.
+    let mut rig = Rig::new();
+    assert_eq!(rig.arrives("b1").effects, [Effect::Poke]);
+    rig.hello(1);
+    rig.ack("b1");
+    rig.step(Event::GoingIdle { epoch: 1 });
+    rig.step(Event::Closed { epoch: 1 });
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.arrives("b2").effects, [Effect::Poke]);
+    // One that was called when nobody was there, and did not stay, is not called sooner.
+    let mut rig = Rig::new();
+    rig.arrives("b1");
+    rig.hello(1);
+    rig.step(Event::Closed { epoch: 1 });
+    assert_eq!(rig.pass(Duration::from_secs(59)).effects, []);
+}
+
+#[test]
+fn a_clock_that_is_set_makes_nothing_old_and_keeps_nobody_asleep() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let mut rig = Rig::new();
+    rig.now = Millis(0).after(DAY * 30);
+    rig.arrives("b1");
+    rig.now = rig.now.before(DAY);
+    assert_eq!(rig.step(Event::Tick).effects, []);
+    assert_eq!(rig.pass(Duration::from_secs(60)).effects, [Effect::Poke], "a minute is a minute");
+    rig.now = rig.now.after(DAY * 20);
+    assert_eq!(rig.step(Event::Tick).writes, [], "nobody has waited for twenty days");
+    assert_eq!(rig.pass(Duration::from_secs(60)).effects, [Effect::Poke]);
+    // With nothing that waits, days may pass; then the next one is called for at once.
+    rig.hello(1);
+    rig.ack("b1");
+    rig.step(Event::Closed { epoch: 1 });
+    rig.now = rig.now.after(DAY);
+    assert_eq!(rig.arrives("b2").effects, [Effect::Poke]);
+    // So it is behind a clock that was set back while nothing waited, and an acknowledgement is still waited for.
+    rig.now = rig.now.before(DAY * 3);
+    assert_eq!(delivered(&rig.hello(2), 2), ["b2"]);
+    rig.now = rig.now.before(DAY);
+    rig.step(Event::Tick);
+    let closed = rig.pass(rig.terms.ack_within);
+    assert!(closed.effects.contains(&Effect::Close { epoch: 2, code: close::ACK_TIMEOUT }), "{closed:?}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Lane {
             self.commit(Commit::PartSent, vec![sent]).await;
             item.sent.push(message);
             item.draft.route.thread_id = thread.or(item.draft.route.thread_id);
-            (item.doubtful, item.attempts) = (false, 0);
+            (item.doubtful, item.attempts, item.spent) = (false, 0, 0);
             let allowed = self.budget.message_at(now);
             if self.outward.stopper.stopping() || allowed > now {
                 return Next::Wait(allowed);
@@ -213,7 +213,8 @@ impl Lane {
         }
         let setback = lane::setback(item, act, fault, error.reached(), now, clock::roll());
         let dead = matches!(act, Act::Send { .. }).then(|| self.dead_chat(error)).flatten();
-        self.set_back(item, setback, error.to_string(), dead).await
+        let spent = lane::spends_key(act, error.reached()).then_some(Write::KeySpent { item: item.id });
+        self.set_back(item, setback, error.to_string(), spent, dead).await
     }
 
     /// What a refusal says of the chat itself.
@@ -263,25 +264,29 @@ impl Lane {
 
     async fn crashed(&self, item: &Item, reached: Reached, what: &str) -> Next {
         let setback = lane::crashed(item, reached, clock::now(), clock::roll());
-        self.set_back(item, setback, what.to_owned(), None).await
+        self.set_back(item, setback, what.to_owned(), None, None).await
     }
 
-    /// `dead`: what else is true if it is given up.
-    async fn set_back(&self, item: &Item, setback: Setback, error: String, dead: Option<Write>) -> Next {
+    /// `spent`: what is true either way; `dead`: what else is if it is given up.
+    async fn set_back(
+        &self,
+        item: &Item,
+        setback: Setback,
+        error: String,
+        spent: Option<Write>,
+        dead: Option<Write>,
+    ) -> Next {
         match setback {
             Setback::Again { at, doubtful } => {
                 tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
-                self.commit(
-                    Commit::Postpone,
-                    vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }],
-                )
-                .await;
+                let postpone = Write::Postpone { item: item.id, not_before: at, doubtful, error };
+                self.commit(Commit::Postpone, [postpone].into_iter().chain(spent).collect()).await;
                 Next::Wait(at)
             }
             Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
                 let bury = Write::Bury { item: item.id, doubtful, error, at: clock::now() };
-                self.commit(Commit::Bury, [bury].into_iter().chain(dead).collect()).await;
+                self.commit(Commit::Bury, [bury].into_iter().chain(spent).chain(dead).collect()).await;
                 Next::Ahead(vec![])
             }
         }

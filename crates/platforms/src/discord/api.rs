@@ -140,6 +140,7 @@ impl Api {
             | Error::Overrun
             | Error::NoFiles(_)
             | Error::ThreadBarred(_)
+            | Error::NoId
             | Error::Closed => error,
         }
     }

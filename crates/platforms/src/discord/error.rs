@@ -40,6 +40,9 @@ pub enum Error {
     /// Too many requests of all kinds together. Until then every other one would be refused, too.
     #[error("Discord wants no requests at all for another {after:?}")]
     Held { after: Duration },
+    /// Somebody names a place or a message by something that cannot be one.
+    #[error("that is no id of Discord's")]
+    NoId,
     #[error(transparent)]
     Link(#[from] Failure),
     /// The gateway closed the connection for a reason that stays.
@@ -79,7 +82,7 @@ impl Error {
             Self::Answered { status: 401, .. } => Fault::Fatal,
             Self::Answered { status: 429, retry_after, .. } => Fault::Later { after: *retry_after },
             Self::Answered { status: 500.., .. } => Fault::Later { after: None },
-            Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadBarred(_) => Fault::Refused,
+            Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadBarred(_) | Self::NoId => Fault::Refused,
             Self::Link(failure) => failure.fault(),
             Self::Barred(_) => Fault::Fatal,
             Self::Exhausted { after } | Self::Held { after } => Fault::Later { after: Some(*after) },
@@ -100,6 +103,7 @@ impl Error {
             Self::Answered { .. }
             | Self::NoFiles(_)
             | Self::ThreadBarred(_)
+            | Self::NoId
             | Self::Barred(_)
             | Self::Held { .. }
             | Self::Exhausted { .. }
@@ -125,7 +129,7 @@ impl Error {
             Self::Answered { status: 404, code: 0, .. } => Kind::NotFound,
             Self::Answered { .. } => Kind::Unknown,
             Self::NoFiles(_) => Kind::NoFiles,
-            Self::ThreadBarred(_) => Kind::NotFound,
+            Self::ThreadBarred(_) | Self::NoId => Kind::NotFound,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } | Self::Barred(_) => Kind::Unknown,
             Self::Held { .. } | Self::Exhausted { .. } => Kind::RateLimited,
@@ -156,6 +160,7 @@ impl Error {
             Self::Held { .. } => "discord_rate_limited",
             Self::NoFiles(_) => "discord_no_files",
             Self::ThreadBarred(_) => "discord_thread_forbidden",
+            Self::NoId => "discord_no_id",
             Self::Link(Failure::Unreached(_)) => "discord_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "discord_network_error",
             Self::Barred(CloseCode::AuthenticationFailed) => "discord_invalid_token",

@@ -41,6 +41,13 @@ pub(super) struct Scene<'a> {
     pub(super) reply: bool,
 }
 
+impl Scene<'_> {
+    /// It is said to us, not only where we listen.
+    pub(super) fn is_addressed(&self) -> bool {
+        self.direct || self.mention > Mention::None || self.thread == Thread::Ours
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Thread {
     None,

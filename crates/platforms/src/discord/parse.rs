@@ -51,7 +51,7 @@ pub(super) fn said(message: &Message, spot: &Spot<'_>, gate: &Gate) -> Option<Sa
         return None;
     }
     let guild = guild(message.guild_id.map(|id| id.get()), spot.room);
-    let verdict = gate.judge(&Scene {
+    let scene = Scene {
         direct: guild.is_none(),
         channel: spot.keys,
         thread: match (spot.room.is_thread, spot.joined) {
@@ -63,7 +63,8 @@ pub(super) fn said(message: &Message, spot: &Spot<'_>, gate: &Gate) -> Option<Sa
         mention: mention(message, spot.me),
         others: others(message, spot.me),
         reply: message.kind == REPLY,
-    });
+    };
+    let verdict = gate.judge(&scene);
     if verdict == Verdict::Drop {
         return None;
     }
@@ -72,6 +73,7 @@ pub(super) fn said(message: &Message, spot: &Spot<'_>, gate: &Gate) -> Option<Sa
     source.message_id = Some(message.id.to_string());
     speaker(&mut source, &message.author);
     source.role_authorized = gate.admits_role(message.member.as_ref());
+    source.overheard = !scene.is_addressed();
     let thread = (verdict == Verdict::TakeInThread).then(|| thread_name(&text, &message.author));
     let inbound = Inbound {
         source,

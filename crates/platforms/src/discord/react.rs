@@ -6,7 +6,7 @@ use petasos_core::Route;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::send::{done, target};
+use super::send::{done, id, target};
 use super::{Discord, Error, wire};
 use crate::Mark;
 
@@ -41,10 +41,10 @@ impl Discord {
     /// The message in question, and its channel.
     async fn marked(&self, to: &Route) -> Result<Option<(String, String)>, Error> {
         if let Some(message) = &to.reply_to {
-            return Ok(Some((target(to).to_owned(), message.clone())));
+            return Ok(Some((target(to)?.to_owned(), id(message)?.to_owned())));
         }
         let Some(thread) = &to.thread_id else { return Ok(None) };
-        let told: wire::Channel = self.api.get(&format!("/channels/{thread}")).await?;
+        let told: wire::Channel = self.api.get(&format!("/channels/{}", id(thread)?)).await?;
         Ok(told.parent_id.map(|parent| (parent.to_string(), thread.clone())))
     }
 }

@@ -25,6 +25,7 @@ const ROW: usize = 5;
 const ROWS: usize = 5;
 const LABEL: usize = 80;
 const LONGEST_NONCE: usize = 25;
+const LONGEST_ID: usize = 20;
 const POST_NAME: usize = 90;
 /// Kinds of channels that hold posts: forums, and those for media.
 const POSTS: [u8; 2] = [15, 16];
@@ -57,7 +58,8 @@ impl Discord {
         if part.is_empty() {
             return Ok(Receipt::default());
         }
-        let mut attempt = Attempt::new(to, options);
+        let place = target(to)?;
+        let mut attempt = Attempt { channel: place, reply: anchor(to, options), post: false };
         loop {
             let mut body = message(part, options.buttons, key);
             if let Some(reply) = attempt.reply {
@@ -73,7 +75,7 @@ impl Discord {
             };
             match sent {
                 Ok(receipt) => {
-                    return Ok(Receipt { thread_fallback: attempt.channel != target(to), ..receipt });
+                    return Ok(Receipt { thread_fallback: attempt.channel != place, ..receipt });
                 }
                 Err(error) => attempt = attempt.without_cause_of(error, to)?,
             }
@@ -98,7 +100,8 @@ impl Discord {
     /// Asked of Discord, because what one process learns the next does not know, and only of the channel, which
     /// stands in for a thread that is gone.
     pub async fn key_memory(&self, to: &Route) -> Result<Option<Duration>, Error> {
-        match self.api.get::<wire::Channel>(&format!("/channels/{}", to.chat_id)).await {
+        let Ok(channel) = id(&to.chat_id) else { return Ok(None) };
+        match self.api.get::<wire::Channel>(&format!("/channels/{channel}")).await {
             Ok(channel) => Ok((!POSTS.contains(&channel.kind)).then_some(KEY_MEMORY)),
             // It will not take the message, either.
             Err(error) if error.fault() == Fault::Refused => Ok(None),
@@ -107,7 +110,7 @@ impl Discord {
     }
 
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
-        let path = format!("/channels/{}/messages/{message_id}", target(to));
+        let path = format!("/channels/{}/messages/{}", target(to)?, id(message_id)?);
         // What is not named stays: without its text a button means nothing.
         let body = json!({ "content": part.text, "components": [], "allowed_mentions": allowed_mentions() });
         self.api.call::<Value>(Method::PATCH, &path, Some(&body)).await?;
@@ -115,12 +118,12 @@ impl Discord {
     }
 
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
-        let path = format!("/channels/{}/messages/{message_id}", target(to));
+        let path = format!("/channels/{}/messages/{}", target(to)?, id(message_id)?);
         done(self.api.call(Method::DELETE, &path, None).await, Error::is_message_gone)
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
-        let path = format!("/channels/{}/typing", target(to));
+        let path = format!("/channels/{}/typing", target(to)?);
         // Without a body some proxies ask for its length.
         done(self.api.post(&path, &json!({})).await, |_| false)
     }
@@ -159,11 +162,6 @@ impl Discord {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(to: &'a Route, options: &SendOptions<'_>) -> Self {
-        let reply = to.reply_to.as_deref().filter(|_| options.reply);
-        Self { channel: target(to), reply, post: false }
-    }
-
     /// The next try after a refusal, or the refusal if there is nothing to leave out. Each kind of refusal
     /// takes something away for good, so this ends.
     fn without_cause_of(self, error: Error, to: &'a Route) -> Result<Self, Error> {
@@ -171,7 +169,7 @@ impl<'a> Attempt<'a> {
             return Ok(Self { reply: None, ..self });
         }
         if self.channel != to.chat_id && error.is_thread_gone() {
-            return Ok(Self { channel: &to.chat_id, ..self });
+            return Ok(Self { channel: id(&to.chat_id)?, ..self });
         }
         if !self.post && error.is_forum() {
             return Ok(Self { post: true, ..self });
@@ -182,8 +180,18 @@ impl<'a> Attempt<'a> {
 }
 
 /// Threads are channels: the finer address wins.
-pub(super) fn target(to: &Route) -> &str {
-    to.thread_id.as_deref().unwrap_or(&to.chat_id)
+pub(super) fn target(to: &Route) -> Result<&str, Error> {
+    id(to.thread_id.as_deref().unwrap_or(&to.chat_id))
+}
+
+/// Ids stand in the paths of requests: whatever is more than a number would lead elsewhere.
+pub(super) fn id(text: &str) -> Result<&str, Error> {
+    let number = !text.is_empty() && text.len() <= LONGEST_ID && text.bytes().all(|it| it.is_ascii_digit());
+    if number { Ok(text) } else { Err(Error::NoId) }
+}
+
+fn anchor<'a>(to: &'a Route, options: &SendOptions<'_>) -> Option<&'a str> {
+    to.reply_to.as_deref().filter(|_| options.reply)
 }
 
 /// `done_already` names the refusals that mean there is nothing left to do.

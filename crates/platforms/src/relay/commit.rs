@@ -16,6 +16,9 @@ use crate::intake::{Intake, NotTaken, Unreadable};
 const MOST: usize = 256;
 /// What has no number is never said again: it is kept until nothing more can be read.
 const MOST_LIVE: usize = 4096;
+/// The same in bytes, as they came.
+const MOST_BYTES: usize = 32 << 20;
+const MOST_LIVE_BYTES: usize = 2 * MOST_BYTES;
 /// Frames in one commit.
 const BATCH: usize = 64;
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
@@ -23,6 +26,8 @@ const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     queue: VecDeque<Told>,
+    /// Of what is in `queue`.
+    bytes: usize,
     again: Vec<(Instant, Told)>,
     /// Something with a number did not fit: what comes behind it on this connection must not overtake it.
     pub(super) overflowed: bool,
@@ -38,16 +43,18 @@ pub(super) struct Outcome {
 impl Waiting {
     pub(super) fn push(&mut self, told: Told) {
         let numbered = told.buffer.is_some();
-        if numbered && (self.overflowed || self.queue.len() >= MOST) {
+        let full = self.queue.len() >= MOST || self.bytes >= MOST_BYTES;
+        if numbered && (self.overflowed || full) {
             self.overflowed = true;
             return;
         }
+        self.bytes += told.weight();
         self.queue.push_back(told);
     }
 
     /// Nothing more may be read.
     pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= MOST_LIVE
+        self.queue.len() >= MOST_LIVE || self.bytes >= MOST_LIVE_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,6 +72,7 @@ impl Waiting {
             return Some(vec![self.again.remove(at).1]);
         }
         let batch: Vec<_> = self.queue.drain(..self.queue.len().min(BATCH)).collect();
+        self.bytes -= batch.iter().map(Told::weight).sum::<usize>();
         (!batch.is_empty()).then_some(batch)
     }
 
@@ -113,5 +121,29 @@ pub(super) async fn commit(intake: &Intake, told: Vec<Told>) -> Outcome {
 impl From<NotTaken> for Error {
     fn from(_closed: NotTaken) -> Self {
         Self::Deserted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petasos_core::relay::frame::Malformed;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_is_counted_and_weighed() {
+        let megabyte = "x".repeat(1 << 20);
+        let told = |buffer: Option<&str>| {
+            Told::unreadable(Malformed::NotJson, &megabyte, buffer.map(str::to_owned), 1)
+        };
+        let mut waiting = Waiting::default();
+        let now = Instant::now();
+        (0..40).for_each(|_| waiting.push(told(Some("b"))));
+        assert!(waiting.overflowed && !waiting.is_full());
+        assert_eq!(waiting.queue.len(), 32, "the rest is said again");
+        (0..32).for_each(|_| waiting.push(told(None)));
+        assert!(waiting.is_full(), "nothing more is read");
+        while waiting.next(now).is_some() {}
+        assert_eq!((waiting.bytes, waiting.is_full()), (0, false));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petasos_core::relay::Answer;
+use petasos_core::relay::{Answer, REFUSED};
 use petasos_core::{Fault, Reached};
 
 use crate::Kind;
@@ -19,7 +19,7 @@ pub enum Error {
     Lost,
     /// Its words may quote ours, so they are not kept.
     #[error("the connector answered: {}", kind.as_str())]
-    Refused { kind: Kind, ambiguous: bool, after: Option<Duration>, unsupported: bool },
+    Refused { kind: Kind, ambiguous: bool, after: Option<Duration>, for_good: bool },
     /// The chat is not ours to write to, whichever way.
     #[error("the connector does not let us write there")]
     Declined,
@@ -54,19 +54,6 @@ impl From<NotOpened> for Error {
     }
 }
 
-/// What our own connector calls a failure; others are read by their words.
-const CODES: [(&str, Kind); 9] = [
-    ("too_long", Kind::TooLong),
-    ("bad_format", Kind::BadFormat),
-    ("forbidden", Kind::Forbidden),
-    ("no_files", Kind::NoFiles),
-    ("chat_not_found", Kind::ChatNotFound),
-    ("not_found", Kind::NotFound),
-    ("rate_limited", Kind::RateLimited),
-    ("transient", Kind::Transient),
-    ("unknown", Kind::Unknown),
-];
-
 impl Error {
     /// Of an answer that is no success.
     pub(super) fn of(answer: &Answer) -> Self {
@@ -75,19 +62,21 @@ impl Error {
         }
         let words = answer.error.as_deref().unwrap_or_default();
         let code = answer.code.as_deref().unwrap_or_default();
-        let coded = CODES.iter().find(|(name, _)| *name == code).map(|(_, kind)| *kind);
+        // Our own connector says what kind it is; others are read by their words.
         Self::Refused {
-            kind: coded.unwrap_or_else(|| Kind::of_text(words)),
+            kind: Kind::named(code).unwrap_or_else(|| Kind::of_text(words)),
             ambiguous: answer.ambiguous,
             after: answer.retry_after.map(Duration::from_secs),
-            unsupported: words.starts_with("unsupported op") || words.starts_with("malformed op"),
+            for_good: code == REFUSED
+                || words.starts_with("unsupported op")
+                || words.starts_with("malformed op"),
         }
     }
 
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Refused { unsupported: true, .. } | Self::Declined | Self::TooLong => Fault::Refused,
             Self::Refused { ambiguous: true, after, .. } => Fault::Later { after: *after },
+            Self::Refused { for_good: true, .. } | Self::Declined | Self::TooLong => Fault::Refused,
             Self::Refused { kind, after, .. } => match kind {
                 Kind::TooLong
                 | Kind::BadFormat
@@ -113,7 +102,8 @@ impl Error {
 
     pub fn reached(&self) -> Reached {
         match self {
-            Self::Unanswered(_) | Self::Lost | Self::Refused { ambiguous: true, .. } => Reached::Maybe,
+            Self::Unanswered(_) | Self::Lost => Reached::Maybe,
+            Self::Refused { ambiguous: true, .. } => Reached::Untold,
             Self::Link(failure) => failure.reached(),
             Self::NotConnected
             | Self::Refused { .. }
@@ -180,12 +170,14 @@ mod tests {
         };
         let later = |after: Option<u64>| Fault::Later { after: after.map(Duration::from_secs) };
         assert_eq!(of(Answer::declined()), (Fault::Refused, Reached::No, Kind::Forbidden));
-        assert_eq!(of(Answer::doubtful("timed out")), (later(None), Reached::Maybe, Kind::Unknown));
+        assert_eq!(of(Answer::doubtful("timed out")), (later(None), Reached::Untold, Kind::Unknown));
         assert_eq!(of(Answer::failed("chat not found")), (Fault::Refused, Reached::No, Kind::ChatNotFound));
         assert_eq!(of(Answer::failed("unsupported op: fly")).0, Fault::Refused);
         assert_eq!(of(Answer::failed("")), (later(None), Reached::No, Kind::Unknown));
         let coded = |code: &str| Answer { code: Some(code.into()), ..Answer::failed("") };
         assert_eq!(of(coded("too_long")), (Fault::Refused, Reached::No, Kind::TooLong));
+        assert_eq!(of(coded("forbidden")).2, Kind::Forbidden);
+        assert_eq!(of(coded(REFUSED)), (Fault::Refused, Reached::No, Kind::Unknown));
         let flood = Answer { retry_after: Some(7), ..coded("rate_limited") };
         assert_eq!(of(flood), (later(Some(7)), Reached::No, Kind::RateLimited));
     }

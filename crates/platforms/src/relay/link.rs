@@ -53,7 +53,7 @@ pub(super) struct Link<'a> {
     pending: HashMap<String, Answered>,
     /// Those who asked to idle.
     idlers: Vec<oneshot::Sender<bool>>,
-    /// Granted: they hear of it when what came before is on disk, or then.
+    /// Granted: they hear of it when what came before is on disk; if it is not by then, they hear no.
     granted: Option<Instant>,
     /// Why there is no connection.
     trouble: Error,
@@ -113,7 +113,9 @@ impl<'a> Link<'a> {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.commit_waiting();
-            self.settle();
+            if let Err(error) = self.settle() {
+                return error;
+            }
             let due = self.due();
             let full = self.waiting.is_full();
             let done = tokio::select! {
@@ -198,8 +200,11 @@ impl<'a> Link<'a> {
         self.socket = None;
         self.lines = Lines::default();
         self.described = 0;
-        self.granted = None;
         self.waiting.overflowed = false;
+        if self.granted.take().is_some() {
+            // The next connection takes the grant back.
+            self.answer_idlers(false);
+        }
     }
 
     fn dialled(&mut self, (generation, dialled): (u64, Result<Socket, Error>)) -> Result<(), Error> {
@@ -339,7 +344,12 @@ impl<'a> Link<'a> {
                 self.idlers.push(answer);
                 self.feed(Event::GoIdle { wait: within })
             }
-            Ask::Sleep { hold } => self.feed(Event::Sleep { hold }),
+            Ask::Sleep { hold, answer } => {
+                self.feed(Event::Sleep { hold })?;
+                let asleep = matches!(self.channel.state, State::Waiting { dormant: true, .. });
+                let _gone = answer.send(asleep);
+                Ok(())
+            }
             Ask::Wake => self.feed(Event::Wake),
         }
     }
@@ -366,14 +376,19 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// A grant is passed on when everything that came before it is on disk.
-    fn settle(&mut self) {
-        let Some(until) = self.granted else { return };
-        let settled = self.waiting.is_empty() && self.committing.is_none();
-        if settled || Instant::now() >= until {
+    /// A grant is passed on when everything that came before it is on disk. If that takes too long, it is not used.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(until) = self.granted else { return Ok(()) };
+        if self.waiting.is_empty() && self.committing.is_none() {
             self.granted = None;
             self.answer_idlers(true);
+        } else if Instant::now() >= until {
+            warn!("what came before the grant is not on disk yet; we stay");
+            self.granted = None;
+            self.answer_idlers(false);
+            return self.feed(Event::Wake);
         }
+        Ok(())
     }
 
     fn answer_idlers(&mut self, granted: bool) {

@@ -158,9 +158,10 @@ impl Relay {
         self.wire.go_idle(within).await
     }
 
-    /// Lets the connection go after a grant, and dials again after `hold`.
-    pub async fn sleep(&self, hold: Option<Duration>) {
-        self.wire.sleep(hold).await;
+    /// Lets the connection go after a grant, and dials again after `hold`. `false`: the connection that the grant was
+    /// given on is gone, and with it the grant; the next one may bring anything.
+    pub async fn sleep(&self, hold: Option<Duration>) -> bool {
+        self.wire.sleep(hold).await
     }
 
     pub async fn wake(&self) {

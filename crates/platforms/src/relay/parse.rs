@@ -32,6 +32,11 @@ pub(super) enum What {
 const LONGEST_ID: usize = 64;
 
 impl Told {
+    /// What it holds in memory, about.
+    pub(super) fn weight(&self) -> usize {
+        self.raw.len()
+    }
+
     pub(super) fn event(
         event: &Value,
         buffer: Option<String>,

@@ -172,7 +172,7 @@ impl Relay {
         if answer.status != 200 {
             let after = answer.retry_after;
             let kind = if answer.status >= 500 { Kind::Transient } else { Kind::NoFiles };
-            return Err(Error::Refused { kind, ambiguous: false, after, unsupported: false });
+            return Err(Error::Refused { kind, ambiguous: false, after, for_good: false });
         }
         let Uploaded { id } = serde_json::from_slice(&answer.body)
             .map_err(|error| Failure::Unreached(format!("column {} of its answer", error.column())))?;

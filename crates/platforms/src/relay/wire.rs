@@ -22,7 +22,7 @@ use crate::{download, http};
 pub(super) enum Ask {
     Send { request: String, line: String, answer: oneshot::Sender<Result<Answer, Error>> },
     GoIdle { within: Duration, answer: oneshot::Sender<bool> },
-    Sleep { hold: Option<Duration> },
+    Sleep { hold: Option<Duration>, answer: oneshot::Sender<bool> },
     Wake,
 }
 
@@ -158,19 +158,18 @@ impl Wire {
         asked.is_ok() && granted.await.unwrap_or_default()
     }
 
-    pub(super) async fn sleep(&self, hold: Option<Duration>) {
-        self.tell(Ask::Sleep { hold }).await;
+    pub(super) async fn sleep(&self, hold: Option<Duration>) -> bool {
+        let Some(asks) = self.lock().asks.clone() else { return false };
+        let (answer, asleep) = oneshot::channel();
+        let asked = asks.send(Ask::Sleep { hold, answer }).await;
+        asked.is_ok() && asleep.await.unwrap_or_default()
     }
 
     pub(super) async fn wake(&self) {
-        self.tell(Ask::Wake).await;
-    }
-
-    async fn tell(&self, ask: Ask) {
         let asks = self.lock().asks.clone();
         if let Some(asks) = asks {
-            // A link that is gone neither sleeps nor wakes.
-            let _gone = asks.send(ask).await;
+            // A link that is gone does not wake.
+            let _gone = asks.send(Ask::Wake).await;
         }
     }
 

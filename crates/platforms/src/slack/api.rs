@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, RequestBuilder, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,6 +14,9 @@ use super::Error;
 use crate::Secret;
 use crate::http::{self, Answer, Failure};
 use crate::upload::Upload;
+
+/// Where answers go that only the author of a command sees.
+const HOOKS: [&str; 2] = ["hooks.slack.com", "hooks.slack-gov.com"];
 
 /// Which of the two kinds of token it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,11 @@ impl Api {
     }
 
     /// Posts to an address that is itself the permission.
+    /// Only to Slack itself: the address comes from what was stored with a message.
     pub(super) async fn respond(&self, url: &str, body: &Value) -> Result<(), Error> {
+        if !self.is_slacks(url) {
+            return Err(Error::ResponseGone);
+        }
         let request = self.client.post(url).header(CONTENT_TYPE, "application/json; charset=utf-8");
         let answer = http::once(request.body(body.to_string()), self.within).await?;
         match answer.status {
@@ -92,6 +99,12 @@ impl Api {
             status @ 400..500 if status != 408 => Err(unnamed(status, Sort::Bot)),
             status => Err(Error::OnTheWay { status }),
         }
+    }
+
+    fn is_slacks(&self, url: &str) -> bool {
+        let (Ok(url), Ok(base)) = (Url::parse(url), Url::parse(&self.base)) else { return false };
+        let hooks = url.scheme() == "https" && url.host_str().is_some_and(|host| HOOKS.contains(&host));
+        hooks || url.origin() == base.origin()
     }
 
     async fn call<T: DeserializeOwned>(&self, request: RequestBuilder, token: &Token) -> Result<T, Error> {

@@ -46,6 +46,7 @@ pub use api::Sort;
 pub use error::Error;
 use gate::Gate;
 use memory::Memory;
+pub use parse::is_response_url;
 
 /// Longest message, in characters. Slack cuts at 40,000.
 const MAX_MESSAGE: usize = 39_000;

@@ -136,6 +136,7 @@ fn said(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Optio
     if !known.gate.admits(&scene) {
         return None;
     }
+    let overheard = !(scene.private || scene.mentioned || scene.our_thread);
     let attachments: Vec<Attachment> = message.files.iter().map(attached).collect();
     let mut text = text::without_mentions(&message.text, &me.bot_user);
     if text.is_empty() && attachments.is_empty() {
@@ -147,6 +148,7 @@ fn said(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Optio
     }
     let text = commanded(text::readable(&text));
     let mut source = place(known.platform, me, private, &message.channel);
+    source.overheard = overheard;
     source.user_id = message.user.clone().or_else(|| message.bot_id.clone());
     source.user_name = message.username.clone();
     source.is_bot = message.bot_id.is_some();
@@ -323,7 +325,11 @@ fn moment(ts: &str) -> Option<Millis> {
 
 /// A way back that is an address rather than a message.
 pub(super) fn response_url(reply_to: Option<&str>) -> Option<&str> {
-    reply_to.filter(|it| it.starts_with("https://") || it.starts_with("http://"))
+    reply_to.filter(|it| is_response_url(it))
+}
+
+pub fn is_response_url(message: &str) -> bool {
+    message.contains("://")
 }
 
 /// Slack must not be asked with settings that cannot work.

@@ -49,6 +49,12 @@ impl Gate {
         })
     }
 
+    /// It is said to us, not only where we listen.
+    pub(super) fn is_addressed(&self, scene: &Scene<'_>) -> bool {
+        let named = scene.addressed || mentions(scene.text).any(|name| is_us(name, scene));
+        scene.private || named || self.patterns.iter().any(|it| it.is_match(scene.text))
+    }
+
     pub(super) fn admits(&self, scene: &Scene<'_>) -> bool {
         if lists(&self.ignored_threads, scene) || command_for_another(scene) {
             return false;

@@ -78,6 +78,8 @@ fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate:
     if !gate.admits(&scene) {
         return None;
     }
+    let overheard = !gate.is_addressed(&scene);
+    source.overheard = overheard;
     let text = bounded(without_address(&text, &me.username).to_owned());
     speaker(&mut source, &message);
     Some(Inbound {

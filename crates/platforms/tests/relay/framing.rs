@@ -64,6 +64,34 @@ async fn a_line_that_never_ends_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_too_long_is_not_read_to_its_end() {
+    let rig = rig();
+    let mut line = rig.up().await;
+    rig.fake.say_bytes(&vec![b'x'; 2 << 20]);
+    rig.until("a second connection", |world| (world.frames("hello").len() == 2).then_some(())).await;
+    let told = line.told.lock().expect("whole").clone();
+    let why = petasos_platforms::Health::Degraded { reason: "relay_line_too_long" };
+    assert!(told.contains(&why), "{told:?}");
+    rig.fake.push(said("after"));
+    assert_eq!(line.texts(1).await, ["after"]);
+}
+
+#[tokio::test]
+async fn half_a_character_and_a_missing_event_are_acknowledged_like_others() {
+    let rig = rig();
+    let mut line = rig.up().await;
+    let source = json!({"platform": "discord", "chat_id": "c1", "chat_type": "dm"});
+    let half = json!({"type": "inbound", "event": {"text": "a@", "source": source}, "bufferId": "b1"});
+    rig.fake.say(&format!("{half}\n").replace('@', "\\ud83d"));
+    assert_eq!(line.texts(1).await, ["a\u{fffd}"]);
+    rig.fake.say("{\"type\":\"inbound\",\"bufferId\":\"b2\"}\n");
+    let aside = line.next().await;
+    assert_eq!((aside.events.len(), aside.unreadable.len()), (0, 1));
+    aside.done.send(petasos_platforms::Taken::Committed).expect("it waits");
+    rig.until("both", |world| (world.acks == ["b1", "b2"]).then_some(())).await;
+}
+
+#[tokio::test]
 async fn numbers_are_acknowledged_as_texts_and_nothing_is_not() {
     let rig = rig();
     let mut line = rig.up().await;

@@ -72,7 +72,7 @@ async fn one_who_sleeps_is_gone_and_comes_back_for_what_waits() {
     let mut line = rig.up().await;
     assert!(relay(&rig).go_idle(Duration::from_secs(2)).await);
     rig.fake.push(said("while you slept"));
-    relay(&rig).sleep(None).await;
+    assert!(relay(&rig).sleep(None).await);
     assert_eq!(line.texts(1).await, ["while you slept"]);
     rig.until("its end", |world| (world.closed == 1 && world.acks.len() == 1).then_some(())).await;
     assert_eq!(rig.fake.read(|world| world.frames("hello").len()), 2);
@@ -83,10 +83,56 @@ async fn one_who_is_held_asleep_stays_so_until_it_is_called() {
     let rig = rig_with(|config| config.terms.dormant = Duration::from_millis(10));
     let _line = rig.up().await;
     assert!(relay(&rig).go_idle(Duration::from_secs(2)).await);
-    relay(&rig).sleep(Some(Duration::from_secs(60))).await;
+    assert!(relay(&rig).sleep(Some(Duration::from_secs(60))).await);
     rig.until("its end", |world| (world.closed == 1).then_some(())).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(rig.fake.read(|world| world.connections()), 1);
     relay(&rig).wake().await;
     rig.until("a second connection", |world| (world.open() == 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_behind_the_grant_takes_it_away() {
+    let rig = rig();
+    let mut line = rig.up().await;
+    rig.fake.pass(said("just in time"));
+    let batch = line.next().await;
+    let asking = relay(&rig).go_idle(Duration::from_secs(5));
+    tokio::pin!(asking);
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut asking).await;
+    assert!(early.is_err(), "granted, and the message is not on disk yet");
+    rig.fake.close(1001, "");
+    let answered = tokio::time::timeout(crate::rig::SOON, asking).await;
+    assert_eq!(answered, Ok(false), "whoever waits is not left waiting");
+    batch.done.send(Taken::Committed).expect("it waits");
+    rig.until("a second connection", |world| (world.frames("hello").len() == 2).then_some(())).await;
+}
+
+#[tokio::test]
+async fn nobody_sleeps_on_a_grant_of_a_connection_that_is_gone() {
+    let rig = rig();
+    let mut line = rig.up().await;
+    assert!(relay(&rig).go_idle(Duration::from_secs(2)).await);
+    rig.fake.push(said("behind the grant"));
+    rig.fake.close(1001, "");
+    assert_eq!(line.texts(1).await, ["behind the grant"]);
+    assert!(!relay(&rig).sleep(Some(Duration::from_secs(60))).await, "it is awake, and was given something");
+    rig.fake.pass(said("still here"));
+    assert_eq!(line.texts(1).await, ["still here"]);
+}
+
+#[tokio::test]
+async fn a_grant_is_not_used_while_what_came_before_it_is_not_on_disk() {
+    let rig = rig();
+    let mut line = rig.up().await;
+    rig.fake.pass(said("slow"));
+    let batch = line.next().await;
+    assert!(!relay(&rig).go_idle(Duration::from_secs(2)).await, "after the longest wait");
+    rig.until("a connection that takes the grant back", |world| {
+        (world.open() == 1 && world.closed == 1).then_some(())
+    })
+    .await;
+    batch.done.send(Taken::Committed).expect("it waits");
+    rig.fake.push(said("next"));
+    assert_eq!(line.texts(1).await, ["next"]);
 }

@@ -88,6 +88,55 @@ async fn what_the_gateway_does_not_take_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn what_is_refused_three_times_is_put_aside_and_acknowledged() {
+    let rig = rig();
+    let poison = rig.fake.push(said("poison"));
+    let mut line = rig.up().await;
+    for _try in 0..3 {
+        let batch = line.next().await;
+        assert_eq!(batch.events.len(), 1);
+        batch.done.send(Taken::NotTaken).expect("it waits");
+    }
+    let aside = line.next().await;
+    assert_eq!((aside.events.len(), aside.unreadable.len()), (0, 1));
+    assert!(rig.fake.read(|world| world.acks.is_empty()), "it is not on disk yet");
+    aside.done.send(Taken::Committed).expect("it waits");
+    rig.until("its acknowledgement", move |world| (world.acks == [poison.clone()]).then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_comes_again_while_its_commit_is_under_way_is_acknowledged_once() {
+    let rig = rig();
+    let number = rig.fake.push(said("once"));
+    let mut line = rig.up().await;
+    let first = line.next().await;
+    rig.fake.close(1001, "");
+    rig.until("a second handshake", |world| (world.frames("hello").len() == 2).then_some(())).await;
+    let identity = first.events[0].dedup.clone();
+    first.done.send(Taken::Committed).expect("it waits");
+    let again = line.next().await;
+    assert_eq!(again.events[0].dedup, identity, "the inbox knows it by that");
+    assert!(rig.fake.read(|world| world.acks.is_empty()), "the connection it came on is gone");
+    again.done.send(Taken::Known).expect("it waits");
+    rig.fake.push(said("next"));
+    assert_eq!(line.texts(1).await, ["next"]);
+    let acks = rig.until("both", |world| (world.acks.len() >= 2).then(|| world.acks.clone())).await;
+    assert_eq!((acks.len(), &acks[0]), (2, &number));
+}
+
+#[tokio::test]
+async fn questions_are_answered_while_a_commit_is_under_way() {
+    let rig = rig();
+    rig.fake.push(said("slow"));
+    let mut line = rig.up().await;
+    let held = line.next().await;
+    let sent = tokio::time::timeout(crate::rig::SOON, rig.say("meanwhile")).await;
+    sent.expect("nobody waits for the disk").expect("sent");
+    assert!(rig.fake.read(|world| world.acks.is_empty()));
+    held.done.send(Taken::Committed).expect("it waits");
+}
+
+#[tokio::test]
 async fn every_identity_says_hello_in_its_order_and_is_described() {
     let rig = rig_with(|config| {
         config.identities.push(Identity { platform: platform("telegram"), bot_id: "bot9".into() });

@@ -121,7 +121,7 @@ async fn refusals_say_what_to_do() {
     assert_eq!((declined.fault(), declined.reached()), (Fault::Refused, Reached::No));
     assert!(declined.kind().is_dead_chat(), "nothing else is tried there");
     rig.fake.trouble(Reply::Result(json!({"success": false, "ambiguous": true})));
-    assert_eq!(rig.say("x").await.expect_err("doubtful").reached(), Reached::Maybe);
+    assert_eq!(rig.say("x").await.expect_err("doubtful").reached(), Reached::Untold);
     rig.fake.trouble(Reply::Result(json!({"success": false, "code": "rate_limited", "retry_after": 3})));
     let limited = rig.say("x").await.expect_err("limited");
     assert_eq!(limited.fault(), Fault::Later { after: Some(Duration::from_secs(3)) });

@@ -228,7 +228,7 @@ impl Sim {
             vec![Write::PartSent { item: item.id, message: message.clone(), thread: None }],
         )?;
         item.sent.push(message);
-        (item.doubtful, item.attempts) = (false, 0);
+        (item.doubtful, item.attempts, item.spent) = (false, 0, 0);
         let allowed = lane.budget.message_at(self.now);
         if self.p().stopping || allowed > self.now {
             lane.due_at = Some(allowed);

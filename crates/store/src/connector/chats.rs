@@ -13,6 +13,7 @@ pub struct Chat {
     pub platform: Platform,
     pub chat_id: String,
     pub session_key: String,
+    pub thread_id: Option<String>,
     pub chat_type: String,
     pub name: Option<String>,
 }
@@ -31,14 +32,23 @@ impl Reads {
     /// A chat in which the instance was spoken to; `None`: it never was.
     pub fn met(&self, instance: &str, platform: Platform, chat: &str) -> Result<Option<Chat>> {
         let mut read = self.sql(
-            "SELECT session_key, chat_type, name FROM chats
+            "SELECT session_key, chat_type, name, thread_id FROM chats
              WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 ORDER BY at DESC LIMIT 1",
         )?;
         let found = read.query_row([instance, platform.as_str(), chat], |row| {
             let (session_key, chat_type, name) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok(Chat { platform, chat_id: chat.to_owned(), session_key, chat_type, name })
+            let (chat_id, thread_id) = (chat.to_owned(), row.get(3)?);
+            Ok(Chat { platform, chat_id, session_key, thread_id, chat_type, name })
         });
         Ok(found.optional()?)
+    }
+
+    /// Whether the instance was spoken to in this thread of the chat.
+    pub fn met_in(&self, instance: &str, platform: Platform, chat: &str, thread: &str) -> Result<bool> {
+        let mut read = self.sql(
+            "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 AND thread_id = ?4",
+        )?;
+        Ok(read.exists([instance, platform.as_str(), chat, thread])?)
     }
 
     /// The instance and the chat of a session, within a tenant.
@@ -65,15 +75,17 @@ impl Reads {
 impl Tx<'_> {
     pub(super) fn meet(&self, instance: &str, chat: &Chat, now: Millis) -> Result<()> {
         self.sql(
-            "INSERT INTO chats (instance, platform, chat_id, session_key, chat_type, name, at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (instance, platform, chat_id, session_key)
-             DO UPDATE SET chat_type = excluded.chat_type, name = excluded.name, at = excluded.at",
+            "INSERT INTO chats (instance, platform, chat_id, session_key, thread_id, chat_type, name, at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (instance, platform, chat_id, session_key)
+             DO UPDATE SET thread_id = excluded.thread_id, chat_type = excluded.chat_type, name = excluded.name,
+                 at = excluded.at",
         )?
         .execute(params![
             instance,
             chat.platform.as_str(),
             chat.chat_id,
             chat.session_key,
+            chat.thread_id,
             chat.chat_type,
             chat.name,
             at(now)

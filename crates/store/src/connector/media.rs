@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::group::{Reads, Tx};
-use crate::value::at;
+use crate::value::{amount, at, count};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
@@ -15,6 +15,8 @@ pub struct Media {
     pub reference: Option<String>,
     pub name: Option<String>,
     pub mime: Option<String>,
+    /// Bytes that it takes up here.
+    pub size: u64,
     pub expires_at: Millis,
 }
 
@@ -22,7 +24,7 @@ impl Reads {
     /// One of this instance's own.
     pub fn media(&self, id: &str, instance: &str, now: Millis) -> Result<Option<Media>> {
         let mut read = self.sql(
-            "SELECT reference, name, mime, expires_at FROM media
+            "SELECT reference, name, mime, expires_at, size FROM media
              WHERE id = ?1 AND instance = ?2 AND expires_at > ?3",
         )?;
         let found = read.query_row(params![id, instance, at(now)], |row| {
@@ -34,20 +36,29 @@ impl Reads {
                 reference: row.get(0)?,
                 name: row.get(1)?,
                 mime: row.get(2)?,
+                size: count(row.get(4)?),
                 expires_at,
             })
         });
         Ok(found.optional()?)
     }
+
+    /// Bytes of the files of this instance that lie here.
+    pub fn media_bytes(&self, instance: &str) -> Result<u64> {
+        let mut read =
+            self.sql("SELECT coalesce(sum(size), 0) FROM media WHERE instance = ?1 AND reference IS NULL")?;
+        Ok(count(read.query_row([instance], |row| row.get(0))?))
+    }
 }
 
 impl Tx<'_> {
     pub fn put_media(&self, media: &Media) -> Result<()> {
-        let Media { id, instance, reference, name, mime, expires_at } = media;
+        let Media { id, instance, reference, name, mime, size, expires_at } = media;
         self.sql(
-            "INSERT INTO media (id, instance, reference, name, mime, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO media (id, instance, reference, name, mime, size, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
-        .execute(params![id, instance, reference, name, mime, at(*expires_at)])?;
+        .execute(params![id, instance, reference, name, mime, amount(*size), at(*expires_at)])?;
         Ok(())
     }
 

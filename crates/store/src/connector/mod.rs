@@ -10,6 +10,7 @@
 //! | `belong` | authors, scopes, links, policies |
 //! | `chats` | chats, requests |
 //! | `media` | media |
+//! | `vault` | vault |
 
 mod belong;
 mod chats;
@@ -17,6 +18,7 @@ mod media;
 mod queue;
 mod records;
 mod tokens;
+mod vault;
 
 pub use belong::Policy;
 pub use chats::{Chat, Request};
@@ -24,3 +26,4 @@ pub use media::Media;
 pub use queue::{Arrival, DeadLetter, Depth};
 pub use records::{Gateway, GatewayRow, Instance};
 pub use tokens::Redeemed;
+pub use vault::Permission;

@@ -55,7 +55,7 @@ impl Tx<'_> {
 
     pub(crate) fn drop_preview(&self, turn: TurnId, step: u32) -> Result<()> {
         self.sql(
-            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0, tried_at = NULL,
+            "UPDATE outbox SET preview = 'none', preview_id = NULL, doubtful = 0, tried_at = NULL, spent = 0,
                  state = CASE state WHEN 'sending' THEN 'due' ELSE state END
              WHERE turn = ?1 AND step = ?2 AND state IN ('streaming', 'due', 'sending') AND sent = '[]'",
         )?
@@ -70,7 +70,7 @@ impl Tx<'_> {
             Left::Perhaps => "asked",
         };
         self.sql(
-            "UPDATE outbox SET preview = ?2, preview_id = NULL, doubtful = 0, tried_at = NULL,
+            "UPDATE outbox SET preview = ?2, preview_id = NULL, doubtful = 0, tried_at = NULL, spent = 0,
                  state = CASE state WHEN 'sending' THEN 'due' ELSE state END
              WHERE id = ?1 AND state IN ('due', 'sending') AND sent = '[]'",
         )?
@@ -132,7 +132,8 @@ impl Tx<'_> {
     /// Between two parts nothing is in flight, so the item is due again and no longer doubtful.
     pub(crate) fn part_sent(&self, id: OutboxId, message: &str, thread: Option<&str>) -> Result<()> {
         self.sql(
-            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, tried_at = NULL, sent = json_insert(sent, '$[#]', ?2),
+            "UPDATE outbox SET state = 'due', doubtful = 0, attempts = 0, tried_at = NULL, spent = 0,
+                 sent = json_insert(sent, '$[#]', ?2),
                  route = CASE WHEN ?3 IS NULL THEN route ELSE json_set(route, '$.thread_id', ?3) END
              WHERE id = ?1 AND state IN ('due', 'sending')",
         )?
@@ -163,6 +164,11 @@ impl Tx<'_> {
              WHERE id = ?1 AND state IN ('due', 'sending')",
         )?
         .execute(params![id.0, at(not_before), doubtful, error])?;
+        Ok(())
+    }
+
+    pub(crate) fn spend_key(&self, id: OutboxId) -> Result<()> {
+        self.sql("UPDATE outbox SET spent = spent + 1 WHERE id = ?1")?.execute([id.0])?;
         Ok(())
     }
 

@@ -33,7 +33,8 @@ use crate::value::{parse, text_at, time, time_at};
 
 /// In the order `item` reads them.
 const COLUMNS: &str = "id, route, session_key, turn, step, kind, text, buttons, state, preview, preview_id, \
-                       sent, doubtful, attempts, not_before, created_at, last_error, tried_at";
+                       sent, doubtful, attempts, not_before, created_at, last_error, tried_at, \
+                       spent";
 
 fn item(row: &Row<'_>) -> Result<Item> {
     Ok(Item {
@@ -48,6 +49,7 @@ fn item(row: &Row<'_>) -> Result<Item> {
         created_at: time_at(row, 15)?,
         last_error: row.get(16)?,
         tried_at: row.get::<_, Option<i64>>(17)?.map(time),
+        spent: row.get(18)?,
     })
 }
 

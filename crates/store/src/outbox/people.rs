@@ -50,13 +50,15 @@ impl Tx<'_> {
     }
 
     /// Tries a dead or waiting item again at once, with all our patience: its age counts from here. Whoever asks
-    /// for it has reason to think that its chat takes something again. `false`: there is no such item.
+    /// for it has reason to think that its chat takes something again. With its age its key changes, so that nobody
+    /// recognises what may have left under the old one. `false`: there is no such item.
     pub fn retry_item(&self, id: OutboxId, now: Millis) -> Result<bool> {
         if let Some(item) = self.item(id)? {
             self.mark_chat_alive(item.draft.route.platform, &item.draft.route.chat_id)?;
         }
         let mut retry = self.sql(
-            "UPDATE outbox SET state = 'due', attempts = 0, not_before = 0, created_at = ?2, ended_at = NULL
+            "UPDATE outbox SET state = 'due', attempts = 0, not_before = 0, created_at = ?2, ended_at = NULL,
+                 spent = spent + doubtful
              WHERE id = ?1 AND state IN ('due', 'dead')",
         )?;
         Ok(retry.execute(params![id.0, at(now)])? > 0)

@@ -100,6 +100,7 @@ CREATE TABLE outbox (
     doubtful    INTEGER NOT NULL DEFAULT 0 CHECK (doubtful IN (0, 1)),
     attempts    INTEGER NOT NULL DEFAULT 0,
     tried_at    INTEGER,
+    spent       INTEGER NOT NULL DEFAULT 0,
     not_before  INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL,
     ended_at    INTEGER,

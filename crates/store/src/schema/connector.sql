@@ -148,12 +148,30 @@ CREATE TABLE chats (
     platform    TEXT    NOT NULL,
     chat_id     TEXT    NOT NULL,
     session_key TEXT    NOT NULL,
+    thread_id   TEXT,
     chat_type   TEXT    NOT NULL,
     name        TEXT,
     at          INTEGER NOT NULL,
     PRIMARY KEY (instance, platform, chat_id, session_key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chats_session ON chats (session_key);
+
+-- vault: permissions of platforms, such as the address that answers a command for its author's eyes only. They never
+-- leave the connector: a gateway knows the id of one of its own, or its session and kind.
+-- Written by: the intake, before the event that it came with is kept.
+-- A crash leaves: at worst one whose event comes again, under another id; both go when they expire.
+CREATE TABLE vault (
+    id          TEXT    PRIMARY KEY,
+    instance    TEXT    NOT NULL REFERENCES instances (id),
+    platform    TEXT    NOT NULL,
+    chat_id     TEXT    NOT NULL,
+    session_key TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    value       TEXT    NOT NULL,
+    expires_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX vault_session ON vault (session_key, kind, expires_at);
+CREATE INDEX vault_age ON vault (expires_at);
 
 -- requests: what gateways asked for and must not happen twice.
 -- Written by: the socket's task: before the platform is asked (no answer), and with its answer.
@@ -175,9 +193,11 @@ CREATE TABLE media (
     reference  TEXT,
     name       TEXT,
     mime       TEXT,
+    size       INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX media_age ON media (expires_at);
+CREATE INDEX media_here ON media (instance, size) WHERE reference IS NULL;
 
 -- meta: facts about this connector. `revision` changes with every change that open sockets must hear of.
 CREATE TABLE meta (

@@ -1,0 +1,192 @@
+//! What one tenant's gateway can do to another's chats: nothing. Discord and Slack stand behind the connector here.
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use petasos_core::{Millis, Platform};
+use petasos_fakes::discord::Incoming;
+use petasos_fakes::relay::{Acks, Peer};
+use petasos_fakes::{Discord, Slack};
+use petasos_platforms::{Adapter, Secret, discord, slack};
+use serde_json::{Value, json};
+use support::{BOT, Bench, SOON, wait_closed, wait_texts};
+
+const ROOM: u64 = 70;
+const THEIRS: u64 = 80;
+const DIRECT: u64 = 50;
+const ANN: u64 = 5;
+
+fn platform(name: &str) -> Platform {
+    Platform::parse(name).expect("known")
+}
+
+fn discord_at(fake: &Discord) -> Adapter {
+    // Begins with 900, the fake bot's id, in base 64.
+    let mut config = discord::Config::new(Secret::new("OTAw.x.secret"));
+    config.api_base = fake.api_base();
+    config.identify_gap = Duration::ZERO;
+    config.auto_thread = false;
+    config.require_mention = false;
+    Adapter::Discord(discord::Discord::new(config).expect("valid"))
+}
+
+fn slack_at(fake: &Slack) -> Adapter {
+    let mut config = slack::Config::new("xapp-1-A1-2-secret", petasos_fakes::slack::TOKEN);
+    config.api_base = fake.api_base();
+    Adapter::Slack(slack::Slack::new(config).expect("valid"))
+}
+
+fn greet(bench: &Bench, gateway: &str, secret: &str, platform: &str) -> Peer {
+    let peer = bench.dial(gateway, secret, Acks::All);
+    peer.hello(platform, "");
+    peer.wait_until(SOON, |heard| heard.of_type("descriptor").next().map(|_| ())).expect("a descriptor");
+    peer
+}
+
+#[track_caller]
+fn ask(peer: &Peer, request: &str, action: Value) -> Value {
+    peer.outbound(request, &action);
+    peer.answer(request, SOON).expect("an answer")
+}
+
+fn send(chat: &str, reply_to: Option<&str>, metadata: Value) -> Value {
+    json!({"op": "send", "chat_id": chat, "content": "psst", "reply_to": reply_to, "metadata": metadata})
+}
+
+#[test]
+fn a_thread_is_written_to_only_where_one_was_spoken_to_in_it_and_an_id_leads_nowhere_else() {
+    let fake = Discord::start().expect("a fake");
+    fake.add_guild(1);
+    fake.add_channel(1, ROOM, "general");
+    fake.add_thread(1, ROOM, 71, "ours");
+    fake.add_channel(1, THEIRS, "theirs");
+    fake.add_direct(DIRECT);
+    let mut bench = Bench::idle();
+    let secret = bench.add_gateway("gw-1", "t1", "i1", None);
+    bench.write(|tx| tx.bind_author(platform("discord"), &ANN.to_string(), "i1"));
+    bench.start(|config| config.adapters.push(discord_at(&fake)));
+    let peer = greet(&bench, "gw-1", &secret, "discord");
+    fake.push_text(DIRECT, ANN, "here");
+    fake.push_text(71, ANN, "and in our thread");
+    wait_texts(&peer, &["here", "and in our thread"]);
+    let before = fake.look(|world| world.calls().count());
+    let stray = [
+        send("50", None, json!({"thread_id": "80"})),
+        send("50", None, json!({"thread_id": 80})),
+        send("50", None, json!({"thread_id": "71"})),
+        send("80", None, json!({})),
+        json!({"op": "typing", "chat_id": "50", "metadata": {"thread_id": "80"}}),
+        json!({"op": "edit", "chat_id": "50", "message_id": "9", "content": "x", "metadata": {"thread_id": "80"}}),
+        json!({"op": "delete", "chat_id": "50", "message_id": "9", "metadata": {"thread_id": "80"}}),
+    ];
+    for (at, action) in stray.into_iter().enumerate() {
+        assert_eq!(ask(&peer, &format!("s{at}"), action.clone())["code"], "egress_declined", "{action}");
+    }
+    for id in ["../../80", "9/../../../80", "9?x", "9#", "", "9%2f..", "123456789012345678901"] {
+        let action = json!({"op": "delete", "chat_id": "50", "message_id": id, "metadata": {}});
+        let answer = ask(&peer, &format!("d{id}"), action);
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("not_found")), "{id:?}");
+    }
+    assert_eq!(fake.look(|world| world.calls().count()), before, "nothing was asked of Discord");
+    assert_eq!(ask(&peer, "ours", send("71", None, json!({"thread_id": "71"})))["success"], true);
+    assert_eq!(ask(&peer, "direct", send("50", None, json!({})))["success"], true);
+    assert_eq!((fake.texts(71).len(), fake.texts(DIRECT).len(), fake.texts(THEIRS).len()), (1, 1, 0));
+}
+
+#[test]
+fn the_address_that_answers_a_command_stays_with_the_connector_and_no_other_is_called() {
+    let fake = Slack::start().expect("a fake");
+    let mut bench = Bench::idle();
+    let secret = bench.add_gateway("gw-1", "t1", "i1", None);
+    let other = bench.add_gateway("gw-2", "t2", "i2", None);
+    for (user, instance) in [("U7", "i1"), ("U8", "i2")] {
+        bench.write(|tx| tx.bind_author(platform("slack"), user, instance));
+    }
+    bench.start(|config| config.adapters.push(slack_at(&fake)));
+    let peer = greet(&bench, "gw-1", &secret, "slack");
+    let stranger = greet(&bench, "gw-2", &other, "slack");
+    let url = fake.push_command("C1", "U7", "/petasos", "status");
+    wait_texts(&peer, &["/status"]);
+    fake.push_command("C1", "U8", "/petasos", "status");
+    wait_texts(&stranger, &["/status"]);
+    let frame = peer.look(|heard| heard.of_type("inbound").next().cloned()).expect("an event");
+    assert!(!frame.to_string().contains("://"), "{frame}");
+    let name = frame["event"]["message_id"].as_str().expect("a name").to_owned();
+    // Whoever brings an address, a stranger's name, or a name for another chat is not helped.
+    for (request, reply_to) in [("a", url.as_str()), ("b", "http://10.0.0.1/latest"), ("c", "ftp://x")] {
+        assert_eq!(ask(&peer, request, send("C1", Some(reply_to), json!({})))["code"], "egress_declined");
+    }
+    for request in ["d", "e"] {
+        assert_eq!(ask(&stranger, request, send("C1", Some(&name), json!({})))["code"], "refused");
+    }
+    let follow = |session: &str| json!({"op": "follow_up", "session_key": session, "kind": "slack.response_url", "content": "more", "metadata": {}});
+    let session = "agent:main:slack:group:C1:U7";
+    assert_eq!(ask(&stranger, "f", follow(session))["code"], "refused", "another tenant's session");
+    assert!(fake.look(|world| world.responses().is_empty()));
+    assert_eq!(ask(&peer, "g", send("C1", Some(&name), json!({})))["success"], true);
+    assert_eq!(ask(&peer, "h", follow(session))["success"], true);
+    let told = fake.look(|world| world.responses().iter().map(|it| it.url.clone()).collect::<Vec<_>>());
+    assert_eq!(told, [url.clone(), url]);
+    assert!(fake.visible("C1").is_empty(), "for its author's eyes only");
+}
+
+#[test]
+fn whoever_is_shut_out_between_the_upgrade_and_the_hello_stays_out() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.dial("gw-1", &secret, Acks::All);
+    bench.say("for somebody else");
+    bench.wait_taken();
+    let now = Millis(petasos_fakes::relay::now() * 1000);
+    bench.write(|tx| tx.revoke_gateway("gw-1", now));
+    peer.hello("telegram", BOT);
+    assert_eq!(wait_closed(&peer, 4401), "unauthorized");
+    assert!(peer.look(|heard| heard.frames.is_empty()), "not even a descriptor");
+    assert_eq!(bench.depth("i1").entries, 1);
+}
+
+#[test]
+fn what_an_instance_does_not_listen_to_is_not_kept_for_it() {
+    let fake = Discord::start().expect("a fake");
+    fake.add_guild(1);
+    fake.add_channel(1, ROOM, "general");
+    let mut bench = Bench::idle();
+    let secret = bench.add_gateway("gw-1", "t1", "i1", None);
+    bench.write(|tx| tx.grant_scope(platform("discord"), "1", "i1"));
+    bench.start(|config| config.adapters.push(discord_at(&fake)));
+    let listens = fake.wait_until(SOON, |world| (world.heard(2).count() == 1).then_some(()));
+    listens.expect("the connector is there");
+    let policy = |require: bool, free: &[&str]| {
+        let bearer = petasos_fakes::relay::fresh_token("gw-1", &secret);
+        let body = json!({"platform": "discord", "requireAddress": require, "freeResponseScopes": free, "allowOtherBots": false});
+        assert_eq!(bench.post("/relay/policy", Some(&bearer), &body).status, 200);
+    };
+    // Behind each of them comes one that is wanted in any case, so that its fate is known.
+    let mut want = vec![];
+    let rounds: [(Option<bool>, &[&str], bool); 5] = [
+        (None, &[], false),
+        (Some(false), &[], true),
+        (Some(true), &[], false),
+        (Some(true), &["70"], true),
+        (Some(true), &["1"], true),
+    ];
+    for (round, (require, free, heard)) in rounds.into_iter().enumerate() {
+        if let Some(require) = require {
+            policy(require, free);
+        }
+        fake.push_text(ROOM, 6, format!("among us {round}"));
+        fake.push(Incoming::text(ROOM, 6, format!("you there {round}")).mentioning_bot());
+        if heard {
+            want.push(format!("among us {round}"));
+        }
+        want.push(format!("you there {round}"));
+        bench.wait_depth("i1", want.len() as u64);
+    }
+    let peer = greet(&bench, "gw-1", &secret, "discord");
+    let all = peer.wait_until(SOON, |heard| (heard.texts().len() == want.len()).then(|| heard.texts()));
+    let all = all.expect("everything that is wanted");
+    for (got, want) in all.iter().zip(&want) {
+        assert!(got.contains(want.as_str()), "{all:?}");
+    }
+}
