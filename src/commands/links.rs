@@ -5,7 +5,7 @@ mod unreadable;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use petasos_core::link::{Link, State};
+use petasos_core::link::{Lack, Link, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
             link.attempts.to_string(),
             next,
             link.failure().map_or("-", |failure| failure.class.as_str()).into(),
-            cut(reason(link), 400),
+            cut(&reason(link), 400),
         ]
     });
     print::table(
@@ -87,14 +87,21 @@ fn state(link: &Link) -> &'static str {
     }
 }
 
-/// How old the oldest message of the last batch was, while that matters.
+/// How old the oldest message of the last late batch was, while that matters.
 fn behind(link: &Link) -> Option<String> {
-    link.behind_ms.map(|ms| span(Duration::from_millis(ms)))
+    let lag = link.behind_ms.map(|ms| span(Duration::from_millis(ms)));
+    lag.or_else(|| link.catching_up.then(|| "some".into()))
 }
 
-fn reason(link: &Link) -> &str {
-    let failure = link.failure().map(|failure| failure.reason.as_str());
-    failure.or(link.trouble.as_deref()).unwrap_or("-")
+fn reason(link: &Link) -> String {
+    let failure = link.failure().map(|failure| failure.reason.clone());
+    let lacks = (!link.lacks.is_empty()).then(|| lacks(link));
+    failure.or_else(|| link.trouble.clone()).or(lacks).unwrap_or_else(|| "-".into())
+}
+
+fn lacks(link: &Link) -> String {
+    let said = |Lack { what, reason, .. }: &Lack| format!("without {what}: {reason}");
+    link.lacks.iter().map(said).collect::<Vec<_>>().join("; ")
 }
 
 async fn change(context: &Context, name: &str, verb: &str) -> Result<ExitCode, Failure> {
@@ -129,6 +136,9 @@ pub(super) fn state_of(link: &Link) -> String {
             let behind = behind(link).map(|span| format!(", {span} behind")).unwrap_or_default();
             match &link.trouble {
                 Some(trouble) => styled(ODD, &format!("troubled, {heard}{behind}: {trouble}")),
+                None if !link.lacks.is_empty() => {
+                    styled(ODD, &format!("up, {heard}{behind}, {}", lacks(link)))
+                }
                 None => format!("up, {heard}{behind}"),
             }
         }

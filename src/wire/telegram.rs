@@ -18,6 +18,7 @@ const TOKEN: Credential = Credential {
 
 const WEBHOOK_URL: &str = "platforms.telegram.webhook_url";
 const WEBHOOK_HOST: &str = "platforms.telegram.webhook_host";
+const BASE_FILE_URL: &str = "platforms.telegram.extra.base_file_url";
 
 pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
     if credential::wanted(settings, "telegram") == Wanted::No {
@@ -58,6 +59,7 @@ fn problem(settings: &Settings, place: String, invalid: &Invalid) -> Problem {
         }
         Invalid::WebhookUrl(_) => at(WEBHOOK_URL)
             .next("write the whole address that Telegram can call, like https://example.org/telegram"),
+        Invalid::BaseFileUrl(_) => at(BASE_FILE_URL),
         Invalid::BaseUrl(_) | Invalid::Pattern { .. } | Invalid::Client(_) => {
             Problem::error(place, invalid.to_string())
         }
@@ -101,6 +103,7 @@ fn config(settings: &Settings, token: &str) -> Config {
     let fresh = Config::new(Secret::new(token));
     Config {
         base_url: settings.text("platforms.telegram.extra.base_url").unwrap_or(fresh.base_url),
+        base_file_url: settings.text(BASE_FILE_URL),
         proxy: settings.text("platforms.telegram.proxy").map(Secret::new),
         webhook: webhook(settings),
         poll_timeout: seconds(settings, "platforms.telegram.extra.poll_timeout"),

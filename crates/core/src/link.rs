@@ -7,6 +7,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,15 @@ impl Class {
     }
 }
 
+/// A part of a platform that is lost until a person sees to it, while the rest goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// What it is: `workspace Acme (T1)`.
+    pub what: String,
+    pub code: String,
+    pub reason: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     #[serde(flatten)]
@@ -84,9 +94,14 @@ pub struct Link {
     /// The last inbound round trip, of whichever generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_inbound: Option<Millis>,
-    /// How old the oldest message of the last batch was when we took it, if that is worth a word: we are catching up.
+    /// What was said while nobody listened is being fetched.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub catching_up: bool,
+    /// How old the oldest message of the last late batch was when we took it, until the platform has no more of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<Lack>,
 }
 
 /// What a link goes by.
@@ -121,9 +136,18 @@ impl Default for Terms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Start,
-    /// An inbound round trip of this generation succeeded.
+    /// An inbound round trip of this generation succeeded, and nothing is missing that we know of.
     Alive {
         generation: u64,
+    },
+    /// One succeeded, and there is more to fetch.
+    CatchingUp {
+        generation: u64,
+    },
+    /// What is lost of the platform while the connection of this generation stands.
+    Lacks {
+        generation: u64,
+        lacks: Vec<Lack>,
     },
     /// Messages are on disk; the oldest was sent then, if the platform says.
     Took {
@@ -184,7 +208,9 @@ impl Default for Link {
             attempts: 0,
             trouble: None,
             last_inbound: None,
+            catching_up: false,
             behind_ms: None,
+            lacks: Vec::new(),
         }
     }
 }
@@ -240,11 +266,17 @@ impl Link {
     pub fn step(self, now: Millis, roll: u64, event: Event, terms: &Terms) -> (Self, Option<Effect>) {
         match event {
             Event::Start => self.connect(now),
-            Event::Alive { generation } if generation == self.generation => self.alive(now),
+            Event::Alive { generation } if generation == self.generation => {
+                Self { catching_up: false, behind_ms: None, ..self }.alive(now)
+            }
+            Event::CatchingUp { generation } if generation == self.generation => {
+                Self { catching_up: true, ..self }.alive(now)
+            }
             Event::Took { generation, oldest } if generation == self.generation => {
-                let age = oldest.map(|sent| now.since(sent)).filter(|age| *age >= LATE);
-                let behind_ms = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-                (Self { behind_ms, ..self }, None)
+                (self.took(now, oldest), None)
+            }
+            Event::Lacks { generation, lacks } if generation == self.generation => {
+                (Self { lacks, ..self }, None)
             }
             Event::Broke { generation, fault, code, reason } if generation == self.generation => {
                 self.broke(now, roll, fault, Failure { class: class(fault), code, reason }, terms)
@@ -253,27 +285,41 @@ impl Link {
                 (Self { trouble: Some(reason), ..self }, None)
             }
             // A generation we have left behind is still talking.
-            Event::Alive { .. } | Event::Took { .. } | Event::Troubled { .. } | Event::Broke { .. } => {
-                (self, None)
-            }
+            Event::Alive { .. }
+            | Event::CatchingUp { .. }
+            | Event::Took { .. }
+            | Event::Lacks { .. }
+            | Event::Troubled { .. }
+            | Event::Broke { .. } => (self, None),
             Event::Tick => self.tick(now, roll, terms),
             Event::Retry => Self { attempts: 0, ..self }.connect(now),
-            Event::Pause => (
-                Self { state: State::Paused, generation: self.generation + 1, trouble: None, ..self },
-                Some(Effect::Disconnect),
-            ),
+            Event::Pause => {
+                let generation = self.generation + 1;
+                (Self { state: State::Paused, generation, ..self.unheard() }, Some(Effect::Disconnect))
+            }
         }
     }
 
     fn connect(self, now: Millis) -> (Self, Option<Effect>) {
         let generation = self.generation + 1;
         let state = State::Connecting { since: now };
-        let link = Self { state, generation, trouble: None, behind_ms: None, ..self };
-        (link, Some(Effect::Connect { generation }))
+        (Self { state, generation, ..self.unheard() }, Some(Effect::Connect { generation }))
+    }
+
+    /// Without what only a connection that stands can say.
+    fn unheard(self) -> Self {
+        Self { trouble: None, catching_up: false, behind_ms: None, lacks: Vec::new(), ..self }
+    }
+
+    /// What is told live between late batches does not mean that we have caught up.
+    fn took(self, now: Millis, oldest: Option<Millis>) -> Self {
+        let age = oldest.map(|sent| now.since(sent)).filter(|age| *age >= LATE);
+        let late = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        Self { behind_ms: late.or(self.behind_ms.filter(|_| self.catching_up)), ..self }
     }
 
     fn alive(self, now: Millis) -> (Self, Option<Effect>) {
-        let heard = Self { trouble: None, last_inbound: Some(now), behind_ms: None, ..self };
+        let heard = Self { trouble: None, last_inbound: Some(now), ..self };
         match heard.state {
             State::Up { .. } => (heard, None),
             State::Connecting { .. } => {
@@ -314,8 +360,7 @@ impl Link {
                 State::Waiting { until: now.after(named.max(planned).min(longest)), slow, failure }
             }
         };
-        let link = Self { state, attempts, trouble: None, behind_ms: None, ..self };
-        (link, Some(Effect::Disconnect))
+        (Self { state, attempts, ..self.unheard() }, Some(Effect::Disconnect))
     }
 
     fn tick(self, now: Millis, roll: u64, terms: &Terms) -> (Self, Option<Effect>) {

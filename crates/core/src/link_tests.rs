@@ -215,6 +215,40 @@ fn how_far_behind_we_are_is_told_while_it_matters() {
 }
 
 #[test]
+fn a_catch_up_keeps_its_lag_until_it_is_done() {
+    let took = |sent: u64| Event::Took { generation: 1, oldest: Some(later(sent)) };
+    let catching = Event::CatchingUp { generation: 1 };
+    let (link, effect) = step(started(), later(100), catching.clone());
+    assert_eq!((link.standing(), effect), (Standing::Up, Some(Effect::CameUp)), "it hears");
+    assert!(link.catching_up && link.behind_ms.is_none());
+    let (link, _) = step(link, later(100), took(40));
+    let (link, _) = step(link, later(105), catching.clone());
+    let (link, _) = step(link, later(105), took(104));
+    assert_eq!(link.behind_ms, Some(60_000), "neither a sign of life nor a live message ends it");
+    let (link, _) = step(link, later(110), took(80));
+    assert_eq!(link.behind_ms, Some(30_000));
+    let (done, _) = step(link.clone(), later(111), Event::Alive { generation: 1 });
+    assert_eq!((done.catching_up, done.behind_ms), (false, None));
+    for over in [broke(1, SOON), Event::Retry, Event::Pause] {
+        let (over, _) = step(link.clone(), later(111), over);
+        assert_eq!((over.catching_up, over.behind_ms), (false, None), "{:?}", over.state);
+    }
+}
+
+#[test]
+fn what_is_lacking_is_said_by_the_connection_that_stands() {
+    let lack = Lack { what: "workspace T1".into(), code: "c".into(), reason: "r".into() };
+    let lacks = |generation| Event::Lacks { generation, lacks: alloc::vec![lack.clone()] };
+    assert!(step(stands(), NOW, lacks(0)).0.lacks.is_empty(), "an older one is not heard");
+    let (link, effect) = step(stands(), NOW, lacks(1));
+    assert_eq!((link.lacks.len(), link.published(), effect), (1, "connected", None));
+    let (link, _) = step(link, later(1), Event::Alive { generation: 1 });
+    assert_eq!(link.lacks.len(), 1, "a sign of life of the rest does not bring it back");
+    let (link, _) = step(link, later(20), broke(1, SOON));
+    assert!(link.lacks.is_empty());
+}
+
+#[test]
 fn it_is_written_flat_and_read_again() {
     let (link, _) = step(started(), NOW, broke(1, Fault::Refused));
     let written = serde_json::to_value(&link).expect("written");

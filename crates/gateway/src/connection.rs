@@ -104,16 +104,18 @@ impl Connection {
     }
 }
 
+/// A connection of the first generation whose adapter does this.
+#[cfg(test)]
+pub(crate) fn with(task: JoinHandle<Error>) -> (Connection, watch::Sender<Health>) {
+    let (pulse, health) = watch::channel(Health::Connecting);
+    let (intake, batches, posts) = Intake::with_posts(BATCHES);
+    let (_intake, interrupts) = intake.with_interrupts(INTERRUPTS);
+    (Connection { generation: 1, task, batches, posts, interrupts, health }, pulse)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn with(task: JoinHandle<Error>) -> (Connection, watch::Sender<Health>) {
-        let (pulse, health) = watch::channel(Health::Connecting);
-        let (intake, batches, posts) = Intake::with_posts(BATCHES);
-        let (_intake, interrupts) = intake.with_interrupts(INTERRUPTS);
-        (Connection { generation: 1, task, batches, posts, interrupts, health }, pulse)
-    }
 
     #[tokio::test]
     async fn a_panic_is_an_end_like_any_other() {

@@ -133,7 +133,7 @@ impl Publisher {
 }
 
 fn platform(link: &Link) -> PlatformState {
-    let failure = link.failure();
+    let (failure, lack) = (link.failure(), link.lacks.first());
     let next = match link.state {
         LinkState::Waiting { until, .. } => Some(until),
         LinkState::Connecting { .. } | LinkState::Up { .. } | LinkState::Fatal { .. } | LinkState::Paused => {
@@ -142,8 +142,11 @@ fn platform(link: &Link) -> PlatformState {
     };
     PlatformState {
         state: link.published(),
-        error_code: failure.map(|failure| failure.code.clone()),
-        error_message: failure.map(|failure| failure.reason.clone()).or_else(|| link.trouble.clone()),
+        error_code: failure.map(|failure| &failure.code).or(lack.map(|lack| &lack.code)).cloned(),
+        error_message: failure
+            .map(|failure| failure.reason.clone())
+            .or_else(|| link.trouble.clone())
+            .or_else(|| lack.map(|lack| format!("without {}: {}", lack.what, lack.reason))),
         error_class: failure.map(|failure| failure.class.as_str()),
         attempts: link.attempts,
         next_retry_at: next,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::link::{Effect, Event, Link, Terms};
+use petasos_core::link::{Effect, Event, Lack, Link, Terms};
 use petasos_core::{Fault, Inbound, Platform, SessionKey};
 use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
 use tokio::sync::{mpsc, watch};
@@ -146,8 +146,12 @@ struct Supervisor<T> {
 }
 
 impl<T: Taker> Supervisor<T> {
-    async fn run(mut self) {
-        let mut event = Some(Event::Start);
+    async fn run(self) {
+        self.go_on(Event::Start).await;
+    }
+
+    async fn go_on(mut self, first: Event) {
+        let mut event = Some(first);
         loop {
             while let Some(fed) = event.take() {
                 event = self.feed(fed).await;
@@ -278,7 +282,14 @@ impl<T: Taker> Supervisor<T> {
                 self.taker.interrupt(key);
                 None
             }
-            Heard::Health(Health::Polling) => Some(Event::Alive { generation }),
+            Heard::Health(Health::Polling) => {
+                self.count_lacks(generation).await;
+                Some(Event::Alive { generation })
+            }
+            Heard::Health(Health::CatchingUp) => {
+                self.count_lacks(generation).await;
+                Some(Event::CatchingUp { generation })
+            }
             Heard::Health(Health::Degraded { reason }) => {
                 tracing::warn!(link = self.name(), reason, "connection troubled");
                 Some(Event::Troubled { generation, reason: reason.to_owned() })
@@ -286,6 +297,20 @@ impl<T: Taker> Supervisor<T> {
             Heard::Health(Health::Connecting) => None,
             Heard::Broke { fault, code, reason } => Some(Event::Broke { generation, fault, code, reason }),
         }
+    }
+
+    /// A connection that stands may still be without a part of its platform.
+    async fn count_lacks(&mut self, generation: u64) {
+        let lacks = self.adapter.lacks();
+        let known = self.report.borrow().lacks.clone();
+        if lacks == known {
+            return;
+        }
+        for Lack { what, code, reason } in lacks.iter().filter(|lack| !known.contains(lack)) {
+            tracing::error!(link = self.name(), what, code, reason, "a part of the platform is lost");
+        }
+        // Nothing follows from it.
+        let _none = self.feed(Event::Lacks { generation, lacks }).await;
     }
 
     /// `false`: the platform has to keep it for us.
@@ -345,3 +370,7 @@ async fn hear(connection: &mut Option<Connection>) -> (u64, Heard) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+#[path = "supervise_tests.rs"]
+mod tests;

@@ -197,8 +197,10 @@ pub struct CatchUp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     Connecting,
-    /// A full inbound round trip succeeded just now.
+    /// A full inbound round trip succeeded just now, and nothing is missing that we know of.
     Polling,
+    /// One succeeded, and what was said while nobody listened is still being fetched.
+    CatchingUp,
     /// The adapter is waiting to try again; `reason` is an error code.
     Degraded {
         reason: &'static str,

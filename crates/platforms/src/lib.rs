@@ -3,11 +3,12 @@
 //! One folder per platform, the same five files in each: `mod.rs` (configuration, errors, what the
 //! platform can do), `receive.rs` (the link), `parse.rs` (wire -> `Inbound`, pure), `render.rs` (text ->
 //! parts of the platform's size, pure) and `send.rs`. What they share lies beside them: `http`,
-//! `websocket`, `listener`, `intake`, `markdown`, `outgoing`, `upload`, `download`, `page`.
+//! `websocket`, `listener`, `called`, `intake`, `markdown`, `outgoing`, `upload`, `download`, `page`.
 //!
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
 
+mod called;
 pub mod discord;
 pub mod download;
 pub mod http;
@@ -28,6 +29,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use petasos_core::directory::Channel;
+use petasos_core::link::Lack;
 use petasos_core::message::Attachment;
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 
@@ -85,6 +87,15 @@ impl Adapter {
         match self {
             Self::Relay(it) => Some(it),
             Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => None,
+        }
+    }
+
+    /// What is lost of the platform until a person sees to it, while the rest goes on. As of now.
+    pub fn lacks(&self) -> Vec<Lack> {
+        match self {
+            Self::Slack(it) => it.lacks(),
+            // They have one account each: it is theirs or lost.
+            Self::Discord(_) | Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Vec::new(),
         }
     }
 

@@ -41,7 +41,7 @@ const ALL_WITHIN: Duration = Duration::from_secs(60);
 /// How long to rest when nothing can be accepted: there are no file handles left.
 const REST: Duration = Duration::from_millis(200);
 /// How long our own listener may take to answer us.
-const PROOF: Duration = Duration::from_secs(10);
+pub(crate) const PROOF: Duration = Duration::from_secs(10);
 
 /// Where to listen, and the setting that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,26 +155,26 @@ impl Listener {
     }
 
     /// Whether a request to `path` comes through to us and back.
-    pub(crate) async fn answers(&self, path: &str) -> bool {
-        answers(self.address, path).await
+    pub(crate) async fn answers(&self, path: &str, within: Duration) -> bool {
+        answers(self.address, path, within).await
     }
 }
 
 /// Whether somebody at this place answers a request to `path`.
 pub(crate) async fn is_served(place: &Place, path: &str) -> bool {
     match tokio::net::lookup_host((place.host.as_str(), place.port)).await.map(|mut found| found.next()) {
-        Ok(Some(address)) => answers(address, path).await,
+        Ok(Some(address)) => answers(address, path, PROOF).await,
         Ok(None) | Err(_) => false,
     }
 }
 
-async fn answers(address: SocketAddr, path: &str) -> bool {
+async fn answers(address: SocketAddr, path: &str, within: Duration) -> bool {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    let asked = timeout(PROOF, ask(SocketAddr::new(ip, address.port()), path)).await;
+    let asked = timeout(within, ask(SocketAddr::new(ip, address.port()), path)).await;
     matches!(asked, Ok(Ok(true)))
 }
 

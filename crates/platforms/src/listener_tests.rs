@@ -60,7 +60,7 @@ async fn it_knows_whether_it_can_be_reached() {
     let listener = Listener::bind(&Place { host: "0.0.0.0".into(), ..place(0) }).await.expect("bound");
     let reached = tokio::select! {
         never = listener.serve(echo) => match never {},
-        reached = listener.answers("/health") => reached,
+        reached = listener.answers("/health", PROOF) => reached,
     };
     assert!(reached);
 }

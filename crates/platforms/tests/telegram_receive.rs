@@ -3,7 +3,7 @@
 mod rig;
 
 use petasos_core::Fault as Meaning;
-use petasos_fakes::telegram::{Fault, Outcome};
+use petasos_fakes::telegram::{Fault, Incoming, Outcome};
 use petasos_platforms::telegram::MenuCommand;
 use petasos_platforms::{Health, Taken};
 use rig::{SOON, TOKEN, degraded, next, rig, rig_with, take, texts};
@@ -33,9 +33,45 @@ async fn a_backlog_arrives_in_order_and_is_confirmed_only_after_the_commit() {
             rig.wait_until("webhook", |world| world.calls_of("deleteWebhook").next().map(drop)).await;
         })
         .await;
-    assert_eq!(told[..2], [Health::Connecting, Health::Polling]);
+    assert_eq!(told[..2], [Health::Connecting, Health::CatchingUp]);
     let webhook = &rig.fake.calls_of("deleteWebhook")[0];
     assert!(!webhook.params.flag("drop_pending_updates"), "a backlog is never discarded");
+}
+
+#[tokio::test]
+async fn a_backlog_is_caught_up_without_lingering_and_its_end_is_told() {
+    let rig = rig();
+    rig.fake.push_many((0..250).map(|number| Incoming::text(5, 5, number.to_string())));
+    let ((), told) = rig
+        .listen(None, async |batches| {
+            assert_eq!(take(batches, 250).await.len(), 250);
+            rig.wait_until("lingers", |world| {
+                world.calls_of("getUpdates").any(|call| call.params.int("timeout") > Some(0)).then_some(())
+            })
+            .await;
+            rig.fake.push_text(5, 5, "live");
+            assert_eq!(texts(&take(batches, 1).await), ["live"]);
+        })
+        .await;
+    let states = |state: Health| told.iter().filter(|it| **it == state).count();
+    assert_eq!((states(Health::CatchingUp), told.get(4)), (3, Some(&Health::Polling)), "{told:?}");
+    let polls = rig.fake.calls_of("getUpdates");
+    let lingers: Vec<_> = polls.iter().map(|call| call.params.int("timeout") > Some(0)).collect();
+    assert_eq!(lingers[..5], [false, false, false, false, true], "the last short one brings nothing");
+}
+
+#[tokio::test]
+async fn updates_without_a_number_make_no_storm() {
+    let rig = rig();
+    for _ in 0..5 {
+        rig.fake.push_raw_answer(r#"{"ok":true,"result":[{"message":{}}]}"#);
+    }
+    let began = std::time::Instant::now();
+    rig.listen(None, async |_batches| {
+        rig.wait_until("five polls", |world| (world.calls_of("getUpdates").count() > 5).then_some(())).await;
+    })
+    .await;
+    assert!(began.elapsed() >= Duration::from_millis(500), "a breath after each");
 }
 
 #[tokio::test]
@@ -88,7 +124,7 @@ async fn server_errors_and_rubbish_are_ridden_out_with_the_backlog_kept() {
         rig.listen(None, async |batches| assert_eq!(texts(&take(batches, 1).await), ["patient"])).await;
     let server = "telegram_server_error";
     assert_eq!(degraded(&told), [server, server, server, "telegram_network_error", "telegram_network_error"]);
-    assert_eq!(told.iter().filter(|state| **state == Health::Polling).count(), 1);
+    assert_eq!(told.iter().filter(|state| **state == Health::CatchingUp).count(), 1);
 }
 
 #[tokio::test]

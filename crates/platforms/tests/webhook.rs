@@ -132,6 +132,51 @@ async fn the_caller_hears_what_became_of_it() {
 }
 
 #[tokio::test]
+async fn a_body_that_nobody_can_read_is_kept_as_it_came_and_refused() {
+    let rig = one(json!({ "secret": "s" }));
+    let said: &[u8] = b"{\"text\": \"sad \xff";
+    let odd = || Delivery { body: said.to_vec(), ..to("ci", &json!({})) }.header("X-Request-ID", "d7");
+    for (taken, status) in [(Taken::NotTaken, 503), (Taken::Committed, 400), (Taken::Known, 400)] {
+        let (reply, batch) = rig
+            .listen(async |gateway| {
+                let offered = async {
+                    let Batch { events, unreadable, done, .. } =
+                        gateway.batches.recv().await.expect("it is offered");
+                    done.send(taken).expect("it waits");
+                    (events, unreadable)
+                };
+                tokio::time::timeout(SOON, async { tokio::join!(post(rig.port, odd()), offered) }).await
+            })
+            .await
+            .expect("in time");
+        assert_eq!(reply.status, status, "{taken:?}");
+        let (events, unreadable) = batch;
+        let [kept] = &unreadable[..] else { panic!("one: {unreadable:?}") };
+        assert_eq!((events.len(), kept.id.as_deref()), (0, Some("d7")));
+        let (raw, size) = (String::from_utf8_lossy(said), String::from_utf8_lossy(said).len());
+        assert_eq!((kept.raw.as_str(), kept.size), (&*raw, size));
+        assert!(!kept.why.contains("sad"), "{}", kept.why);
+    }
+    let stranger = Delivery { headers: vec![], ..odd() };
+    let (reply, batches) = rig
+        .listen(async |gateway| {
+            let reply = post(rig.port, stranger).await;
+            (reply.status, gateway.batches.try_recv().is_err())
+        })
+        .await;
+    assert_eq!((reply, batches), (401, true), "nothing of a stranger's is kept");
+}
+
+#[tokio::test]
+async fn a_place_where_nobody_can_ever_listen_is_fatal_and_names_the_setting() {
+    let rig = rig(json!({ "ci": { "secret": "s" } }), |config| config.host = "\0".into());
+    let (intake, _batches) = Intake::new(1);
+    let error = rig.adapter.receive(None, &intake, &mut |_| {}).await;
+    assert_eq!((error.code(), error.fault()), ("webhook_config_invalid", Fault::Fatal), "{error}");
+    assert!(error.to_string().contains("WEBHOOK_PORT"), "{error}");
+}
+
+#[tokio::test]
 async fn every_check_comes_before_the_next() {
     let routes = json!({
         "off": { "secret": "s", "enabled": false },

@@ -70,7 +70,7 @@ export function drawLinks(footer, status) {
   footer.replaceChildren(...links.map(link => {
     const node = document.createElement('div');
     const about = document.createElement('small');
-    node.className = `link ${link.trouble ? 'waiting' : link.state}`;
+    node.className = `link ${link.trouble || link.lacks ? 'waiting' : link.state}`;
     node.textContent = `${platformName(link.name)}: ${linkState(link)}`;
     about.textContent = linkFacts(link, Date.now()).join(' · ');
     if (about.textContent) node.append(about);
@@ -92,6 +92,8 @@ function linkFacts(link, now) {
   const facts = [];
   if (link.last_inbound) facts.push(`heard ${age(now - link.last_inbound)} ago`);
   if (link.behind_ms) facts.push(`${age(link.behind_ms)} behind`);
+  else if (link.catching_up) facts.push('catching up');
+  for (const lack of link.lacks ?? []) facts.push(`without ${lack.what}: ${lack.reason}`);
   if (link.until) facts.push(`next try in ${age(link.until - now)}`);
   if (link.attempts) facts.push(`${link.attempts} failed`);
   if (link.class) facts.push(link.class);

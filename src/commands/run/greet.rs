@@ -3,11 +3,13 @@
 use std::io::IsTerminal;
 
 use petasos_core::lifecycle::stamp;
+use petasos_core::link::State;
 use petasos_gateway::{Handle, Status};
 use serde_json::json;
 
 use super::super::Context;
 use super::super::drain::asked_for;
+use super::super::links::state_of;
 use crate::failure::Failure;
 use crate::print::{BOLD, DIM, ODD, say, styled};
 use crate::serve::Serving;
@@ -57,7 +59,13 @@ fn about(status: &Status) {
         line("drain", &styled(ODD, &format!("no new turns start, {asked} (petasos resume ends it)")));
     }
     for link in &status.links {
-        line(link.name, "connecting");
+        let told = match link.link.state {
+            State::Connecting { .. } => "connecting".to_owned(),
+            State::Up { .. } | State::Waiting { .. } | State::Fatal { .. } | State::Paused => {
+                state_of(&link.link)
+            }
+        };
+        line(link.name, &told);
     }
 }
 

@@ -56,12 +56,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("platforms.*.channel_prompts", Table, "", "a prompt per channel"),
     key("platforms.*.channel_skill_bindings", Table, "", "skills per channel"),
-    key(
-        "platforms.telegram.extra.base_file_url",
-        Text,
-        "",
-        "files are fetched from <base_file_url><token>/<path>",
-    ),
     key("platforms.telegram.extra.rich_messages", Flag, "false", "longer, richer messages"),
     key("platforms.telegram.fallback_ips", List, "", "addresses to try when the name does not resolve")
         .env(&["TELEGRAM_FALLBACK_IPS"]),

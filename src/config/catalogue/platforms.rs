@@ -49,6 +49,12 @@ pub(super) const KEYS: &[Key] = &[
         "requests go to <base_url><token>/<method>",
     ),
     key(
+        "platforms.telegram.extra.base_file_url",
+        Text,
+        "",
+        "files are fetched from <base_file_url><token>/<path>, not from beside base_url",
+    ),
+    key(
         "platforms.telegram.extra.poll_timeout",
         Number,
         "50",

@@ -69,7 +69,10 @@ fn described(link: &Link, now: Millis) -> String {
         State::Up { .. } => {
             let trouble = link.trouble.as_ref().map(|code| format!(", has trouble ({code})"));
             let behind = link.behind_ms.map(|ms| format!(", {} s behind", ms / 1000));
-            format!("connected, {heard}{}{}", trouble.unwrap_or_default(), behind.unwrap_or_default())
+            let lacks: String =
+                link.lacks.iter().map(|it| format!(", without {} ({})", it.what, it.code)).collect();
+            let (trouble, behind) = (trouble.unwrap_or_default(), behind.unwrap_or_default());
+            format!("connected, {heard}{trouble}{behind}{lacks}")
         }
         State::Waiting { until, slow, failure } => {
             let pace = if *slow { "paused (slow probe)" } else { "down" };

@@ -102,6 +102,8 @@ impl Link<'_> {
             let all: Vec<Filled> = gaps.into_iter().map(|gap| Filled { gap, to: None }).collect();
             memory.progress.keep(&[], &all);
             self.patience = Duration::ZERO;
+            drop(memory);
+            self.up_to_date();
         } else {
             let (slack, wait) = (self.slack, self.patience);
             self.catching = Some(Box::pin(async move {

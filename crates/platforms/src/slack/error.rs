@@ -284,6 +284,33 @@ impl Error {
         matches!(self, Self::Answered { error, .. } if barred(error))
     }
 
+    /// The token is good for nothing any more.
+    pub(super) fn is_revoked(&self) -> bool {
+        matches!(self, Self::Answered { error, .. } if class(error) == Class::Credentials)
+    }
+
+    /// Said of a message: its workspace takes nothing from us any more. `no_permission` may be about one channel only.
+    pub(super) fn bars_us(&self) -> bool {
+        match self {
+            Self::Answered { error, .. } => self.is_revoked() || error == "missing_scope",
+            Self::NotShared(error) => !error.bars_files() && error.bars_us(),
+            Self::Limited { .. }
+            | Self::OnTheWay { .. }
+            | Self::Link(_)
+            | Self::Dropped(_)
+            | Self::Silent(_)
+            | Self::NoHello(_)
+            | Self::Unreachable(_)
+            | Self::Disabled
+            | Self::NoAppToken
+            | Self::NoBotToken
+            | Self::MixedUp
+            | Self::ResponseGone
+            | Self::NoPrivateFiles
+            | Self::Closed => false,
+        }
+    }
+
     /// This workspace does not know the chat; another may.
     pub(super) fn is_chat_unknown(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if class(error) == Class::NoChat)

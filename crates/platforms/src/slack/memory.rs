@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::losses::Losses;
 use super::progress::{Filled, Moment, Progress};
 use super::team::Teams;
 
@@ -21,6 +22,7 @@ const CALLS: usize = 500;
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) teams: Teams,
+    pub(super) losses: Losses,
     /// Where to write to a chat: its workspace and its channel.
     pub(super) places: Recent<Place>,
     /// Asked for already; `None`: nobody would say.
@@ -56,6 +58,7 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             teams: Teams::default(),
+            losses: Losses::default(),
             places: Recent::new(PLACES),
             names: Recent::new(NAMES),
             without_status: HashSet::new(),

@@ -13,6 +13,7 @@ mod gate;
 mod haul;
 mod ladder;
 mod learn;
+mod losses;
 mod memory;
 mod parse;
 mod people;
@@ -32,10 +33,12 @@ use std::time::Duration;
 
 use petasos_core::access::Bots;
 use petasos_core::capability::{Dialect, ReplyTo};
+use petasos_core::link::Lack;
 use petasos_core::message::Delivery;
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
+use tokio::sync::Notify;
 
 use crate::download::Fetcher;
 use crate::intake::CatchUp;
@@ -160,6 +163,8 @@ pub struct Slack {
     gate: Gate,
     api: Api,
     memory: Mutex<Box<Memory>>,
+    /// A workspace was lost, or is back: the link is to look.
+    workspaces: Notify,
     files: Fetcher,
 }
 
@@ -177,6 +182,7 @@ impl Slack {
             files: Fetcher::new(base, client.clone(), config.proxy.clone()),
             api: Api::new(client, &config.api_base, config.request_timeout),
             memory: Mutex::default(),
+            workspaces: Notify::new(),
             config,
         })
     }
@@ -198,6 +204,11 @@ impl Slack {
 
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    /// Workspaces that take us no more, while others do.
+    pub fn lacks(&self) -> Vec<Lack> {
+        self.memory().losses.told()
     }
 
     /// Every ping is answered.

@@ -7,7 +7,7 @@ use crate::slack::api::{Sort, Token};
 fn me(number: u32) -> Me {
     let token = Token { secret: Secret::new(format!("xoxb-{number}")), sort: Sort::Bot };
     let bot_id = Some(format!("B{number}BOT"));
-    Me { team: format!("T{number}"), bot_user: format!("U{number}BOT"), bot_id, token }
+    Me { team: format!("T{number}"), name: None, bot_user: format!("U{number}BOT"), bot_id, token }
 }
 
 fn platform() -> Platform {

@@ -102,6 +102,11 @@ impl Progress {
         self.gaps.values().cloned().collect()
     }
 
+    /// Something may be missing somewhere.
+    pub(super) fn is_behind(&self) -> bool {
+        self.gaps.values().next().is_some()
+    }
+
     pub(super) fn is_open(&self, channel: &str) -> bool {
         self.gaps.get(channel).is_some()
     }

@@ -45,6 +45,7 @@ impl Slack {
             memory.restore(cursor.as_deref());
             // Tokens may have been changed or revoked since.
             memory.teams = Teams::default();
+            memory.losses.begin();
         }
         health(Health::Connecting);
         let link = Link {
@@ -62,6 +63,7 @@ impl Slack {
             patience: Duration::ZERO,
             ladder: Ladder::new(self.config.reconnect_base),
             stood: false,
+            behind: false,
         };
         link.run().await
     }
@@ -89,6 +91,8 @@ pub(super) struct Link<'a> {
     pub(super) ladder: Ladder,
     /// A socket has stood since the link began.
     stood: bool,
+    /// Told with the last sign of life: something is missing.
+    behind: bool,
 }
 
 impl Link<'_> {
@@ -107,6 +111,7 @@ impl Link<'_> {
                 outcome = done(&mut self.committing) => self.committed(outcome).await,
                 found = done(&mut self.catching) => self.caught_up(found),
                 () = sleep_until(release.unwrap_or_else(Instant::now)), if release.is_some() => Ok(()),
+                () = self.slack.workspaces.notified() => self.workspaces_changed(),
                 _ = beat.tick() => self.beat().await,
             };
             if let Err(error) = done {
@@ -170,7 +175,38 @@ impl Link<'_> {
     fn alive(&mut self) {
         if self.pulse.is_none_or(|last| last.elapsed() >= PULSE) {
             self.pulse = Some(Instant::now());
-            (self.health)(Health::Polling);
+            self.behind = self.slack.memory().progress.is_behind();
+            (self.health)(if self.behind { Health::CatchingUp } else { Health::Polling });
+        }
+    }
+
+    /// Something else is to be told with the next sign of life: at once, if we hear at all.
+    fn changed(&mut self) {
+        self.pulse = None;
+        if !self.sockets.is_empty() {
+            self.alive();
+        }
+    }
+
+    /// The end of a catch-up.
+    pub(super) fn up_to_date(&mut self) {
+        if self.behind && !self.slack.memory().progress.is_behind() {
+            self.changed();
+        }
+    }
+
+    /// A message was refused, or taken again: with nobody left to write to, this is the end.
+    fn workspaces_changed(&mut self) -> Result<(), Error> {
+        let lost = {
+            let memory = self.slack.memory();
+            memory.losses.of_all(&memory.teams.0)
+        };
+        match lost {
+            Some(error) => Err(error),
+            None => {
+                self.changed();
+                Ok(())
+            }
         }
     }
 

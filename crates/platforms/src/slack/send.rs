@@ -38,10 +38,24 @@ impl Slack {
             self.api.respond(url, &body).await?;
             return Ok(Receipt::default());
         }
+        let round = self.memory().losses.round();
         let (token, place) = self.place(&to.chat_id).await?;
-        if let Some(file) = &part.file {
-            return self.share(to, &token, &place, part, file).await;
-        }
+        let sent = match &part.file {
+            Some(file) => self.share(to, &token, &place, part, file).await,
+            None => self.post(to, &token, &place, part, options).await,
+        };
+        self.heed(round, &place.team, &sent);
+        sent
+    }
+
+    async fn post(
+        &self,
+        to: &Route,
+        token: &Token,
+        place: &Place,
+        part: &Part,
+        options: &SendOptions<'_>,
+    ) -> Result<Receipt, Error> {
         let mut parameters = json!({ "channel": place.channel, "text": part.text });
         if let Some(thread) = &to.thread_id {
             parameters["thread_ts"] = thread.as_str().into();
@@ -52,7 +66,7 @@ impl Slack {
         if !options.buttons.is_empty() {
             parameters["blocks"] = blocks(&part.text, options.buttons);
         }
-        let sent: Posted = self.api.post(&token, "chat.postMessage", &parameters).await?;
+        let sent: Posted = self.api.post(token, "chat.postMessage", &parameters).await?;
         if let Some(thread) = &to.thread_id {
             self.memory().join(&place.channel, thread);
         }
@@ -97,11 +111,14 @@ impl Slack {
     }
 
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
+        let round = self.memory().losses.round();
         let (token, place) = self.place(&to.chat_id).await?;
         // What is not named stays: blocks would go on showing the old text and its buttons.
         let parameters =
             json!({ "channel": place.channel, "ts": message_id, "text": part.text, "blocks": [] });
-        let _edited: Value = self.api.post(&token, "chat.update", &parameters).await?;
+        let edited = self.api.post::<Value>(&token, "chat.update", &parameters).await;
+        self.heed(round, &place.team, &edited);
+        edited?;
         Ok(Receipt { message_id: Some(message_id.to_owned()), ..Receipt::default() })
     }
 
@@ -158,21 +175,29 @@ impl Slack {
         if known.0.is_empty() { self.sign_in().await } else { Ok(known) }
     }
 
-    /// Asks the workspaces in turn which of them knows the chat.
+    /// Asks the workspaces in turn which of them knows the chat. One that takes us no more does not stand in the way of
+    /// the others.
     async fn find<'a>(&self, teams: &'a Teams, chat: &str) -> Result<(&'a Me, String), Error> {
         let person = chat.starts_with(['U', 'W']);
         if let ([only], false) = (teams.0.as_slice(), person) {
             return Ok((only, chat.to_owned()));
         }
+        let (round, mut barred) = (self.memory().losses.round(), None);
         for me in &teams.0 {
             let found = if person { self.open_direct(me, chat).await } else { self.is_here(me, chat).await };
             match found {
                 Ok(channel) => return Ok((me, channel)),
                 Err(error) if error.is_chat_unknown() => {}
+                Err(error) if error.is_revoked() => {
+                    let refused: Result<(), Error> = Err(error.clone());
+                    self.heed(round, &me.team, &refused);
+                    barred = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Answered { error: "channel_not_found".into(), needed: None, token: Sort::Bot })
+        let unknown = Error::Answered { error: "channel_not_found".into(), needed: None, token: Sort::Bot };
+        Err(barred.unwrap_or(unknown))
     }
 
     async fn open_direct(&self, me: &Me, user: &str) -> Result<String, Error> {

@@ -13,6 +13,8 @@ use super::{Error, Slack, parse};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Me {
     pub(super) team: String,
+    /// What people call it.
+    pub(super) name: Option<String>,
     pub(super) bot_user: String,
     /// Under which our own messages may come back.
     pub(super) bot_id: Option<String>,
@@ -45,22 +47,24 @@ impl Slack {
             self.who(token)
         }))
         .await;
-        let (mut teams, mut refused) = (Teams::default(), None);
+        let (mut teams, mut refused) = (Teams::default(), Vec::new());
         for (at, outcome) in outcomes.into_iter().enumerate() {
             match outcome {
                 Ok(me) => teams.0.push(me),
                 Err(no) if no.fault() == Fault::Fatal => {
                     error!(platform = "slack", token = at + 1, code = no.code(), error = %no, "no workspace for a bot token");
-                    refused.get_or_insert(no);
+                    refused.push((at, no));
                 }
                 Err(later) => return Err(later),
             }
         }
         if teams.0.is_empty() {
-            return Err(refused.unwrap_or(Error::NoBotToken));
+            return Err(refused.into_iter().next().map_or(Error::NoBotToken, |(_, error)| error));
         }
         info!(platform = "slack", workspaces = teams.0.len(), "signed in");
-        self.memory().teams = teams.clone();
+        let mut memory = self.memory();
+        memory.teams = teams.clone();
+        memory.losses.unknown(refused);
         Ok(teams)
     }
 
@@ -75,7 +79,22 @@ impl Slack {
     }
 
     async fn who(&self, token: Token) -> Result<Me, Error> {
-        let SignedIn { team_id, user_id, bot_id } = self.api.post(&token, "auth.test", &json!({})).await?;
-        Ok(Me { team: team_id, bot_user: user_id, bot_id, token })
+        let SignedIn { team_id, team, user_id, bot_id } =
+            self.api.post(&token, "auth.test", &json!({})).await?;
+        Ok(Me { team: team_id, name: team, bot_user: user_id, bot_id, token })
+    }
+
+    /// What the answer to a message says about its workspace; the question was asked in this round.
+    pub(super) fn heed<T>(&self, round: u64, team: &str, answer: &Result<T, Error>) {
+        let mut memory = self.memory();
+        let Some(me) = memory.teams.get(team).cloned() else { return };
+        let news = match answer {
+            Ok(_) => memory.losses.remove(team),
+            Err(error) if error.bars_us() => memory.losses.add(round, &me, error),
+            Err(_) => false,
+        };
+        if news {
+            self.workspaces.notify_one();
+        }
     }
 }

@@ -147,6 +147,7 @@ pub(super) struct Opened {
 #[derive(Deserialize)]
 pub(super) struct SignedIn {
     pub(super) team_id: String,
+    pub(super) team: Option<String>,
     pub(super) user_id: String,
     pub(super) bot_id: Option<String>,
 }

@@ -94,6 +94,7 @@ impl Api {
             | Error::Conflict
             | Error::NotBound(_)
             | Error::Webhook(_)
+            | Error::Deaf
             | Error::Closed => error,
         }
     }

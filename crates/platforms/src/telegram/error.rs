@@ -32,6 +32,8 @@ pub enum Error {
     /// Telegram does not take the address that it is to call. Time may help: it may be a name that is new.
     #[error("Telegram does not take the webhook ({0}); see to TELEGRAM_WEBHOOK_URL, or remove it to poll")]
     Webhook(String),
+    #[error("the listener for Telegram's webhook does not answer its own questions")]
+    Deaf,
     #[error("the gateway no longer listens")]
     Closed,
 }
@@ -45,7 +47,7 @@ impl Error {
             Self::Answered { .. } => Fault::Refused,
             Self::Link(failure) => failure.fault(),
             Self::NotBound(error) => error.fault(),
-            Self::OnTheWay { .. } | Self::Unreachable(_) | Self::Webhook(_) | Self::Closed => {
+            Self::OnTheWay { .. } | Self::Unreachable(_) | Self::Webhook(_) | Self::Deaf | Self::Closed => {
                 Fault::Later { after: None }
             }
             Self::Conflict => Fault::Later { after: Some(CONFLICT_PAUSE) },
@@ -61,6 +63,7 @@ impl Error {
             | Self::Conflict
             | Self::NotBound(_)
             | Self::Webhook(_)
+            | Self::Deaf
             | Self::Closed => Reached::No,
         }
     }
@@ -77,7 +80,7 @@ impl Error {
             Self::Answered { .. } => Kind::Unknown,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } => Kind::Unknown,
-            Self::Unreachable(_) | Self::NotBound(_) | Self::Closed => Kind::Transient,
+            Self::Unreachable(_) | Self::NotBound(_) | Self::Deaf | Self::Closed => Kind::Transient,
             Self::Conflict | Self::Webhook(_) => Kind::Unknown,
         }
     }
@@ -104,6 +107,7 @@ impl Error {
             Self::NotBound(NotBound::NotNow { .. }) => "telegram_webhook_not_bound",
             Self::NotBound(NotBound::Impossible { .. }) => "telegram_webhook_config_invalid",
             Self::Webhook(_) => "telegram_webhook_refused",
+            Self::Deaf => "telegram_webhook_not_answering",
             Self::Closed => "telegram_closed",
         }
     }

@@ -37,9 +37,13 @@ impl Telegram {
         self.files.fetch(&self.address(&path), &|_| None, most, to).await
     }
 
-    /// `<base>/bot<token>/…` has its files at `<base>/file/bot<token>/…`.
+    /// `<base>/bot<token>/…` has its files at `<base>/file/bot<token>/…`, unless the owner says where.
     fn address(&self, path: &str) -> String {
+        let token = self.config.token.expose();
+        if let Some(files) = &self.config.base_file_url {
+            return format!("{files}{token}/{path}");
+        }
         let base = self.config.base_url.strip_suffix("bot").unwrap_or(&self.config.base_url);
-        format!("{base}file/bot{}/{path}", self.config.token.expose())
+        format!("{base}file/bot{token}/{path}")
     }
 }

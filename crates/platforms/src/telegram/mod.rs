@@ -66,6 +66,8 @@ pub struct Config {
     pub token: Secret,
     /// Requests go to `<base_url><token>/<method>`.
     pub base_url: String,
+    /// Files are fetched from `<base_file_url><token>/<path>`; beside `base_url` if there is none.
+    pub base_file_url: Option<String>,
     /// The system's own setting if there is none.
     pub proxy: Option<Secret>,
     /// Telegram calls us, instead of being polled.
@@ -109,6 +111,7 @@ impl Config {
         Self {
             token,
             base_url: DEFAULT_BASE_URL.to_owned(),
+            base_file_url: None,
             proxy: None,
             webhook: None,
             poll_timeout: Duration::from_secs(50),
@@ -139,6 +142,8 @@ impl Config {
 pub enum Invalid {
     #[error("telegram base_url {0:?} is not an http(s) address")]
     BaseUrl(String),
+    #[error("telegram base_file_url {0:?} is not an http(s) address")]
+    BaseFileUrl(String),
     #[error("telegram mention pattern {pattern:?}: {error}")]
     Pattern { pattern: String, error: Box<regex::Error> },
     #[error("telegram webhook_url is set without webhook_secret, so anybody could speak as Telegram")]
@@ -169,12 +174,19 @@ pub struct Telegram {
 impl Telegram {
     pub fn new(mut config: Config) -> Result<Self, Invalid> {
         config.poll_timeout = config.poll_timeout.max(Duration::from_secs(1));
-        let base = base_url(&config)?;
+        let base = address(&config, &config.base_url).map_err(Invalid::BaseUrl)?;
+        let files = config.base_file_url.as_ref().map(|url| address(&config, url)).transpose();
+        let files = files.map_err(Invalid::BaseFileUrl)?.unwrap_or_else(|| base.clone());
         let proxy = config.proxy.as_ref().map(Secret::expose);
         let invalid = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
         // Without HTTP/2 a poll that is dropped takes its connection with it: the next one has a new one.
         let poll = http::upgradable(&base, proxy).map_err(invalid)?;
         let talk = http::client(&base, proxy).map_err(invalid)?;
+        let fetch = if files.origin() == base.origin() {
+            talk.clone()
+        } else {
+            http::client(&files, proxy).map_err(invalid)?
+        };
         Ok(Self {
             platform: Platform::parse("telegram")
                 .ok_or_else(|| Invalid::Client("unknown platform".into()))?,
@@ -182,7 +194,7 @@ impl Telegram {
             gate: Arc::new(Gate::new(&config)?),
             door: config.webhook.as_ref().map(|webhook| Door::new(webhook, &config)).transpose()?,
             poll: Api::new(poll, &config),
-            files: Fetcher::new(base, talk.clone(), config.proxy.clone()),
+            files: Fetcher::new(files, fetch, config.proxy.clone()),
             talk: Api::new(talk, &config),
             config,
         })
@@ -209,10 +221,10 @@ impl Telegram {
     }
 }
 
-fn base_url(config: &Config) -> Result<Url, Invalid> {
-    let invalid = || Invalid::BaseUrl(config.token.redact(&config.base_url));
-    let url = Url::parse(&config.base_url).map_err(|_| invalid())?;
-    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(invalid()) }
+/// The error is the text itself, without the token.
+fn address(config: &Config, text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.ok_or_else(|| config.token.redact(text))
 }
 
 /// A server of one's own takes and gives larger files.
@@ -259,6 +271,7 @@ mod tests {
         let refused = |change: fn(&mut Config)| with(change).expect_err("refused").to_string();
         assert!(refused(|c| c.base_url = "api.telegram.org".into()).contains("base_url"));
         assert!(refused(|c| c.base_url = "ftp://e.org/bot".into()).contains("base_url"));
+        assert!(refused(|c| c.base_file_url = Some("files".into())).contains("base_file_url"));
         assert!(refused(|c| c.mention_patterns = vec!["(".into()]).contains("mention pattern"));
     }
 

@@ -26,6 +26,8 @@ use crate::intake::{Health, Intake, NotTaken, Unreadable};
 /// would become a storm, so we take a breath.
 const HASTE: Duration = Duration::from_millis(50);
 const BREATH: Duration = Duration::from_millis(100);
+/// Most updates that one poll brings.
+const PAGE: usize = 100;
 /// Updates we read; Telegram does not send the others.
 pub(super) const WANTED: [&str; 3] = ["message", "channel_post", "callback_query"];
 
@@ -58,7 +60,8 @@ impl Telegram {
         health(Health::Connecting);
         let mut ladder = Ladder::new(self.config.poll_backoff_base);
         let mut me: Option<Me> = None;
-        // The first poll after trouble does not linger: its answer is the proof of life.
+        // The first poll after trouble does not linger: its answer is the proof of life. Nor do those that catch up:
+        // one that brings nothing is the proof that nothing waits.
         let mut linger = Duration::ZERO;
         let brought = AtomicBool::new(false);
         let mut withheld = pin!(self.withheld(&brought));
@@ -82,12 +85,14 @@ impl Telegram {
             let step = match polled {
                 Ok(updates) => {
                     ladder.answered();
-                    health(Health::Polling);
-                    if !updates.is_empty() {
+                    let some = !updates.is_empty();
+                    let more = updates.len() >= PAGE || (some && linger.is_zero());
+                    health(if more { Health::CatchingUp } else { Health::Polling });
+                    if some {
                         brought.store(true, Ordering::Relaxed);
                     }
-                    let hasty = !linger.is_zero() && asked.elapsed() < HASTE;
-                    linger = self.config.poll_timeout;
+                    let hasty = (some || !linger.is_zero()) && asked.elapsed() < HASTE;
+                    linger = if more { Duration::ZERO } else { self.config.poll_timeout };
                     match self.hand_over(updates, offset, me, intake).await {
                         Ok(next) => {
                             ladder.taken();
@@ -182,7 +187,7 @@ impl Telegram {
     }
 
     async fn get_updates(&self, offset: Option<i64>, linger: Duration) -> Result<Vec<Box<RawValue>>, Error> {
-        let mut parameters = json!({ "timeout": linger.as_secs(), "limit": 100, "allowed_updates": WANTED });
+        let mut parameters = json!({ "timeout": linger.as_secs(), "limit": PAGE, "allowed_updates": WANTED });
         if let Some(offset) = offset {
             parameters["offset"] = offset.into();
         }

@@ -1,8 +1,9 @@
 //! The other link: Telegram calls us, and is told 200 only after the gateway has committed.
 //!
 //! Telegram keeps what was not answered with a 2xx and posts it again, chat by chat in order; the inbox knows by
-//! `dedup` what it already has. Nobody knows when the next update comes, so every beat asks Telegram whether the
-//! address is still ours and how its calls fare.
+//! `dedup` what it already has. Nobody knows when the next update comes, so every beat asks our own listener whether it
+//! answers (`called.rs`), and Telegram whether the address is still ours and how its calls fare. What we cannot read is
+//! kept and answered with 200 like everything else: Telegram would say it again for ever, and nothing after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,8 @@ use super::gate::Gate;
 use super::receive::{WANTED, sorted};
 use super::wire::Me;
 use super::{Config, Error, Invalid, Telegram, is_own_server, parse};
-use crate::intake::{Health, Intake, NotTaken, Taken};
+use crate::called::{Bell, Echo, Hearing, News, healthy, is_question};
+use crate::intake::{Health, Intake, NotTaken, Taken, Unreadable};
 use crate::listener::{self, Listener, Place, Request, later, refused, unread};
 use crate::{Secret, webhook};
 
@@ -33,13 +35,13 @@ const LONGEST_SECRET: usize = 256;
 const MAX_BODY: usize = 1 << 20;
 /// When to try again what could not be kept, in seconds.
 const SOON: u64 = 5;
-/// Questions without an answer, in a row, that end the link; the next one starts from the beginning.
+/// Questions to Telegram without an answer, in a row, that end the link; the next one starts from the beginning.
 const MISSES: u32 = 3;
-/// News that may wait. They only say how the link is, so what does not fit is left out.
-const NEWS: usize = 16;
 /// Where polling goes on if the owner returns to it: at the first update that Telegram still holds. It holds none
 /// that we answered with a 2xx, and any higher number would drop those that we could not keep.
 const ALL_THAT_IS_LEFT: &str = "0";
+
+const NOT_ANSWERING: Health = Health::Degraded { reason: "telegram_webhook_not_answering" };
 
 /// What the owner set for being called. The secret must be there; that it can be missing here is how we tell.
 #[derive(Debug, Clone)]
@@ -115,14 +117,6 @@ struct Info {
     last_error_message: Option<String>,
 }
 
-/// What a request says about the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
-    Heard,
-    NotTaken,
-    Gone,
-}
-
 impl Telegram {
     pub(super) async fn be_called(
         &self,
@@ -140,7 +134,7 @@ impl Telegram {
             Err(error) => return error.into(),
         };
         info!(platform = "telegram", bot = me.username, port = door.place.port, "listening for the webhook");
-        let (told, news) = mpsc::channel(NEWS);
+        let (bell, news) = Bell::new();
         let desk = Arc::new(Desk {
             path: door.url.path().to_owned(),
             secret: door.secret.clone(),
@@ -148,17 +142,18 @@ impl Telegram {
             gate: self.gate.clone(),
             me,
             intake: Mutex::new(intake.clone()),
-            told,
+            bell,
         });
         tokio::select! {
             never = listener.serve(move |request| answer(desk.clone(), request)) => match never {},
-            error = self.watch(door, news, health) => error,
+            error = self.watch(door, (&listener, Echo::new("telegram", door.beat)), news, health) => error,
         }
     }
 
     async fn watch(
         &self,
         door: &Door,
+        (listener, mut echo): (&Listener, Echo),
         mut news: mpsc::Receiver<News>,
         health: &mut (dyn FnMut(Health) + Send),
     ) -> Error {
@@ -173,15 +168,22 @@ impl Telegram {
                 () = sleep_until(next) => None,
             };
             match heard {
-                Some(News::Heard) => health(Health::Polling),
+                Some(News::Heard) => {
+                    echo.heard();
+                    health(Health::Polling);
+                }
                 Some(News::NotTaken) => health(Health::Degraded { reason: "telegram_not_taken" }),
                 Some(News::Gone) => return Error::Closed,
                 None => {
-                    next = Instant::now() + door.beat;
-                    match self.ask(door).await {
+                    next = Instant::now() + echo.every;
+                    let (hearing, asked) = tokio::join!(echo.ask(listener), self.ask(door));
+                    if hearing == Hearing::Gone {
+                        return Error::Deaf;
+                    }
+                    match asked {
                         Ok(state) => {
                             misses = 0;
-                            health(state);
+                            health(if hearing == Hearing::Good { state } else { NOT_ANSWERING });
                         }
                         Err(error) if error.fault() == Fault::Fatal => return error,
                         Err(error) => {
@@ -243,12 +245,15 @@ struct Desk {
     me: Me,
     /// One update at a time, in the order in which they came.
     intake: Mutex<Intake>,
-    told: mpsc::Sender<News>,
+    bell: Bell,
 }
 
 /// Whoever may not call learns nothing about what comes later.
 async fn answer(desk: Arc<Desk>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
+    if is_question(&parts.method, parts.uri.path()) {
+        return healthy("telegram");
+    }
     if parts.uri.path() != desk.path {
         return refused(StatusCode::NOT_FOUND, "not found");
     }
@@ -273,36 +278,63 @@ impl Desk {
 
     async fn take(&self, body: &Bytes) -> Response {
         // Broken UTF-8 in a name must not cost the message.
-        let update = serde_json::from_str::<Box<RawValue>>(&String::from_utf8_lossy(body)).ok();
-        let Some(update) = update.filter(|raw| parse::number(raw).is_some()) else {
-            warn!(
-                platform = "telegram",
-                bytes = body.len(),
-                "the webhook was sent something that is no update"
-            );
-            return refused(StatusCode::BAD_REQUEST, "this is no update");
+        let text = String::from_utf8_lossy(body);
+        let update = serde_json::from_str::<Box<RawValue>>(&text).ok();
+        let (events, unreadable) = match update.filter(|raw| parse::number(raw).is_some()) {
+            Some(update) => sorted(&[update], self.platform, &self.me, &self.gate),
+            None => {
+                warn!(platform = "telegram", bytes = body.len(), "unreadable call set aside");
+                (vec![], vec![Unreadable::new(None, "it is no update: it has no update_id", &text)])
+            }
         };
-        let (events, unreadable) = sorted(&[update], self.platform, &self.me, &self.gate);
         let cursor = Some(ALL_THAT_IS_LEFT.to_owned());
         let taken = self.intake.lock().await.offer(events, unreadable, cursor).await;
         match taken {
             Ok(Taken::Committed | Taken::Known) => {
-                self.tell(News::Heard);
+                self.bell.ring(News::Heard);
                 listener::json(StatusCode::OK, &json!({}))
             }
             Ok(Taken::NotTaken | Taken::NoHome | Taken::Closed(_)) | Err(NotTaken::Refused) => {
-                self.tell(News::NotTaken);
+                self.bell.ring(News::NotTaken);
                 later(refused(StatusCode::SERVICE_UNAVAILABLE, "could not be kept"), SOON)
             }
             Err(NotTaken::Closed) => {
-                self.tell(News::Gone);
+                self.bell.ring(News::Gone);
                 later(refused(StatusCode::SERVICE_UNAVAILABLE, "gateway_stopping"), SOON)
             }
         }
     }
+}
 
-    fn tell(&self, news: News) {
-        // A full channel has news enough.
-        let _ = self.told.try_send(news);
+#[cfg(test)]
+mod tests {
+    use petasos_fakes::Telegram as Fake;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listener_that_does_not_answer_ends_the_link_at_the_third_question() {
+        let fake = Fake::start().expect("a fake");
+        let mut config = Config::new(Secret::new("123:abc"));
+        config.base_url = format!("{}/bot", fake.url());
+        config.webhook = Some(WebhookConfig {
+            secret: Some(Secret::new("s3cret")),
+            beat: Duration::from_millis(5),
+            ..WebhookConfig::new("http://127.0.0.1:9/tg")
+        });
+        let telegram = Telegram::new(config).expect("valid");
+        let door = telegram.door.as_ref().expect("a door");
+        let listener = Listener::bind(&Place { port: 0, ..door.place.clone() }).await.expect("a port");
+        let (_bell, news) = Bell::new();
+        let mut told = Vec::new();
+        // Nobody serves: callers get through to the port, and no further.
+        let own = (&listener, Echo::new("telegram", door.beat).within(Duration::from_millis(50)));
+        let error = telegram.watch(door, own, news, &mut |state| told.push(state)).await;
+        assert_eq!(
+            (error.code(), error.fault()),
+            ("telegram_webhook_not_answering", Fault::Later { after: None })
+        );
+        assert_eq!(told, vec![NOT_ANSWERING; 2]);
+        assert_eq!(fake.calls_of("getWebhookInfo").len(), 3, "Telegram itself is well");
     }
 }

@@ -17,11 +17,11 @@ use tracing::{debug, warn};
 use super::filter::Event;
 use super::hook::{Hook, Key};
 use super::signature::{self, Scheme};
-use super::{Desk, News, parse};
-use crate::intake::{NotTaken, Posted, Taken};
+use super::{Desk, parse};
+use crate::called::{HEALTH, News, healthy};
+use crate::intake::{NotTaken, Posted, Taken, Unreadable};
 use crate::listener::{self, Request, later, refused, unread};
 
-pub(super) const HEALTH: &str = "/health";
 const ROUTES: &str = "/webhooks/";
 const PROFILES: &str = "/p/";
 /// When to try again what could not be kept, in seconds; and what is closed for maintenance.
@@ -40,7 +40,7 @@ pub(super) async fn answer(desk: Arc<Desk>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
     if path == HEALTH {
-        return listener::json(StatusCode::OK, &json!({ "status": "ok", "platform": "webhook" }));
+        return healthy("webhook");
     }
     if path.starts_with(PROFILES) {
         return refused(StatusCode::NOT_FOUND, "this gateway has no profiles; call /webhooks/<route>");
@@ -76,9 +76,9 @@ impl Desk {
         let body = listener::read(headers, body, self.max_body).await.map_err(unread)?;
         let scheme = self.authenticated(route, &hook, headers, &body)?;
         self.rate(route)?;
-        let payload = parse::payload(headers, &body);
-        let payload =
-            payload.ok_or_else(|| refused(StatusCode::BAD_REQUEST, "the body is neither JSON nor a form"))?;
+        let Some(payload) = parse::payload(headers, &body) else {
+            return Err(self.set_aside(parse::delivery(headers, scheme), &body).await);
+        };
         let names = parse::names(headers, &payload);
         if !hook.events.is_empty() && !names.iter().any(|name| hook.events.contains(name)) {
             return Err(ignored("event"));
@@ -159,7 +159,7 @@ impl Desk {
         let event = parse::inbound(self.platform, names, text, target, since_1970());
         match self.intake.offer(vec![event], vec![], None).await.map_err(|gone| self.gone(gone))? {
             Taken::Committed => {
-                self.tell(News::Heard);
+                self.bell.ring(News::Heard);
                 Ok(delivery.told(StatusCode::ACCEPTED, "accepted"))
             }
             Taken::Known => Ok(delivery.told(StatusCode::OK, "duplicate")),
@@ -188,13 +188,25 @@ impl Desk {
         }
     }
 
+    /// Whoever signed it meant something: it is kept as it came. The same again would not help.
+    async fn set_aside(&self, id: Option<String>, body: &Bytes) -> Response {
+        let why = "the body is neither JSON nor a form";
+        let unreadable = Unreadable::new(id, why, &String::from_utf8_lossy(body));
+        warn!(platform = "webhook", bytes = body.len(), "unreadable delivery set aside");
+        match self.intake.offer(vec![], vec![unreadable], None).await {
+            Ok(Taken::Committed | Taken::Known) => refused(StatusCode::BAD_REQUEST, why),
+            Ok(Taken::NotTaken | Taken::NoHome | Taken::Closed(_)) => self.not_taken(),
+            Err(gone) => self.gone(gone),
+        }
+    }
+
     fn not_taken(&self) -> Response {
-        self.tell(News::NotTaken);
+        self.bell.ring(News::NotTaken);
         later(refused(StatusCode::SERVICE_UNAVAILABLE, "could not be kept"), SOON)
     }
 
     fn gone(&self, gone: NotTaken) -> Response {
-        self.tell(match gone {
+        self.bell.ring(match gone {
             NotTaken::Closed => News::Gone,
             NotTaken::Refused => News::NotTaken,
         });

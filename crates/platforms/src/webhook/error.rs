@@ -85,3 +85,69 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::Place;
+
+    const SOON: Fault = Fault::Later { after: None };
+
+    fn place() -> Place {
+        Place { host: "127.0.0.1".into(), port: 80, port_key: "WEBHOOK_PORT" }
+    }
+
+    fn github(status: u16) -> Error {
+        Error::GitHub { status, retry_after: None, limited: false }
+    }
+
+    #[test]
+    fn every_failure_says_what_to_do() {
+        let why = || "why".to_owned();
+        let wait = Some(Duration::from_secs(7));
+        let limited = Error::GitHub { status: 403, retry_after: wait, limited: true };
+        let (no, maybe) = (Reached::No, Reached::Maybe);
+        for (error, fault, reached, kind, code) in [
+            (NotBound::InUse(place()).into(), SOON, no, Kind::Transient, "webhook_port_in_use"),
+            (
+                NotBound::NotNow { place: place(), why: why() }.into(),
+                SOON,
+                no,
+                Kind::Transient,
+                "webhook_not_bound",
+            ),
+            (
+                NotBound::Impossible { place: place(), why: why() }.into(),
+                Fault::Fatal,
+                no,
+                Kind::Transient,
+                "webhook_config_invalid",
+            ),
+            (Error::Deaf, SOON, no, Kind::Transient, "webhook_not_answering"),
+            (Error::Closed, SOON, no, Kind::Transient, "webhook_closed"),
+            (Error::NoPlace(why()), Fault::Refused, no, Kind::ChatNotFound, "webhook_no_place"),
+            (limited, Fault::Later { after: wait }, no, Kind::RateLimited, "webhook_github_rate_limited"),
+            (github(401), Fault::Refused, no, Kind::Unknown, "webhook_github_refused"),
+            (github(403), Fault::Refused, no, Kind::Unknown, "webhook_github_refused"),
+            (github(404), Fault::Refused, no, Kind::ChatNotFound, "webhook_github_refused"),
+            (github(410), Fault::Refused, no, Kind::ChatNotFound, "webhook_github_refused"),
+            (github(422), Fault::Refused, no, Kind::Unknown, "webhook_github_refused"),
+            (github(502), SOON, maybe, Kind::Transient, "webhook_github_server_error"),
+            (Failure::Unreached(why()).into(), SOON, no, Kind::Transient, "webhook_github_network_error"),
+            (Failure::Lost(why()).into(), SOON, maybe, Kind::Unknown, "webhook_github_network_error"),
+        ] {
+            let said = (error.fault(), error.reached(), error.kind(), error.code());
+            assert_eq!(said, (fault, reached, kind, code), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_person_can_mend_names_the_setting() {
+        let impossible: Error = NotBound::Impossible { place: place(), why: "denied".into() }.into();
+        for (error, setting) in
+            [(github(401), "GITHUB_TOKEN"), (github(403), "GITHUB_TOKEN"), (impossible, "WEBHOOK_PORT")]
+        {
+            assert!(error.to_string().contains(setting), "{error}");
+        }
+    }
+}

@@ -31,8 +31,8 @@ use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::{Client, Url};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
+use crate::called::Bell;
 use crate::intake::Intake;
 use crate::listener::{self, Place};
 use crate::{Secret, http};
@@ -180,22 +180,14 @@ struct Desk {
     max_body: usize,
     delivery_wait: Duration,
     intake: Intake,
-    told: mpsc::Sender<News>,
+    bell: Bell,
     /// Routes whose old signatures were complained about; there are no more than routes.
     warned: Mutex<BTreeSet<String>>,
     started: Instant,
 }
 
-/// What a request says about the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
-    Heard,
-    NotTaken,
-    Gone,
-}
-
 impl Desk {
-    fn new(webhook: &Webhook, intake: Intake, told: mpsc::Sender<News>) -> Self {
+    fn new(webhook: &Webhook, intake: Intake, bell: Bell) -> Self {
         Self {
             platform: webhook.platform,
             routes: webhook.routes.clone(),
@@ -204,15 +196,10 @@ impl Desk {
             max_body: webhook.max_body,
             delivery_wait: webhook.delivery_wait,
             intake,
-            told,
+            bell,
             warned: Mutex::default(),
             started: webhook.started,
         }
-    }
-
-    fn tell(&self, news: News) {
-        // A full channel has news enough.
-        let _ = self.told.try_send(news);
     }
 
     /// The error is the seconds until the next delivery is taken.

@@ -1,24 +1,20 @@
-//! The link: a listener that proves itself. Nobody knows when the next delivery comes, so silence says nothing; we ask
-//! ourselves whether we answer.
+//! The link: a listener that proves itself (`called.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tracing::{info, warn};
+use tracing::info;
 
-use super::answer::{HEALTH, answer};
-use super::{Desk, Error, News, Webhook};
+use super::answer::answer;
+use super::{Desk, Error, Webhook};
+use crate::called::{Bell, Echo, HEALTH, Hearing, News};
 use crate::intake::{Health, Intake};
 use crate::listener::{Listener, NotBound, is_served};
 
 /// How often we ask. A link is deaf after two minutes without a sign of life.
 const BEAT: Duration = Duration::from_secs(30);
-/// Questions without an answer, in a row, that end the link; the next one binds anew.
-const MISSES: u32 = 3;
-/// News that may wait. They only say how the link is, so what does not fit is left out.
-const NEWS: usize = 16;
 
 impl Webhook {
     pub fn longest_silence(&self) -> Option<Duration> {
@@ -47,21 +43,21 @@ impl Webhook {
             Err(error) => return error.into(),
         };
         info!(platform = "webhook", host = self.place.host, port = self.place.port, "listening");
-        let (told, news) = mpsc::channel(NEWS);
-        let desk = Arc::new(Desk::new(self, intake.clone(), told));
+        let (bell, news) = Bell::new();
+        let desk = Arc::new(Desk::new(self, intake.clone(), bell));
         tokio::select! {
             never = listener.serve(move |request| answer(desk.clone(), request)) => match never {},
-            error = watch(&listener, news, health) => error,
+            error = watch(&listener, Echo::new("webhook", BEAT), news, health) => error,
         }
     }
 }
 
 async fn watch(
     listener: &Listener,
+    mut echo: Echo,
     mut news: mpsc::Receiver<News>,
     health: &mut (dyn FnMut(Health) + Send),
 ) -> Error {
-    let mut misses = 0;
     let mut next = Instant::now();
     loop {
         let heard = tokio::select! {
@@ -70,26 +66,60 @@ async fn watch(
         };
         match heard {
             Some(News::Heard) => {
-                misses = 0;
+                echo.heard();
                 health(Health::Polling);
             }
             Some(News::NotTaken) => health(Health::Degraded { reason: "webhook_not_taken" }),
             Some(News::Gone) => return Error::Closed,
             None => {
-                next = Instant::now() + BEAT;
-                // Whoever takes every seat keeps us busy; closing the door would only help them.
-                if listener.answers(HEALTH).await || listener.is_full() {
-                    misses = 0;
-                    health(Health::Polling);
-                } else {
-                    misses += 1;
-                    warn!(platform = "webhook", misses, "our own listener does not answer");
-                    health(Health::Degraded { reason: "webhook_not_answering" });
+                next = Instant::now() + echo.every;
+                match echo.ask(listener).await {
+                    Hearing::Good => health(Health::Polling),
+                    Hearing::Poor => health(Health::Degraded { reason: "webhook_not_answering" }),
+                    Hearing::Gone => return Error::Deaf,
                 }
             }
         }
-        if misses >= MISSES {
-            return Error::Deaf;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use petasos_core::Fault;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::listener::Place;
+    use crate::webhook::Config;
+
+    #[tokio::test]
+    async fn a_listener_that_does_not_answer_ends_the_link_at_the_third_question_and_is_bound_anew() {
+        let webhook = Webhook::new(Config { port: 0, ..Config::default() }).expect("valid");
+        let listener = Listener::bind(&webhook.place).await.expect("a port");
+        let place = Place { port: listener.address().port(), ..webhook.place.clone() };
+        let (bell, news) = Bell::new();
+        let mut told = Vec::new();
+        let (every, began) = (Duration::from_millis(20), Instant::now());
+        let echo = Echo::new("webhook", every).within(every);
+        // Nobody serves: callers get through to the port, and no further.
+        let error = watch(&listener, echo, news, &mut |state| told.push(state)).await;
+        assert_eq!((error.clone(), error.fault()), (Error::Deaf, Fault::Later { after: None }));
+        assert_eq!(told, vec![Health::Degraded { reason: "webhook_not_answering" }; 2]);
+        assert!(began.elapsed() >= 3 * every, "three questions");
+        drop((bell, listener));
+        let webhook = Webhook { place, ..webhook };
+        let (intake, _batches) = Intake::new(1);
+        let stands = Arc::new(Notify::new());
+        let told = stands.clone();
+        let mut tell = move |state| {
+            if state == Health::Polling {
+                told.notify_one();
+            }
+        };
+        tokio::select! {
+            error = webhook.receive(None, &intake, &mut tell) => panic!("the link ended: {error}"),
+            // The same place answers again.
+            () = stands.notified() => {}
         }
     }
 }

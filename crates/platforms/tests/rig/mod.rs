@@ -104,7 +104,7 @@ pub(crate) fn texts(events: &[Inbound]) -> Vec<&str> {
 pub(crate) fn degraded(told: &[Health]) -> Vec<&'static str> {
     let reason = |state: &Health| match state {
         Health::Degraded { reason } => Some(*reason),
-        Health::Connecting | Health::Polling => None,
+        Health::Connecting | Health::Polling | Health::CatchingUp => None,
     };
     told.iter().filter_map(reason).collect()
 }

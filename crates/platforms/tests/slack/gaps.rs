@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use petasos_fakes::slack::{BOT, Fault, Incoming, Side};
-use petasos_platforms::Taken;
+use petasos_platforms::{Health, Taken};
 
 use crate::rig::{Rig, adapter, all_read, any_age, next, rig_with, take, take_until, texts};
 use petasos_platforms::slack::Config;
@@ -238,6 +238,35 @@ async fn rounds_follow_until_nothing_is_missing_and_each_takes_the_oldest() {
         let (batch, _) = again.listen(Some(cursor), async |batches| next(batches).await.events).await;
         assert_eq!(texts(&batch), rounds[done], "after a crash behind round {done}");
     }
+}
+
+#[tokio::test]
+async fn until_nothing_is_missing_every_sign_of_life_says_so() {
+    let rig = rig_with(any_age);
+    let (_, cursor) = acquainted(&rig).await;
+    away(&rig, |rig| {
+        for number in 1..=5 {
+            rig.fake.push_text("D1", "U5", &format!("d{number}"));
+        }
+    });
+    let few = |config: &mut Config| {
+        (config.catch_up.messages, config.ping_interval) = (3, Duration::from_millis(20));
+    };
+    let ((), told) = another(&rig, few)
+        .listen(Some(&cursor), async |batches| {
+            let first = next(batches).await;
+            // Signs of life that come while this batch waits are passed on once in a second.
+            let pongs = rig.fake.look(|world| world.heartbeats().1);
+            rig.wait_until("pings", move |world| (world.heartbeats().1 > pongs + 60).then_some(())).await;
+            first.done.send(Taken::Committed).expect("it waits");
+            assert_eq!(texts(&take(batches, 2).await), ["d4", "d5"]);
+            rig.fake.push_text("D1", "U5", "live");
+            assert_eq!(texts(&take(batches, 1).await), ["live"]);
+        })
+        .await;
+    let behind = told.iter().filter(|state| **state == Health::CatchingUp).count();
+    let done = told.iter().position(|state| *state == Health::Polling).expect("caught up");
+    assert!(behind >= 2 && done == behind + 1, "{told:?}");
 }
 
 #[tokio::test]

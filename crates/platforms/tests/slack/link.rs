@@ -417,32 +417,6 @@ async fn missing_tokens_are_fatal_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn two_workspaces_are_heard_and_answered_each_with_its_own_token() {
-    let rig = rig_with(|config| config.bot_tokens.push(petasos_platforms::Secret::new("xoxb-2")));
-    rig.fake.add_workspace("T2", "xoxb-2");
-    rig.fake.push(mention("C1", "first"));
-    rig.fake.push(Incoming::new("C2", "U9", "<@U2BOT> second").team("T2"));
-    rig.fake.push(Incoming::new("C2", "U9", "<@U1BOT> not this one").team("T2"));
-    let (events, _) = rig.listen(None, async |batches| take(batches, 2).await).await;
-    let scopes: Vec<_> = events.iter().filter_map(|event| event.source.scope_id.as_deref()).collect();
-    assert_eq!((texts(&events), scopes), (vec!["first", "second"], vec!["T1", "T2"]));
-    for event in &events {
-        let to = Route::back_to(&event.source, Delivery::Push);
-        rig.adapter.send(&to, &Part::plain("yes"), &SendOptions::default()).await.expect("sent");
-    }
-    let tokens: Vec<_> = rig.fake.calls_of("chat.postMessage").into_iter().map(|call| call.token).collect();
-    assert_eq!(tokens, ["xoxb-1", "xoxb-2"]);
-    assert_eq!(rig.fake.calls_of("conversations.info").len(), 0, "learnt from what came in");
-}
-
-#[tokio::test]
-async fn one_workspace_that_threw_us_out_does_not_silence_the_other() {
-    let rig = rig_with(|config| config.bot_tokens.insert(0, petasos_platforms::Secret::new("xoxb-gone")));
-    rig.fake.push_text("D1", "U7", "hello");
-    rig.listen(None, async |batches| assert_eq!(texts(&take(batches, 1).await), ["hello"])).await;
-}
-
-#[tokio::test]
 async fn a_slash_command_is_acknowledged_and_answered_to_its_author_alone() {
     let rig = rig();
     let url = rig.fake.push_command("C1", "U7", "/petasos", "status");

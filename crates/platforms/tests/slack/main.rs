@@ -7,3 +7,4 @@ mod gaps;
 mod link;
 mod rig;
 mod send;
+mod workspaces;
