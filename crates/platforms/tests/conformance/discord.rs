@@ -17,6 +17,7 @@ const GUILD: u64 = 1;
 const USER: u64 = 5;
 const ROOM: u64 = 70;
 const DIRECT: u64 = 50;
+const THREAD: u64 = 71;
 const HEARTBEAT: u64 = 1;
 const BEAT: Duration = Duration::from_millis(100);
 
@@ -108,6 +109,23 @@ impl Peer for Rig {
             Place::Group => said.mentioning_bot(),
         };
         self.fake.push(said).to_string()
+    }
+
+    fn say_command(&self) {
+        self.fake.push_command(DIRECT, USER, "status", &[]);
+    }
+
+    fn thread(&self) -> String {
+        self.fake.add_thread(GUILD, ROOM, THREAD, "a thread");
+        THREAD.to_string()
+    }
+
+    fn seen_in(&self, thread: &str) -> Vec<String> {
+        self.fake.texts(thread.parse().expect("a number"))
+    }
+
+    fn remove_thread(&self, _thread: &str) {
+        self.fake.on("createMessage").does(Fault::status(404, 10003, "Unknown Channel"));
     }
 
     fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape) {
@@ -203,5 +221,6 @@ impl Peer for Rig {
 
     fn revoke(&self) {
         self.fake.expect_token("other");
+        self.fake.close(4004);
     }
 }

@@ -2,8 +2,9 @@
 //! its fake server.
 //!
 //! A new adapter: implement `Peer` over its fake in a file of its own, and name it in `kit!` below. Without
-//! that this test does not build. What an adapter cannot do, or does not do yet, is said in the table with its
-//! reason; a cell that turns out otherwise than the table says, for better or worse, fails the run.
+//! that this test does not build. An adapter with two links has two columns. What an adapter cannot do, or does not do
+//! yet, is said in the table, or by its peer (`excuses`), with its reason; a cell that turns out otherwise, for better
+//! or worse, fails the run.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod discord;
@@ -34,14 +35,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Who is tested, and how its fake is started.
 struct Column {
     name: &'static str,
+    adapter: &'static str,
     start: fn(Temper) -> Box<dyn Peer>,
 }
 
 /// The columns, and from the same list the match that keeps it whole: there is no `_` in it, so an adapter
 /// that is not in the kit stops the build here.
 macro_rules! kit {
-    ($($adapter:ident => $start:path),+ $(,)?) => {
-        const COLUMNS: &[Column] = &[$(Column { name: stringify!($adapter), start: $start }),+];
+    ($($adapter:ident => [$($name:literal: $start:path),+]),+ $(,)?) => {
+        const COLUMNS: &[Column] =
+            &[$($(Column { name: $name, adapter: stringify!($adapter), start: $start }),+),+];
 
         fn name_of(adapter: &Adapter) -> &'static str {
             match adapter {
@@ -52,29 +55,12 @@ macro_rules! kit {
 }
 
 kit! {
-    Telegram => telegram::start,
-    Discord => discord::start,
-    Slack => slack::start,
-    Webhook => webhook::start,
-    Relay => relay::start,
+    Telegram => ["Telegram": telegram::start, "Called": telegram::called],
+    Discord => ["Discord": discord::start],
+    Slack => ["Slack": slack::start],
+    Webhook => ["Webhook": webhook::start],
+    Relay => ["Relay": relay::start],
 }
-
-/// Adapters that cannot do whole groups of cases, and say so themselves; and why that is.
-const STANDING: &[(&str, Except)] = &[
-    (
-        "Webhook",
-        Except::NotApplicable(
-            "other programs call us, and answers go out on other platforms: there is no server to lose and nobody to \
-             write to",
-        ),
-    ),
-    (
-        "Relay",
-        Except::NotApplicable(
-            "what goes out takes the connection that listens, and the kit mostly sends without one; its own tests send",
-        ),
-    ),
-];
 
 /// How a case ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +68,8 @@ enum Verdict {
     Passed,
     /// The adapter says that it cannot do this.
     NotApplicable,
+    /// Its peer says why it makes no sense there.
+    Excused(&'static str),
     Failed(String),
 }
 
@@ -107,6 +95,12 @@ fn the_table_speaks_of_adapters_that_are_there_and_gives_its_reasons() {
         assert!(COLUMNS.iter().any(|column| column.name == *adapter), "{}: {adapter}", case.name);
         assert!(except.reason().contains(' '), "{}: a reason is a sentence", case.name);
     }
+    for column in COLUMNS {
+        for (excused, reason) in (column.start)(Temper::Patient).excuses() {
+            assert!(names.contains(excused), "{}: {excused:?} is no case (any more)", column.name);
+            assert!(reason.contains(' '), "{}, {excused}: a reason is a sentence", column.name);
+        }
+    }
 }
 
 fn run(column: &Column) -> Vec<Verdict> {
@@ -117,9 +111,9 @@ fn cell(column: &Column, case: &Case) -> Verdict {
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let peer = (column.start)(case.temper);
-        assert_eq!(name_of(peer.adapter()), column.name, "a peer of another platform");
-        if !peer.applies(case.name) {
-            return Ok(Verdict::NotApplicable);
+        assert_eq!(name_of(peer.adapter()), column.adapter, "a peer of another platform");
+        if let Some(reason) = peer.excuse(case.name) {
+            return Ok(Verdict::Excused(reason));
         }
         runtime.block_on(async { tokio::time::timeout(PATIENCE, (case.check)(&*peer)).await })
     };
@@ -144,13 +138,15 @@ fn report(results: &[Vec<Verdict>]) -> Vec<String> {
     for (at, case) in CASES.iter().enumerate() {
         matrix.push_str(&format!("\n{:66}", case.name));
         for (column, verdicts) in COLUMNS.iter().zip(results) {
-            let standing = if verdicts[at] == Verdict::NotApplicable { STANDING } else { &[] };
-            let expected = case.except.iter().chain(standing).find(|(adapter, _)| *adapter == column.name);
-            let expected = expected.map(|(_, it)| it);
+            let expected = case.except.iter().find(|(name, _)| *name == column.name).map(|(_, it)| it);
             let (shown, mistake) = judge(&verdicts[at], expected);
             matrix.push_str(&format!("{shown:10}"));
-            if let Some(except) = expected {
-                notes.push_str(&format!("\n  {} · {}: {shown}: {}", column.name, case.name, except.reason()));
+            let excuse = match verdicts[at] {
+                Verdict::Excused(reason) => Some(reason),
+                Verdict::Passed | Verdict::NotApplicable | Verdict::Failed(_) => None,
+            };
+            if let Some(reason) = expected.map(Except::reason).or(excuse) {
+                notes.push_str(&format!("\n  {} · {}: {shown}: {reason}", column.name, case.name));
             }
             wrong.extend(mistake.map(|mistake| format!("{} · {}: {mistake}", column.name, case.name)));
         }
@@ -163,7 +159,12 @@ fn report(results: &[Vec<Verdict>]) -> Vec<String> {
 fn judge(verdict: &Verdict, expected: Option<&Except>) -> (&'static str, Option<String>) {
     match (verdict, expected) {
         (Verdict::Passed, None) => ("ok", None),
-        (Verdict::NotApplicable, Some(Except::NotApplicable(_))) => ("n/a", None),
+        (Verdict::NotApplicable, Some(Except::NotApplicable(_))) | (Verdict::Excused(_), None) => {
+            ("n/a", None)
+        }
+        (Verdict::Excused(_), Some(_)) => {
+            ("N/A!", Some("excused twice: by its peer and by the table".into()))
+        }
         (Verdict::Failed(why), Some(Except::Gap { fails_with, .. })) if why.contains(fails_with) => {
             ("gap", None)
         }

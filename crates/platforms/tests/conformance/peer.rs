@@ -86,6 +86,14 @@ pub(crate) trait Peer {
 
     /// `user` writes to us; in a group, by calling us. The id of the message is returned.
     fn say(&self, place: Place, text: &str) -> String;
+    /// `user` gives us the command `/status`, alone with us.
+    fn say_command(&self);
+    /// A thread in the group, by its id.
+    fn thread(&self) -> String;
+    /// Our messages in it.
+    fn seen_in(&self, thread: &str) -> Vec<String>;
+    /// It is gone; the group is still there.
+    fn remove_thread(&self, thread: &str);
     /// `user` sends us a document, alone with us.
     fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape);
     /// The next download meets this.
@@ -104,9 +112,13 @@ pub(crate) trait Peer {
     /// What we put below a message of somebody else's.
     fn marks(&self, place: Place, message: &str) -> Vec<String>;
 
-    /// Whether a case makes sense on this platform at all.
-    fn applies(&self, _case: &str) -> bool {
-        true
+    /// Cases that make no sense on this platform, and why: every other one must hold.
+    fn excuses(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn excuse(&self, case: &str) -> Option<&'static str> {
+        self.excuses().iter().find(|(name, _)| *name == case).map(|(_, reason)| *reason)
     }
 
     /// A link with this cursor hears what is said from now on.
@@ -126,6 +138,6 @@ pub(crate) trait Peer {
     /// Connections stay open and nothing comes through them, until `speak`.
     fn silence(&self);
     fn speak(&self);
-    /// Our credentials are good no longer.
+    /// Our credentials are good no longer; whoever the server tells is told.
     fn revoke(&self);
 }

@@ -28,7 +28,7 @@ pub(crate) fn reveals_nothing(peer: &dyn Peer, error: &Error) {
     }
 }
 
-async fn say(peer: &dyn Peer, text: &str) -> Result<Receipt, Error> {
+pub(crate) async fn say(peer: &dyn Peer, text: &str) -> Result<Receipt, Error> {
     peer.adapter().send(&route(peer, Place::Private), &Part::plain(text), &SendOptions::default()).await
 }
 
@@ -109,6 +109,37 @@ pub(crate) async fn answer_gone(peer: &dyn Peer) -> Verdict {
     let options = SendOptions { reply: true, ..SendOptions::default() };
     peer.adapter().send(&to, &Part::plain("therefore"), &options).await.expect("sent");
     assert_eq!(texts(peer), ["therefore"]);
+    Verdict::Passed
+}
+
+fn into(peer: &dyn Peer, thread: &str) -> Route {
+    Route { thread_id: Some(thread.to_owned()), ..route(peer, Place::Group) }
+}
+
+pub(crate) async fn thread(peer: &dyn Peer) -> Verdict {
+    let thread = peer.thread();
+    let sent = peer.adapter().send(&into(peer, &thread), &Part::plain("here"), &SendOptions::default()).await;
+    let receipt = sent.expect("sent");
+    assert!(receipt.message_id.is_some() && !receipt.thread_fallback, "{receipt:?}");
+    assert_eq!(peer.seen_in(&thread), ["here"]);
+    Verdict::Passed
+}
+
+/// What belongs into it stands beside it, or is refused; whichever, the chat takes what comes next.
+pub(crate) async fn thread_gone(peer: &dyn Peer) -> Verdict {
+    let thread = peer.thread();
+    peer.remove_thread(&thread);
+    match peer.adapter().send(&into(peer, &thread), &Part::plain("where?"), &SendOptions::default()).await {
+        Ok(receipt) => assert!(receipt.thread_fallback, "{receipt:?}"),
+        Err(error) => {
+            assert_eq!((error.fault(), error.reached()), (Fault::Refused, Reached::No), "{error}");
+            assert!(!error.kind().is_dead_chat(), "the chat lives: {error}");
+        }
+    }
+    let (to, options) = (route(peer, Place::Group), SendOptions::default());
+    peer.adapter().send(&to, &Part::plain("here"), &options).await.expect("sent");
+    let seen: Vec<String> = peer.seen(Place::Group).into_iter().map(|seen| seen.text).collect();
+    assert_eq!(seen.last().map(String::as_str), Some("here"));
     Verdict::Passed
 }
 

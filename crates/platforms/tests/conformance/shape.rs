@@ -19,7 +19,8 @@ pub(crate) fn capabilities(peer: &dyn Peer) -> Verdict {
     assert!(capabilities.split_hint.is_none_or(|hint| (1..=capabilities.max_message).contains(&hint)));
     assert!(!capabilities.label.is_empty() && !capabilities.hint.is_empty());
     assert!(capabilities.edit || !capabilities.finalize, "a final edit is an edit");
-    let carries = matches!(adapter, Adapter::Relay(_)) || peer.applies("a short text is sent and has an id");
+    let carries =
+        matches!(adapter, Adapter::Relay(_)) || peer.excuse("a short text is sent and has an id").is_none();
     let reads = if carries { Delivery::Push } else { Delivery::Pull };
     assert_eq!(capabilities.delivery, reads, "we are the ones who send, if somebody reads");
     assert!(!adapter.account().is_empty(), "the account is known by the credentials");

@@ -97,6 +97,23 @@ impl Peer for Rig {
         }
     }
 
+    fn say_command(&self) {
+        self.fake.push_command(DIRECT, USER, "/petasos", "status");
+    }
+
+    fn thread(&self) -> String {
+        self.fake.push_text(ROOM, USER, "a thread begins")
+    }
+
+    fn seen_in(&self, thread: &str) -> Vec<String> {
+        let seen = self.fake.visible(ROOM).into_iter().filter(|it| it.thread.as_deref() == Some(thread));
+        seen.map(|it| it.text).collect()
+    }
+
+    fn remove_thread(&self, _thread: &str) {
+        self.fake.on("chat.postMessage").does(Fault::error("thread_not_found"));
+    }
+
     fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape) {
         let size = if shape == Shape::SaysItIsSmall { 1 } else { content.len() };
         let url = match shape {

@@ -50,6 +50,7 @@ impl Case {
 
 const NO_KEYS: &[(&str, Except)] = &[
     ("Telegram", Except::NotApplicable("the Bot API knows no key of a message")),
+    ("Called", Except::NotApplicable("the Bot API knows no key of a message")),
     ("Slack", Except::NotApplicable("the Web API knows no key of a message")),
 ];
 
@@ -57,6 +58,8 @@ pub(crate) const CASES: &[Case] = &[
     // The way in.
     case("a private message is heard, whole", |it| Box::pin(receiving::heard(it, Place::Private))),
     case("a message in a group is heard, whole", |it| Box::pin(receiving::heard(it, Place::Group))),
+    case("a command is heard as one", |it| Box::pin(receiving::command(it))),
+    case("what is heard has its moment", |it| Box::pin(receiving::dated(it))),
     case("a link that hears says that it is alive", |it| Box::pin(receiving::alive(it))),
     case("the platform is told only after the commit", |it| Box::pin(receiving::confirmed_late(it))),
     case("what is not taken is not confirmed, and comes again", |it| Box::pin(receiving::not_taken(it))),
@@ -74,12 +77,15 @@ pub(crate) const CASES: &[Case] = &[
     case("a cursor that means nothing is no reason to fail", |it| Box::pin(receiving::odd_cursor(it))),
     case("a gateway that is gone ends the link", |it| Box::pin(receiving::hung_up(it))),
     case("bad credentials end the link and say what to do", |it| Box::pin(receiving::barred(it))),
+    case("credentials that are revoked end a link that stands", |it| Box::pin(receiving::thrown_out(it))),
     // The way out.
     case("a short text is sent and has an id", |it| Box::pin(sending::short(it))),
     case("a long text arrives in parts, in order and whole", |it| Box::pin(sending::long(it))),
     case("white space is not sent", |it| Box::pin(sending::nothing(it))),
     case("an answer is shown as an answer", |it| Box::pin(sending::answer(it))),
     case("an answer to a message that is gone is sent all the same", |it| Box::pin(sending::answer_gone(it))),
+    case("what is sent into a thread stands there", |it| Box::pin(sending::thread(it))),
+    case("a thread that is gone is not the end of its chat", |it| Box::pin(sending::thread_gone(it))),
     case("a text that is too long is refused by that name", |it| Box::pin(sending::too_long(it))),
     case("an edit replaces, and the same again is a success", |it| Box::pin(sending::edit(it))),
     case("an edit of a message that is gone is refused", |it| Box::pin(sending::edit_gone(it))),

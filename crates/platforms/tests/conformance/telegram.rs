@@ -1,17 +1,21 @@
-//! Telegram's column.
+//! Telegram's two columns: it is polled, or calls us.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use petasos_fakes::Telegram as Fake;
+use petasos_fakes::hooks::Delivery;
 use petasos_fakes::telegram::{Fault, Incoming};
-use petasos_platforms::telegram::{Config, Telegram};
+use petasos_platforms::telegram::{Config, Telegram, WebhookConfig};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::json;
 
 use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
 
 const TOKEN: &str = "123456:secret";
+const WEBHOOK_SECRET: &str = "s3cret_-of-a-hook";
+const HOOK: &str = "/tg/hook";
 const USER: i64 = 5;
 const GROUP: i64 = -100;
 
@@ -19,13 +23,22 @@ struct Rig {
     fake: Arc<Fake>,
     adapter: Adapter,
     temper: Temper,
+    /// Where it is called, unless it polls.
+    port: Option<u16>,
+    /// The number of the last update.
+    last: AtomicI64,
 }
 
 pub(crate) fn start(temper: Temper) -> Box<dyn Peer> {
-    boxed(Arc::new(Fake::start().expect("a fake")), temper)
+    boxed(Arc::new(Fake::start().expect("a fake")), temper, None)
 }
 
-fn boxed(fake: Arc<Fake>, temper: Temper) -> Box<dyn Peer> {
+/// The other link: Telegram calls us.
+pub(crate) fn called(temper: Temper) -> Box<dyn Peer> {
+    boxed(Arc::new(Fake::start().expect("a fake")), temper, Some(petasos_fakes::port::free()))
+}
+
+fn boxed(fake: Arc<Fake>, temper: Temper, port: Option<u16>) -> Box<dyn Peer> {
     let mut config = Config::new(Secret::new(TOKEN));
     config.base_url = format!("{}/bot", fake.url());
     config.reactions = true;
@@ -34,8 +47,20 @@ fn boxed(fake: Arc<Fake>, temper: Temper) -> Box<dyn Peer> {
         config.request_timeout = Duration::from_millis(300);
         (config.poll_timeout, config.poll_grace) = (Duration::from_secs(1), Duration::from_millis(300));
     }
+    config.webhook = port.map(|port| WebhookConfig {
+        secret: Some(Secret::new(WEBHOOK_SECRET)),
+        port,
+        beat: Duration::from_millis(50),
+        ..WebhookConfig::new(format!("http://127.0.0.1:{port}{HOOK}"))
+    });
     let adapter = Adapter::Telegram(Telegram::new(config).expect("valid"));
-    Box::new(Rig { fake, adapter, temper })
+    Box::new(Rig { fake, adapter, temper, port, last: AtomicI64::new(0) })
+}
+
+/// Tells an update again, as Telegram does if it lost our answer.
+fn tell_again(port: u16, update: &serde_json::Value) {
+    let delivery = Delivery::json(HOOK, update).header("X-Telegram-Bot-Api-Secret-Token", WEBHOOK_SECRET);
+    std::thread::spawn(move || delivery.post(port));
 }
 
 fn chat(place: Place) -> i64 {
@@ -67,11 +92,12 @@ impl Peer for Rig {
     }
 
     fn restarted(&self) -> Box<dyn Peer> {
-        boxed(self.fake.clone(), self.temper)
+        boxed(self.fake.clone(), self.temper, self.port)
     }
 
     fn secrets(&self) -> &'static [&'static str] {
-        &[TOKEN, "secret"]
+        // The door has a field of that name.
+        if self.port.is_some() { &[TOKEN, WEBHOOK_SECRET] } else { &[TOKEN, "secret"] }
     }
 
     fn remedy(&self) -> &'static str {
@@ -87,7 +113,30 @@ impl Peer for Rig {
     }
 
     fn say(&self, place: Place, text: &str) -> String {
-        self.fake.push(Incoming::text(chat(place), USER, text)).message_id.to_string()
+        let pushed = self.fake.push(Incoming::text(chat(place), USER, text));
+        self.last.store(pushed.update_id, Ordering::Relaxed);
+        pushed.message_id.to_string()
+    }
+
+    fn say_command(&self) {
+        self.fake.push_text(USER, USER, "/status");
+    }
+
+    fn thread(&self) -> String {
+        // A group without any topic does not look at their numbers.
+        self.fake.add_topic(GROUP, 11);
+        self.fake.add_topic(GROUP, 12);
+        "11".to_owned()
+    }
+
+    fn seen_in(&self, thread: &str) -> Vec<String> {
+        let thread = thread.parse().ok();
+        let seen = self.fake.visible(GROUP).into_iter().filter(|it| it.thread == thread);
+        seen.map(|it| it.text).collect()
+    }
+
+    fn remove_thread(&self, thread: &str) {
+        self.fake.remove_topic(GROUP, thread.parse().expect("a number"));
     }
 
     fn say_file(&self, text: &str, name: &str, content: &[u8], shape: Shape) {
@@ -115,8 +164,16 @@ impl Peer for Rig {
         self.fake.push_update(json!({ "message": { "message_id": "nine", "text": "sad news" } }));
     }
 
-    fn say_again(&self, _place: Place, _id: &str, _text: &str) {
-        self.fake.on("getUpdates").does(Fault::DuplicateUpdates);
+    fn say_again(&self, place: Place, id: &str, text: &str) {
+        let Some(port) = self.port else {
+            return self.fake.on("getUpdates").does(Fault::DuplicateUpdates);
+        };
+        let id: i64 = id.parse().expect("a number");
+        let message = json!({
+            "message_id": id, "date": 1, "text": text, "chat": { "id": chat(place), "type": "private" },
+            "from": { "id": USER, "is_bot": false, "first_name": "U" },
+        });
+        tell_again(port, &json!({ "update_id": self.last.load(Ordering::Relaxed), "message": message }));
     }
 
     fn press(&self, place: Place, message: &str, data: &str) {
@@ -138,6 +195,9 @@ impl Peer for Rig {
     }
 
     fn is_confirmed(&self, cursor: Option<&str>) -> bool {
+        if self.port.is_some() {
+            return self.fake.pending_updates() == 0;
+        }
         let cursor = cursor.and_then(|cursor| cursor.parse().ok());
         cursor.is_some() && self.fake.confirmed_offset() >= cursor
     }
