@@ -92,13 +92,22 @@ pub(crate) async fn run(shell: Arc<Shell>) {
         if !is_due(&shell, &doze).await {
             continue;
         }
+        let tried = clock::now();
         if lie_down(&shell, &doze).await {
             return;
         }
         tokio::select! {
             () = shell.stopper.stopped() => return,
-            () = sleep(COOLDOWN.max(doze.tick)) => {}
+            () = cool_down(&shell, &doze, tried) => {}
         }
+    }
+}
+
+/// Not again for a while, unless somebody has written since: then everything begins anew.
+async fn cool_down(shell: &Shell, doze: &Doze, tried: Millis) {
+    let began = Instant::now();
+    while began.elapsed() < COOLDOWN.max(doze.tick) && shell.traffic.last() < tried {
+        sleep(doze.tick.min(COOLDOWN)).await;
     }
 }
 

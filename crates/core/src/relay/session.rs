@@ -201,11 +201,13 @@ pub struct Session {
     early: bool,
     /// The next call is made sooner than usual: the last one may have met somebody who was just leaving.
     soon: bool,
+    /// When the last socket ended.
+    left: Option<Millis>,
     /// When we last looked at the clock.
     looked: Option<Millis>,
 }
 
-/// Between the call when a socket has gone and the one after it.
+/// So long a process may take to end when its socket has gone; whoever calls it meanwhile calls once more.
 const LEAVING: Duration = Duration::from_secs(5);
 /// Somebody looks at least so often while anything waits, so a clock that moved on by more than twice that was set.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
@@ -420,7 +422,8 @@ impl Session {
 
     fn poke(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
         if self.next_poke(terms).is_none_or(|at| now >= at) {
-            self.soon &= self.poked.is_none();
+            let leaving = self.left.is_some_and(|left| now.since(left) < LEAVING);
+            self.soon = leaving && self.poked.is_none();
             self.early = self.socket.is_some();
             self.poked = Some(now);
             self.pokes = self.pokes.saturating_add(1);
@@ -443,7 +446,7 @@ impl Session {
             return;
         }
         let shift = |at: &mut Millis| *at = if back.is_zero() { at.after(on) } else { at.before(back) };
-        self.poked.iter_mut().for_each(shift);
+        self.poked.iter_mut().chain(&mut self.left).for_each(shift);
         self.socket.iter_mut().for_each(|socket| shift(&mut socket.opened));
         for queued in &mut self.queue {
             shift(&mut queued.entry.at);
@@ -454,8 +457,9 @@ impl Session {
     /// The socket counts no longer: what it did not acknowledge is for the next one.
     fn leave(&mut self) {
         self.socket = None;
+        self.left = self.looked;
         if core::mem::take(&mut self.early) {
-            (self.poked, self.soon) = (None, true);
+            self.poked = None;
         }
         for queued in &mut self.queue {
             queued.sent = None;

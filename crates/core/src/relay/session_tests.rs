@@ -253,6 +253,8 @@ fn whoever_was_called_before_they_had_left_is_called_again_when_they_have() {
     rig.step(Event::Closed { epoch: 1 });
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.arrives("b2").effects, [Effect::Poke]);
+    assert_eq!(rig.pass(Duration::from_secs(5)).effects, [Effect::Poke], "it may still have been leaving");
+    assert_eq!(rig.pass(Duration::from_secs(59)).effects, []);
     // One that was called when nobody was there, and did not stay, is not called sooner.
     let mut rig = Rig::new();
     rig.arrives("b1");
