@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use petasos_core::relay::token::Refused;
 use petasos_core::relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
 use petasos_store::connector::Gateway;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -148,8 +149,9 @@ async fn read(
     mut stream: SplitStream<Stream>,
     conversation: &mut Conversation,
     wire: &Wire,
-    mut writer: JoinHandle<()>,
+    mut writer: JoinHandle<SplitSink<Stream, Message>>,
 ) {
+    let mut sink = None;
     let (mut lines, mut skipped) = (Lines::default(), 0_u32);
     let hello_by = Instant::now() + shell.hello_within;
     loop {
@@ -157,7 +159,10 @@ async fn read(
         let until = if conversation.has_begun() { patience } else { patience.min(hello_by) };
         let message = tokio::select! {
             message = tokio::time::timeout_at(until, stream.next()) => message,
-            _ended = &mut writer => break,
+            ended = &mut writer => {
+                sink = ended.ok();
+                break;
+            }
             () = shell.stopper.stopped() => {
                 wire.close(close::GOING_AWAY, "");
                 break;
@@ -203,14 +208,24 @@ async fn read(
     // What is still to be said: a reason to close. An end that we did not want has none.
     wire.close(close::GOING_AWAY, "");
     let quiet = async {
-        if !writer.is_finished() {
-            let _ = (&mut writer).await;
+        if sink.is_none() && !writer.is_finished() {
+            sink = (&mut writer).await.ok();
         }
         while let Some(Ok(_)) = stream.next().await {}
+        // What is no message any more is read, too: a socket that is left with something unread takes our reason with it.
+        if let Some(Ok(mut whole)) = sink.map(|sink| stream.reunite(sink)) {
+            drain(whole.get_mut()).await;
+        }
     };
     if timeout(FAREWELL, quiet).await.is_err() {
         writer.abort();
     }
+}
+
+/// Reads to the end and keeps nothing.
+async fn drain(raw: &mut (impl AsyncRead + Unpin)) {
+    let mut bytes = [0; 4096];
+    while raw.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
 }
 
 /// The one writer: lines in the order in which they came, pings between them, and the end.
@@ -220,7 +235,7 @@ async fn write(
     waiting: Arc<AtomicUsize>,
     mut ending: watch::Receiver<Option<(u16, &'static str)>>,
     every: Duration,
-) {
+) -> SplitSink<Stream, Message> {
     let mut pings = tokio::time::interval(every);
     pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -235,13 +250,13 @@ async fn write(
                     waiting.fetch_sub(line.len(), Ordering::Relaxed);
                     Message::text(line)
                 }
-                None => return,
+                None => return sink,
             },
             _tick = pings.tick() => Message::Ping(Vec::new().into()),
         };
         let last = matches!(message, Message::Close(_));
         if sink.send(message).await.is_err() || last {
-            return;
+            return sink;
         }
     }
 }
