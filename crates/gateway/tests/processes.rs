@@ -26,7 +26,8 @@ fn world(change: impl FnOnce(&mut Setup)) -> World {
     world
 }
 
-/// `run: <command>` starts it in the background, `wait: <command>` also waits for it; whatever else is said comes back.
+/// `run: <command>` starts it in the background, `wait: <command>` also waits for it, `watch: <command>` wants to hear when it
+/// is READY; whatever else is said comes back.
 fn obey(request: &Request) -> Answer {
     let said = request.last_user.as_str();
     let body = request.body();
@@ -38,6 +39,10 @@ fn obey(request: &Request) -> Answer {
     };
     match (last["role"].as_str(), said.split_once(": ")) {
         (Some("user"), Some(("run" | "wait", command))) => start(command),
+        (Some("user"), Some(("watch", command))) => {
+            let asked = json!({"command": command, "background": true, "watch_patterns": ["READY"]});
+            Answer::tool("terminal", asked)
+        }
         (Some("tool"), Some(("wait", _))) if result.contains("Background process started") => {
             let started: serde_json::Value = serde_json::from_str(result).unwrap_or_default();
             Answer::tool("process", json!({"action": "wait", "session_id": started["session_id"]}))
@@ -138,6 +143,29 @@ fn who_waited_for_the_end_is_not_told_again() {
     world.telegram.push_text(7, 7, "hello");
     world.sees(7, "heard: hello");
     assert_eq!(world.telegram.texts(7).len(), 2);
+}
+
+#[test]
+fn a_watched_line_is_told_once_through_a_crash_and_the_next_one_is_not_missed() {
+    let mut world = world(|_| {});
+    world.telegram.push_text(
+        7,
+        7,
+        format!("watch: echo READY for one; {}; echo READY for two; {}", until("two"), until("over")),
+    );
+    world.sees(7, "READY for one");
+    world.owes_nothing();
+    world.crash();
+    std::fs::write(world.home().join("two"), "").unwrap();
+    world.start();
+    eventually("told of the second", || (told(&world, 7).len() == 2).then_some(()));
+    std::fs::write(world.home().join("over"), "").unwrap();
+    settled(&world);
+    let told = told(&world, 7);
+    let shown: Vec<_> = told.iter().map(|text| text.rsplit_once("output:").unwrap().1).collect();
+    assert_eq!(shown.len(), 2, "{told:#?}");
+    assert!(shown[0].contains("for one") && shown[1].contains("for two"), "{shown:#?}");
+    assert!(!shown[1].contains("for one"), "that was told before: {shown:#?}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ async fn list(processes: &Processes, ctx: &SessionCtx) -> Value {
         match &record.promise {
             Promise::Nothing => {}
             Promise::Completion => drop(entry.insert("notify_on_complete".into(), true.into())),
-            Promise::Lines(patterns) => drop(entry.insert("watch_patterns".into(), json!(patterns))),
+            Promise::Lines { patterns, .. } => drop(entry.insert("watch_patterns".into(), json!(patterns))),
         }
         if let Some(end) = process.end() {
             entry.insert("exit_code".into(), json!(end.exit_code));

@@ -229,7 +229,7 @@ impl Inner {
     async fn record_end(&self, process: &Process, promise: &Promise, end: End) {
         let event = match promise {
             Promise::Completion => Some(self.completion(process, end).await),
-            Promise::Nothing | Promise::Lines(_) => None,
+            Promise::Nothing | Promise::Lines { .. } => None,
         };
         keep(|| self.ledger.ended(&process.record, end, event.clone())).await;
         process.state.send_replace(Some(end));
@@ -289,6 +289,10 @@ impl Inner {
                 Event::WatchDisabled { session_id, command, suppressed }
             }
         };
+        // In the commit that tells of it: whoever adopts the process goes on behind it.
+        if let Promise::Lines { told, .. } = &mut listener.promise {
+            *told = read;
+        }
         let record = Record { promise: listener.promise.clone(), ..process.record.clone() };
         keep(|| self.ledger.happened(&record, event.clone())).await;
     }
@@ -326,7 +330,7 @@ impl Inner {
                 let promise = match &process.record.promise {
                     Promise::Nothing => Promise::Nothing,
                     // Nobody listened: its end is what is left to tell.
-                    Promise::Completion | Promise::Lines(_) => Promise::Completion,
+                    Promise::Completion | Promise::Lines { .. } => Promise::Completion,
                 };
                 self.record_end(&process, &promise, End { exit_code: code, reason, at: now() }).await;
             }
@@ -414,11 +418,11 @@ struct Listener {
 
 impl Listener {
     fn new(record: &Record, pace: Pace) -> Self {
-        let watch = match &record.promise {
-            Promise::Lines(patterns) => Some(Watch::new(patterns.clone(), pace.window)),
-            Promise::Nothing | Promise::Completion => None,
+        let (watch, read) = match &record.promise {
+            Promise::Lines { patterns, told } => (Some(Watch::new(patterns.clone(), pace.window)), *told),
+            Promise::Nothing | Promise::Completion => (None, 0),
         };
-        Self { watch, read: 0, promise: record.promise.clone() }
+        Self { watch, read, promise: record.promise.clone() }
     }
 }
 

@@ -30,8 +30,11 @@ pub enum Promise {
     Nothing,
     /// Its end.
     Completion,
-    /// Lines that contain one of these.
-    Lines(Vec<String>),
+    /// Lines that contain one of these, behind what was told of already.
+    Lines {
+        patterns: Vec<String>,
+        told: u64,
+    },
 }
 
 /// Which process it is.

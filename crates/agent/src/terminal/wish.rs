@@ -40,7 +40,7 @@ impl Wish {
         match (ctx.delivers_later(), self.completion, self.lines.as_slice()) {
             (false, _, _) | (true, false, []) => Promise::Nothing,
             (true, true, _) => Promise::Completion,
-            (true, false, lines) => Promise::Lines(lines.to_vec()),
+            (true, false, lines) => Promise::Lines { patterns: lines.to_vec(), told: 0 },
         }
     }
 
@@ -55,7 +55,7 @@ impl Wish {
                             .into();
                 }
             }
-            Promise::Lines(patterns) => result["watch_patterns"] = json!(patterns),
+            Promise::Lines { patterns, .. } => result["watch_patterns"] = json!(patterns),
             Promise::Nothing if self.completion || !self.lines.is_empty() => {
                 result["notify_on_complete"] = false.into();
                 result["notify_unsupported"] = NOT_LATER.into();
