@@ -5,8 +5,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
+use petasos_core::Millis;
+use tokio::time::Instant;
+
+use crate::clock;
 use crate::links::retry_all;
 use crate::session::Shell;
 use crate::supervise::LinkHandle;
@@ -71,23 +75,21 @@ fn has_moved(before: Outward, now: Outward) -> bool {
 
 /// The wall clock goes on while the machine sleeps; the other one does not.
 struct Clocks {
-    wall: SystemTime,
+    wall: Millis,
     steady: Instant,
 }
 
 impl Clocks {
     fn now() -> Self {
-        Self { wall: SystemTime::now(), steady: Instant::now() }
+        Self { wall: clock::now(), steady: Instant::now() }
     }
 
     /// Since the last question.
     fn jumped(&mut self) -> bool {
         let now = Self::now();
         let steady = now.steady.duration_since(self.steady);
-        let apart = match now.wall.duration_since(self.wall) {
-            Ok(wall) => wall.abs_diff(steady),
-            Err(back) => back.duration() + steady,
-        };
+        // Set back, it is behind by what has passed since, too.
+        let apart = now.wall.since(self.wall).abs_diff(steady) + self.wall.since(now.wall);
         *self = now;
         apart > JUMP
     }
@@ -128,8 +130,8 @@ mod tests {
     fn clocks_that_go_on_together_have_not_jumped_and_others_have() {
         let mut clocks = Clocks::now();
         assert!(!clocks.jumped());
-        for wall in [SystemTime::now() - Duration::from_secs(60), SystemTime::now() + Duration::from_secs(60)]
-        {
+        let minute = Duration::from_secs(60);
+        for wall in [clock::now().before(minute), clock::now().after(minute)] {
             clocks.wall = wall;
             assert!(clocks.jumped() && !clocks.jumped());
         }

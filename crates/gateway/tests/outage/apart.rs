@@ -57,6 +57,21 @@ fn an_hour_without_a_word_disturbs_no_link() {
 }
 
 #[test]
+fn a_machine_that_slept_tries_every_link_once() {
+    let world = connected();
+    let generations = || NAMES.map(|name| link(&world, name).generation);
+    let tried = generations().map(|it| it + 1);
+    // Too short for any of them to seem silent.
+    world.time.jump(45 * SECOND);
+    let anew = || (generations() == tried).then_some(());
+    world.time.until("tried anew", MINUTE, SECOND, anew);
+    world.time.until("connected again", MINUTE, SECOND, || world.all_hear());
+    world.time.pass(5 * MINUTE, 5 * SECOND);
+    assert_eq!(generations(), tried, "once");
+    answers(&world, "awake");
+}
+
+#[test]
 fn one_that_is_lost_for_good_leaves_the_others_at_work() {
     let world = connected();
     world.telegram.on("*").always().does(telegram::Fault::status(401, "Unauthorized"));

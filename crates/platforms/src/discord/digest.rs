@@ -50,6 +50,7 @@ pub(super) struct Digest<'a> {
     kept: watch::Sender<Option<Kept>>,
     greeted: watch::Sender<Option<u64>>,
     told: mpsc::Sender<Health>,
+    behind: watch::Sender<bool>,
     /// The last event of the session that was looked at.
     reached: u64,
     /// When the place moved without being committed.
@@ -63,11 +64,13 @@ pub(super) struct Ends {
     /// The application's id, once a new session was greeted.
     pub(super) greeted: watch::Sender<Option<u64>>,
     pub(super) told: mpsc::Sender<Health>,
+    /// Whether something that was missed is being fetched.
+    pub(super) behind: watch::Sender<bool>,
 }
 
 impl<'a> Digest<'a> {
     pub(super) fn new(discord: &'a Discord, mut place: Place, intake: &'a Intake, ends: Ends) -> Self {
-        let Ends { arrived, kept, greeted, told } = ends;
+        let Ends { arrived, kept, greeted, told, behind } = ends;
         if discord.config.catch_up.messages == 0 {
             place.gaps = Gaps::default();
         }
@@ -86,6 +89,7 @@ impl<'a> Digest<'a> {
             kept,
             greeted,
             told,
+            behind,
             reached,
             moved: None,
         }
@@ -95,6 +99,8 @@ impl<'a> Digest<'a> {
         let now = Instant::now;
         loop {
             self.read_on();
+            let behind = self.reading.is_some();
+            self.behind.send_if_modified(|said| std::mem::replace(said, behind) != behind);
             let due = self.moved.map(|moved| moved + MOVED);
             let waiting = self.held.longest(|channel| self.rounds.moved(channel));
             let overdue = waiting.map(|(since, channel)| (since + self.discord.config.hold, channel));

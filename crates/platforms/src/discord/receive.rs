@@ -28,8 +28,9 @@ impl Discord {
         let start = session.map(|it| Kept { session: it.id.clone(), sequence: it.sequence });
         let (keep, kept) = watch::channel(start);
         let (greeted, application) = watch::channel(None);
+        let (behind, mut catching) = watch::channel(false);
         let sockets = Sockets::new(self, session, arrive, kept, told.clone());
-        let digest = Digest::new(self, place, intake, Ends { arrived, kept: keep, greeted, told });
+        let digest = Digest::new(self, place, intake, Ends { arrived, kept: keep, greeted, told, behind });
         let link = async {
             tokio::select! {
                 error = sockets.run() => error,
@@ -38,16 +39,25 @@ impl Discord {
             }
         };
         tokio::pin!(link);
+        let mut hears = false;
         let error = loop {
-            tokio::select! {
+            let state = tokio::select! {
                 biased;
-                Some(state) = tellings.recv() => health(state),
+                Some(state) = tellings.recv() => state,
+                Ok(()) = catching.changed(), if hears => Health::Polling,
                 error = &mut link => break error,
-            }
+            };
+            hears |= state == Health::Polling;
+            health(said(state, *catching.borrow_and_update()));
         };
         while let Ok(state) = tellings.try_recv() {
-            health(state);
+            health(said(state, *catching.borrow()));
         }
         error
     }
+}
+
+/// A sign of life also says whether something that was missed is still being fetched.
+fn said(state: Health, behind: bool) -> Health {
+    if behind && state == Health::Polling { Health::CatchingUp } else { state }
 }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use petasos_core::message::ChatType;
-use petasos_fakes::discord::{Fault, Incoming, Side};
+use petasos_fakes::discord::{Fault, Incoming, Side, World};
+use petasos_platforms::Health;
 use petasos_platforms::discord::Config;
 
 use crate::rig::{DIRECT, GUILD, IDENTIFY, RESUME, ROOM, Rig, USER, rig, rig_on, texts};
@@ -109,6 +110,26 @@ async fn a_gap_stays_in_the_cursor_until_its_server_has_listed_its_channels() {
         assert_eq!(texts(&events), ["also missed", "live"], "resumed: {resumes}");
         assert_eq!(old.count(IDENTIFY), if resumes { 2 } else { 3 });
     }
+}
+
+#[tokio::test]
+async fn while_something_is_missing_every_sign_of_life_says_so() {
+    let (old, cursor) = left_behind().await;
+    old.fake.push_text(DIRECT, USER, "missed");
+    let slow = old.fake.gate("getMessages", Side::Before);
+    let ((), told) = rig_on(old.fake.clone(), |_| {})
+        .listen(Some(&cursor), async |gateway| {
+            gateway.settle("session2").await;
+            let asked = |world: &World| world.calls_of("getMessages").next().map(drop);
+            old.wait_until("asked for what is missing", asked).await;
+            slow.open();
+            assert_eq!(texts(&gateway.take(1).await), ["missed"]);
+            old.fake.push_text(DIRECT, USER, "live");
+            assert_eq!(texts(&gateway.take(1).await), ["live"]);
+        })
+        .await;
+    let behind = told.iter().rposition(|state| *state == Health::CatchingUp).expect("it is said");
+    assert!(told[behind..].contains(&Health::Polling), "and its end: {told:?}");
 }
 
 /// How often the history of a channel was asked for.
