@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use petasos_core::admission::BusyMode;
+use petasos_core::relay::session;
 
 use crate::rng::Rng;
 
@@ -25,10 +26,12 @@ pub enum Scenario {
     Flood,
     /// All of it.
     Storm,
+    /// A connector stands between us and the platform, and either end dies.
+    Relay,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Conversation,
         Self::Crash,
         Self::Drain,
@@ -37,7 +40,12 @@ impl Scenario {
         Self::Completions,
         Self::Flood,
         Self::Storm,
+        Self::Relay,
     ];
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,6 +57,7 @@ impl Scenario {
             Self::Completions => "completions",
             Self::Flood => "flood",
             Self::Storm => "storm",
+            Self::Relay => "relay",
         }
     }
 }
@@ -100,8 +109,7 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.trim().split(':');
         let name = words.next().unwrap_or_default();
-        let scenario = Scenario::ALL.into_iter().find(|it| it.name() == name);
-        let scenario = scenario.ok_or_else(|| format!("no scenario is called {name:?}"))?;
+        let scenario = Scenario::named(name).ok_or_else(|| format!("no scenario is called {name:?}"))?;
         let seed = words.next().and_then(|word| word.parse().ok()).ok_or("a seed is missing")?;
         let mut case = Self::new(scenario, seed);
         for word in words {
@@ -138,6 +146,25 @@ pub(crate) struct Plan {
     pub(crate) drains: u64,
     pub(crate) stops: u64,
     pub(crate) completions: u64,
+    /// Everything comes through a connector.
+    pub(crate) relayed: bool,
+    /// What is said between the two is cut off, or held up.
+    pub(crate) wire_odds: u64,
+    /// What the connector goes by.
+    pub(crate) session: session::Terms,
+    /// Frames that may wait for their commit.
+    pub(crate) room: usize,
+    /// The gateway sleeps when nobody needs it.
+    pub(crate) doze: Option<Doze>,
+}
+
+/// How a gateway sleeps. Times in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Doze {
+    pub(crate) after: u64,
+    pub(crate) tick: u64,
+    /// The process ends, and is woken by the connector. Otherwise its machine tries to sleep.
+    pub(crate) exits: bool,
 }
 
 impl Plan {
@@ -158,6 +185,11 @@ impl Plan {
             drains: 0,
             stops: 0,
             completions: 0,
+            relayed: false,
+            wire_odds: 0,
+            session: session::Terms::default(),
+            room: 256,
+            doze: None,
         };
         match case.scenario {
             Scenario::Conversation => {}
@@ -175,11 +207,26 @@ impl Plan {
                 (plan.send_odds, plan.poll_odds, plan.model_odds) = (150, 150, 100);
                 (plan.drains, plan.stops, plan.completions) = (rng.below(3), rng.below(3), rng.below(5));
             }
+            Scenario::Relay => plan.relay(&mut rng),
         }
         plan.messages = case.messages.map_or(plan.messages, |most| plan.messages.min(u64::from(most)));
         plan.faults = case.faults.map_or(plan.faults, |most| plan.faults.min(most));
         plan.crashes = case.crashes.map_or(plan.crashes, |most| plan.crashes.min(most));
         plan
+    }
+
+    fn relay(&mut self, rng: &mut Rng) {
+        (self.relayed, self.messages) = (true, rng.between(4, 30));
+        (self.crash_odds, self.crashes) = (rng.pick(&[0, 10, 40]), 6);
+        (self.wire_odds, self.stops) = (rng.pick(&[0, 10, 40]), rng.below(2));
+        self.session.window = rng.pick(&[1, 2, 8, 64]);
+        self.room = rng.pick(&[2, 256]);
+        let doze = Doze {
+            after: rng.between(1_000, 20_000),
+            tick: rng.between(1_000, 10_000),
+            exits: rng.odds(500),
+        };
+        self.doze = rng.odds(700).then_some(doze);
     }
 }
 

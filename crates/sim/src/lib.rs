@@ -10,10 +10,13 @@
 #![allow(clippy::expect_used, reason = "a simulation that cannot go on stops")]
 
 mod case;
+mod fate;
 mod outside;
 mod plant;
 mod promise;
+mod relay;
 mod rng;
+mod script;
 mod shell;
 mod shrink;
 mod sim;

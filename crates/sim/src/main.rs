@@ -1,4 +1,4 @@
-//! `petasos-sim replay CASE` tells a case again; `petasos-sim soak SEEDS [FIRST]` runs many and keeps what fails.
+//! `petasos-sim replay CASE` tells a case again; `petasos-sim soak SEEDS [FIRST [SCENARIO]]` runs many and keeps what fails.
 
 #![allow(clippy::expect_used, reason = "a tool for whoever develops")]
 
@@ -19,15 +19,19 @@ fn main() -> ExitCode {
             Ok(case) => replay(&case),
             Err(error) => usage(&error),
         },
-        ["soak", seeds] => soak(seeds.parse().unwrap_or(10_000), 0),
-        ["soak", seeds, first] => soak(seeds.parse().unwrap_or(10_000), first.parse().unwrap_or(0)),
+        ["soak", seeds] => soak(seeds, "0", None),
+        ["soak", seeds, first] => soak(seeds, first, None),
+        ["soak", seeds, first, name] => match Scenario::named(name) {
+            Some(scenario) => soak(seeds, first, Some(scenario)),
+            None => usage("no scenario is called that"),
+        },
         _ => usage("say what to do"),
     }
 }
 
 fn usage(error: &str) -> ExitCode {
     let names: Vec<_> = Scenario::ALL.iter().map(|it| it.name()).collect();
-    eprintln!("{error}\nusage: petasos-sim replay SCENARIO:SEED | petasos-sim soak SEEDS [FIRST]");
+    eprintln!("{error}\nusage: petasos-sim replay SCENARIO:SEED | petasos-sim soak SEEDS [FIRST [SCENARIO]]");
     eprintln!("scenarios: {}", names.join(", "));
     ExitCode::from(2)
 }
@@ -47,13 +51,18 @@ fn replay(case: &Case) -> ExitCode {
     }
 }
 
-fn soak(seeds: u64, first: u64) -> ExitCode {
+/// Of all scenarios in turn, or of one.
+fn soak(seeds: &str, first: &str, scenario: Option<Scenario>) -> ExitCode {
+    let (Ok(seeds), Ok(first)) = (seeds.parse::<u64>(), first.parse::<u64>()) else {
+        return usage("seeds are numbers");
+    };
     let shop = workshop();
     let started = Instant::now();
     let (mut total, mut failed) = (Figures::default(), 0);
     for seed in first..first + seeds {
-        match run(&Case::of_seed(seed), None, shop.path(), Story::Untold) {
-            Ok(figures) => add(&mut total, figures),
+        let case = scenario.map_or_else(|| Case::of_seed(seed), |scenario| Case::new(scenario, seed));
+        match run(&case, None, shop.path(), Story::Untold) {
+            Ok(figures) => total.add(figures),
             Err(broken) => {
                 failed += 1;
                 let broken = shrink(broken, None, shop.path());
@@ -69,16 +78,6 @@ fn soak(seeds: u64, first: u64) -> ExitCode {
     eprintln!();
     println!("{seeds} seeds, {failed} violations: {total:?}");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn add(total: &mut Figures, one: Figures) {
-    total.steps += one.steps;
-    total.commits += one.commits;
-    total.crashes += one.crashes;
-    total.stops += one.stops;
-    total.faults += one.faults;
-    total.calls += one.calls;
-    total.sends += one.sends;
 }
 
 /// What failed once is tried for ever.

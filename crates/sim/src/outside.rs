@@ -21,6 +21,8 @@ pub(crate) enum Class {
     Keyed,
     /// Nothing is sent: the reader comes.
     Pull,
+    /// Behind a connector. The platform itself takes whatever it gets.
+    Relayed,
 }
 
 impl Class {
@@ -29,17 +31,19 @@ impl Class {
             Self::Plain => "telegram",
             Self::Keyed => "discord",
             Self::Pull => "web",
+            Self::Relayed => "slack",
         };
         Platform::parse(name).expect("a known platform")
     }
 
     pub(crate) fn of(platform: Platform) -> Self {
-        [Self::Plain, Self::Keyed].into_iter().find(|it| it.platform() == platform).unwrap_or(Self::Pull)
+        let pushed = [Self::Plain, Self::Keyed, Self::Relayed];
+        pushed.into_iter().find(|it| it.platform() == platform).unwrap_or(Self::Pull)
     }
 
     pub(crate) const fn delivery(self) -> Delivery {
         match self {
-            Self::Plain | Self::Keyed => Delivery::Push,
+            Self::Plain | Self::Keyed | Self::Relayed => Delivery::Push,
             Self::Pull => Delivery::Pull,
         }
     }
@@ -48,6 +52,8 @@ impl Class {
     pub(crate) const fn memory(self) -> Option<Duration> {
         match self {
             Self::Keyed => Some(Duration::from_secs(100)),
+            // As the connector says.
+            Self::Relayed => Some(Duration::from_secs(24 * 3600)),
             Self::Plain | Self::Pull => None,
         }
     }
@@ -101,6 +107,10 @@ pub(crate) struct Said {
     /// The platform was told that we have it.
     pub(crate) acked: bool,
     pub(crate) inbox: Option<InboxId>,
+    /// Its number at the connector, if that accepted it.
+    pub(crate) buffer: Option<String>,
+    /// The connector has put it aside, and lists it.
+    pub(crate) aside: bool,
 }
 
 /// Work in the background, told as `[c0]`.
@@ -146,11 +156,19 @@ pub(crate) struct Failed {
     pub(crate) dead_chat: bool,
 }
 
+impl Failed {
+    pub(crate) fn later(reached: Reached) -> Self {
+        Self { fault: Fault::Later { after: None }, reached, dead_chat: false }
+    }
+}
+
 impl World {
-    pub(crate) fn new(chats: u64, rng: &mut Rng) -> Self {
+    pub(crate) fn new(chats: u64, relayed: bool, rng: &mut Rng) -> Self {
         let mut classes = vec![Class::Plain, Class::Keyed, Class::Pull];
         let chats = (0..chats).map(|number| {
-            let class = if number < 2 {
+            let class = if relayed {
+                Class::Relayed
+            } else if number < 2 {
                 classes.remove(0)
             } else {
                 rng.pick(&[Class::Plain, Class::Keyed, Class::Pull])

@@ -33,10 +33,20 @@ pub enum Bug {
     DeliveredFirst,
     /// The queue of a session has no end.
     EndlessQueue,
+    /// The connector hears that we have something as soon as we have read it.
+    AcksFirst,
+    /// The connector lets us go idle, and goes on as before.
+    GrantsWithoutFlip,
+    /// What the connector has sent it forgets, before we have it.
+    DeletesOnDelivery,
+    /// The connector counts a message as heard before it is in its queue.
+    CursorBeforeQueue,
+    /// Whoever asks a connector again under the same number is served again.
+    RepeatsRequests,
 }
 
 impl Bug {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -49,18 +59,27 @@ impl Bug {
         Self::GivesUpLink,
         Self::DeliveredFirst,
         Self::EndlessQueue,
+        Self::AcksFirst,
+        Self::GrantsWithoutFlip,
+        Self::DeletesOnDelivery,
+        Self::CursorBeforeQueue,
+        Self::RepeatsRequests,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
     pub const fn breaks(self) -> &'static [Promise] {
         match self {
-            Self::CursorFirst => &[Promise::G1],
+            Self::CursorFirst
+            | Self::AcksFirst
+            | Self::GrantsWithoutFlip
+            | Self::DeletesOnDelivery
+            | Self::CursorBeforeQueue => &[Promise::G1],
             Self::ForgetsMerged => &[Promise::G2],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
             Self::RepeatsTools => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
             Self::HearsOldWork => &[Promise::G2, Promise::G3],
-            Self::UnmarkedCopy | Self::PreviewFirst => &[Promise::G4],
+            Self::UnmarkedCopy | Self::PreviewFirst | Self::RepeatsRequests => &[Promise::G4],
             Self::CurrentChat => &[Promise::G5],
             Self::ForgetsHeld => &[Promise::G2, Promise::G6],
             Self::GivesUpLink => &[Promise::G7],

@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use petasos_core::lifecycle::{From, How, Leave};
 use petasos_core::{InboxId, Millis, Route};
-use petasos_store::{Store, Tx};
+use petasos_store::Store;
 
 use crate::case::{Case, Plan};
-use crate::outside::{Class, Ended, Said, Trouble, World, cited};
+use crate::outside::{About, Answer, Ask, Class, Said, Trouble, World, cited};
 use crate::plant::Bug;
 use crate::promise::{Promise, Violation};
+use crate::relay::Relay;
 use crate::rng::Rng;
 use crate::shell::{Event, Process, Request};
 use crate::truth::Truth;
 
-const START: Millis = Millis(1_790_000_000_000);
+pub(crate) const START: Millis = Millis(1_790_000_000_000);
 /// So long after the last fault everything must have come to rest.
 const REST: u64 = 4 * 3_600_000;
 /// A run that takes more steps than this does not end.
@@ -27,6 +27,10 @@ const STORY: usize = 400;
 #[derive(Debug)]
 pub(crate) enum Halt {
     Crash,
+    /// Of the connector.
+    TheirCrash,
+    /// The disk takes nothing now, and nothing was written.
+    Full,
     Broken(Promise, String),
 }
 
@@ -56,17 +60,40 @@ pub struct Figures {
     pub calls: u64,
     /// Requests that reached a chat.
     pub sends: u64,
+    /// A connector let the gateway go idle; it slept.
+    pub grants: u64,
+    pub sleeps: u64,
+}
+
+impl Figures {
+    pub fn add(&mut self, one: Self) {
+        self.steps += one.steps;
+        self.commits += one.commits;
+        self.crashes += one.crashes;
+        self.stops += one.stops;
+        self.faults += one.faults;
+        self.calls += one.calls;
+        self.sends += one.sends;
+        self.grants += one.grants;
+        self.sleeps += one.sleeps;
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Sim {
     pub(crate) plan: Plan,
     pub(crate) bug: Option<Bug>,
+    /// What has passed, as nobody's clock shows it.
+    pub(crate) time: Millis,
+    /// The gateway's clock on the wall.
     pub(crate) now: Millis,
     pub(crate) life: u32,
     pub(crate) world: World,
     pub(crate) truth: Truth,
     pub(crate) process: Option<Process>,
+    pub(crate) relay: Relay,
+    /// The process has ended until it is woken.
+    pub(crate) asleep: bool,
     /// What the next process finds: the stop before it was complete.
     pub(crate) clean: bool,
     pub(crate) drain_asked: bool,
@@ -77,9 +104,9 @@ pub(crate) struct Sim {
     pub(crate) luck: Rng,
     /// Given to core where it asks for chance.
     pub(crate) chance: Rng,
-    faults: Rng,
-    deaths: Rng,
-    calm: bool,
+    pub(crate) faults: Rng,
+    pub(crate) deaths: Rng,
+    pub(crate) calm: bool,
     events: BTreeMap<(Millis, u64, u64), Event>,
     scheduled: u64,
     path: PathBuf,
@@ -91,15 +118,18 @@ impl Sim {
     pub(crate) fn new(case: &Case, bug: Option<Bug>, path: &Path, told: bool) -> Self {
         let plan = Plan::of(case);
         let mut script = Rng::new(case.seed, 2);
-        let world = World::new(plan.chats, &mut script);
+        let world = World::new(plan.chats, plan.relayed, &mut script);
         let mut sim = Self {
             plan,
             bug,
+            time: START,
             now: START,
             life: 1,
             world,
             truth: Truth::default(),
             process: None,
+            relay: Relay::new(path.with_file_name("connector.db")),
+            asleep: false,
             clean: false,
             drain_asked: false,
             current_chat: None,
@@ -120,54 +150,11 @@ impl Sim {
         sim
     }
 
-    fn write_script(&mut self, script: &mut Rng) {
-        let span = self.plan.span;
-        let mut times: Vec<_> = (0..self.plan.messages).map(|_| script.below(span)).collect();
-        times.sort_unstable();
-        // Platforms number what is written in the order in which it is: no two at the same moment.
-        for at in 1..times.len() {
-            times[at] = times[at].max(times[at - 1] + 1);
-        }
-        for (number, time) in times.into_iter().enumerate() {
-            let chat = usize::try_from(script.below(self.plan.chats)).unwrap_or_default();
-            let user = if self.world.is_group(chat) { script.pick(&["u0", "u1"]) } else { "u0" };
-            let text = match script.below(20) {
-                0 => "/stop".to_owned(),
-                1 => "/new".to_owned(),
-                2 => format!("/queue [m{number}]"),
-                _ => format!("hello [m{number}]"),
-            };
-            let at = Millis(START.0 + 1_000 + time);
-            let (user, written, acked, inbox) = (user.to_owned(), false, false, None);
-            self.world.said.push(Said { chat, user, text, at, written, acked, inbox });
-            self.at(at, Event::Say(number));
-        }
-        for number in 0..self.plan.completions {
-            let chat = usize::try_from(script.below(self.plan.chats)).unwrap_or_default();
-            self.world.ended.push(Ended { chat, inbox: None });
-            let at = Millis(START.0 + 1_000 + script.below(span));
-            self.at(at, Event::WorkEnds(usize::try_from(number).unwrap_or_default()));
-        }
-        for _ in 0..self.plan.drains {
-            let from = script.below(span);
-            let to = from + script.between(500, 40_000);
-            self.at(Millis(START.0 + from), Event::Drain { on: true });
-            self.at(Millis(START.0 + to), Event::Drain { on: false });
-        }
-        for _ in 0..self.plan.stops {
-            let restart = Leave::Restart { how: How::Service, from: From::Outside };
-            let why = script.pick(&[Leave::Stop, Leave::Signal, restart]);
-            self.at(Millis(START.0 + 2_000 + script.below(span)), Event::Leave(why));
-        }
-        self.at(START, Event::Boot);
-        self.at(Millis(START.0 + span + 60_000), Event::Calm);
-    }
-
     pub(crate) fn run(mut self) -> Result<Figures, (Violation, Vec<String>)> {
         match self.run_to_the_end() {
             Ok(()) => Ok(self.figures),
             Err((promise, what)) => {
-                let at = Millis(self.now.0 - START.0);
+                let at = Millis(self.time.0 - START.0);
                 Err((Violation { promise, what, at }, std::mem::take(&mut self.story)))
             }
         }
@@ -176,7 +163,8 @@ impl Sim {
     fn run_to_the_end(&mut self) -> Result<(), (Promise, String)> {
         let last = START.0 + self.plan.span + REST;
         while let Some(((at, ..), event)) = self.events.pop_first() {
-            self.now = at.max(self.now);
+            self.time = at.max(self.time);
+            self.now = self.time;
             self.figures.steps += 1;
             self.tell_story(&event);
             match self.dispatch(event) {
@@ -185,16 +173,24 @@ impl Sim {
                     self.figures.crashes += 1;
                     self.note("the process dies".to_owned());
                     self.gone();
+                    self.soon(Event::Boot, 200, 20_000);
                 }
+                Err(Halt::TheirCrash) => {
+                    self.figures.crashes += 1;
+                    self.note("the connector dies".to_owned());
+                    self.connector_gone();
+                }
+                Err(Halt::Full) => return Err((Promise::G2, "nobody minds that the disk is full".into())),
                 Err(Halt::Broken(promise, what)) => return Err((promise, what)),
             }
             if let Some(process) = &self.process {
-                self.truth.step(&self.world, &process.store)?;
+                self.truth.step(&self.world, &self.relay, &process.store)?;
                 if self.calm && self.is_at_rest() {
                     return self.truth.end(&self.world, &process.store);
                 }
             }
-            if self.now.0 > last || self.figures.steps > STEPS {
+            self.wake_for_the_end();
+            if self.time.0 > last || self.figures.steps > STEPS {
                 let Some(process) = &self.process else {
                     return Err((Promise::G2, "the process never came back".into()));
                 };
@@ -209,13 +205,31 @@ impl Sim {
     fn is_at_rest(&self) -> bool {
         let Some(process) = &self.process else { return false };
         process.stop.is_none()
-            && self.world.said.iter().all(|said| said.written && said.inbox.is_some())
+            && self.has_everything()
             && self.reported.len() == self.world.ended.len()
             && process.sessions.values().all(|session| session.is_idle())
             && process.lanes.values().all(|lane| lane.flight.is_none())
             && process.store.backlog().is_ok_and(|it| it.queued + it.claimed == 0)
             && process.store.outbox_counts().is_ok_and(|it| it.due + it.sending + it.streaming == 0)
             && process.store.queued_completions().is_ok_and(|it| it.is_empty())
+    }
+
+    /// Everything was written, and is accepted for good.
+    fn has_everything(&self) -> bool {
+        let accepted = |said: &Said| said.written && (said.inbox.is_some() || said.aside);
+        (!self.plan.relayed || self.relay.is_at_rest()) && self.world.said.iter().all(accepted)
+    }
+
+    /// Nobody needs one who sleeps: it is started once more, to be looked at.
+    fn wake_for_the_end(&mut self) {
+        if self.calm && self.process.is_none() && self.asleep && self.has_everything() {
+            self.asleep = false;
+            self.soon(Event::Boot, 0, 10);
+        }
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm
     }
 
     fn dispatch(&mut self, event: Event) -> Flow {
@@ -239,6 +253,7 @@ impl Sim {
                 Ok(())
             }
             Event::Reach(request) => self.reach(*request),
+            Event::Relay(event) => self.relay_event(event),
             Event::PollReach { life, platform, generation, offset } => {
                 self.poll_reached(life, platform, generation, offset)
             }
@@ -283,13 +298,19 @@ impl Sim {
 
     fn reach(&mut self, request: Request) -> Flow {
         let Request { life, lane, op, chat, ask, about, trouble, back } = request;
-        self.figures.sends += 1;
-        let before = self.world.chats[chat].shown.len();
-        let answer = self.world.take(chat, &ask, about, trouble, self.now);
-        let sent = about.item.filter(|_| self.world.chats[chat].shown.len() > before);
-        self.truth.shown(&self.world, chat, sent.map(|(id, _)| id))?;
+        let answer = self.arrives(chat, &ask, about, trouble)?;
         self.later(Event::Sent { life, lane, op, answer }, back);
         Ok(())
+    }
+
+    /// A platform is asked for something. Gives what it answers.
+    pub(crate) fn arrives(&mut self, chat: usize, ask: &Ask, about: About, trouble: Trouble) -> Flow<Answer> {
+        self.figures.sends += 1;
+        let before = self.world.chats[chat].shown.len();
+        let answer = self.world.take(chat, ask, about, trouble, self.time);
+        let sent = about.item.filter(|_| self.world.chats[chat].shown.len() > before);
+        self.truth.shown(&self.world, chat, sent.map(|(id, _)| id))?;
+        Ok(answer)
     }
 
     /// Ended work that is a message now, whether we live to see it or not.
@@ -299,34 +320,11 @@ impl Sim {
         }
     }
 
-    /// One commit. The process may die before it, or right after it.
-    pub(crate) fn commit<T>(
-        &mut self,
-        what: &'static str,
-        job: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>,
-    ) -> Flow<T> {
-        let dies = !self.calm
-            && self.figures.crashes < u64::from(self.plan.crashes)
-            && self.deaths.odds(self.plan.crash_odds);
-        let after = self.deaths.odds(500);
-        if dies && !after {
-            self.note(format!("  before the commit: {what}"));
-            return Err(Halt::Crash);
-        }
-        self.figures.commits += 1;
-        self.note(format!("  commit: {what}"));
-        let done = self.p().store.write(job);
-        if dies {
-            return Err(Halt::Crash);
-        }
-        done.map_err(|error| Halt::broken(Promise::G2, format!("the store refused to {what}: {error}")))
-    }
-
-    /// The process is no more. Somebody starts it again.
+    /// The process is no more.
     pub(crate) fn gone(&mut self) {
+        self.our_end_died();
         self.process = None;
         self.life += 1;
-        self.soon(Event::Boot, 200, 20_000);
     }
 
     pub(crate) fn open(&mut self) -> Store {
@@ -337,55 +335,16 @@ impl Sim {
         self.process.as_mut().expect("a running process")
     }
 
-    /// Whether this request goes wrong.
-    pub(crate) fn fails(&mut self, odds: u64) -> bool {
-        let fails = !self.calm && self.figures.faults < u64::from(self.plan.faults) && self.faults.odds(odds);
-        self.figures.faults += u64::from(fails);
-        fails
-    }
-
-    pub(crate) fn trouble(&mut self, _lane: &str) -> Trouble {
-        if !self.fails(self.plan.send_odds) {
-            return Trouble::None;
-        }
-        self.faults.pick(&[
-            Trouble::Limited { named: true },
-            Trouble::Limited { named: false },
-            Trouble::Unreached,
-            Trouble::Lost,
-            Trouble::Lost,
-            Trouble::Unanswered,
-            Trouble::Unanswered,
-            Trouble::Unanswered,
-            Trouble::Refused,
-            Trouble::Blocked,
-        ])
-    }
-
-    /// How long a request takes to get there, and its answer to come back.
-    pub(crate) fn travel(&mut self, trouble: Trouble) -> (u64, u64) {
-        let there = self.luck.between(5, 400);
-        let back = match trouble {
-            // A time-out of our own.
-            Trouble::Lost | Trouble::Unanswered => self.luck.between(10, 30_000),
-            Trouble::None
-            | Trouble::Limited { .. }
-            | Trouble::Unreached
-            | Trouble::Refused
-            | Trouble::Blocked => self.luck.between(5, 400),
-        };
-        (there, back)
-    }
-
+    /// When the clock on the wall shows this, as it goes now.
     pub(crate) fn at(&mut self, at: Millis, event: Event) {
-        self.scheduled += 1;
-        // Of two things at the same time either may be first.
-        let tie = self.luck.next();
-        self.events.insert((at.max(self.now), tie, self.scheduled), event);
+        self.later(event, at.0.saturating_sub(self.now.0));
     }
 
     pub(crate) fn later(&mut self, event: Event, millis: u64) {
-        self.at(Millis(self.now.0 + millis), event);
+        self.scheduled += 1;
+        // Of two things at the same time either may be first.
+        let tie = self.luck.next();
+        self.events.insert((Millis(self.time.0 + millis), tie, self.scheduled), event);
     }
 
     pub(crate) fn soon(&mut self, event: Event, first: u64, last: u64) {
@@ -401,13 +360,13 @@ impl Sim {
         }
     }
 
-    fn note(&mut self, line: String) {
+    pub(crate) fn note(&mut self, line: String) {
         if !self.told {
             return;
         }
         if self.story.len() >= STORY {
             self.story.remove(0);
         }
-        self.story.push(format!("{:>9} ms  {line}", self.now.0 - START.0));
+        self.story.push(format!("{:>9} ms  {line}", self.time.0 - START.0));
     }
 }

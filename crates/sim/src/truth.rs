@@ -13,6 +13,7 @@ use petasos_store::{Reads, Stage};
 
 use crate::outside::{Class, MARK, Said, World, cited};
 use crate::promise::Promise;
+use crate::relay::Relay;
 
 /// What has been seen to happen, as far as later checks need it.
 #[derive(Debug, Default)]
@@ -29,6 +30,15 @@ pub(crate) type Check = Result<(), (Promise, String)>;
 
 fn broken(promise: Promise, what: impl Into<String>) -> Check {
     Err((promise, what.into()))
+}
+
+/// In our inbox, or at a connector: in its queue, or put aside and listed. Whoever is down changes nothing.
+fn is_kept(said: &Said, relay: &Relay) -> bool {
+    let queued = |id: &String| match &relay.connector {
+        Some(connector) => connector.store.payload(id).is_ok_and(|found| found.is_some()),
+        None => true,
+    };
+    said.inbox.is_some() || said.aside || said.buffer.as_ref().is_some_and(queued)
 }
 
 impl Truth {
@@ -67,9 +77,9 @@ impl Truth {
     }
 
     /// After every step.
-    pub(crate) fn step(&self, world: &World, store: &Reads) -> Check {
-        if let Some(said) = world.said.iter().find(|said| said.acked && said.inbox.is_none()) {
-            return broken(Promise::G1, format!("{} was acknowledged and never committed", said.text));
+    pub(crate) fn step(&self, world: &World, relay: &Relay, store: &Reads) -> Check {
+        if let Some(said) = world.said.iter().find(|said| said.acked && !is_kept(said, relay)) {
+            return broken(Promise::G1, format!("{} was acknowledged and is on no disk", said.text));
         }
         match store.stranded() {
             Ok(stranded) if stranded.is_empty() => Ok(()),
@@ -79,7 +89,8 @@ impl Truth {
 
     /// After every start: what was acknowledged is still there, word for word.
     pub(crate) fn started(&self, world: &World, store: &Reads) -> Check {
-        for said in world.said.iter().filter(|said| said.acked) {
+        let here = |said: &&Said| said.acked && (said.inbox.is_some() || said.buffer.is_none());
+        for said in world.said.iter().filter(here) {
             let kept = said.inbox.map(|id| store.pending(id));
             let same = matches!(&kept, Some(Ok(Some(pending))) if pending.inbound.text == said.text);
             if !same {
@@ -87,6 +98,18 @@ impl Truth {
             }
         }
         Ok(())
+    }
+
+    /// A message is in the inbox for the first time: nothing that was written behind it there is in there yet.
+    pub(crate) fn in_order(&self, world: &World, number: usize) -> Check {
+        let said = &world.said[number];
+        let behind = world.said.iter().skip(number + 1).filter(|it| it.chat == said.chat);
+        match behind.into_iter().find(|it| it.inbox.is_some()) {
+            Some(other) if world.chats[said.chat].class != Class::Pull => {
+                broken(Promise::G2, format!("{} has overtaken {}", other.text, said.text))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Something has changed in a chat.
@@ -170,6 +193,9 @@ impl Truth {
         let lost = |error: petasos_store::Error| (Promise::G2, format!("the store cannot be read: {error}"));
         for (number, said) in world.said.iter().enumerate().filter(|(_, said)| said.written) {
             let Some(inbox) = said.inbox else {
+                if said.aside {
+                    continue; // the connector gave it up, and lists it
+                }
                 return broken(Promise::G2, format!("[m{number}] was never accepted"));
             };
             let Some(found) = store.where_is(inbox).map_err(lost)? else {
@@ -237,7 +263,7 @@ impl Truth {
         let Some(turn) = self.claims.get(&inbox) else { return false };
         let there = world.chats[chat].visible().any(|it| cited(&it.text, letter).contains(&number));
         match world.chats[chat].class {
-            Class::Plain | Class::Keyed => {
+            Class::Plain | Class::Keyed | Class::Relayed => {
                 let given_up =
                     || store.items_of_turn(*turn).is_ok_and(|it| it.iter().any(|it| it.state == State::Dead));
                 there || given_up()

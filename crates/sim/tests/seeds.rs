@@ -22,20 +22,14 @@ fn all_keep_their_promises(seeds: impl Iterator<Item = u64>) {
     let mut total = Figures::default();
     for seed in seeds {
         match run(&Case::of_seed(seed), None, shop.path(), Story::Untold) {
-            Ok(figures) => {
-                total.commits += figures.commits;
-                total.crashes += figures.crashes;
-                total.faults += figures.faults;
-                total.stops += figures.stops;
-                total.calls += figures.calls;
-                total.sends += figures.sends;
-            }
+            Ok(figures) => total.add(figures),
             Err(broken) => fail(broken, shop.path()),
         }
     }
     // A world in which nothing happens proves nothing.
     assert!(total.commits > 5_000 && total.sends > 1_000 && total.calls > 500, "{total:?}");
     assert!(total.crashes > 40 && total.faults > 200 && total.stops > 10, "{total:?}");
+    assert!(total.grants > 5 && total.sleeps > 3, "{total:?}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use petasos_store::{Booted, Candidate, Found, Terms};
 use super::{Event, Gate, Line, Process, Word};
 use crate::outside::Class;
 use crate::plant::Bug;
+use crate::relay::{self, Near};
 use crate::sim::{Flow, Sim};
 
 impl Sim {
@@ -28,6 +29,7 @@ impl Sim {
             sessions: BTreeMap::new(),
             lanes: BTreeMap::new(),
             lines: BTreeMap::new(),
+            near: Near::new(self.now),
             waiting: BTreeMap::new(),
             started_at: self.now,
             left_open: Default::default(),
@@ -52,7 +54,12 @@ impl Sim {
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Marker(marker)).0;
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Started).0;
         process.waiting = candidates;
-        for class in [Class::Plain, Class::Keyed] {
+        let served: &[Class] =
+            if self.plan.relayed { &[Class::Relayed] } else { &[Class::Plain, Class::Keyed] };
+        if let Some(doze) = self.plan.doze {
+            self.later(Event::Relay(relay::Event::Doze { life: self.life }), doze.tick);
+        }
+        for class in served {
             self.p().lines.insert(class.platform(), Line::default());
             self.feed_link(class.platform(), petasos_core::link::Event::Start)?;
         }

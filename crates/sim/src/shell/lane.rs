@@ -126,7 +126,15 @@ impl Sim {
             }
             if item.state == State::Sending {
                 let setback = lane::crashed(&item, Reached::Maybe, now, self.chance.next());
-                match self.set_back(lane, &item, setback, None)? {
+                match self.set_back(lane, &item, setback, None, None)? {
+                    Some(next) => outcome = next,
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            if Class::of(lane.platform) == Class::Relayed && self.p().near.descriptor.is_none() {
+                // No text is split before the platform has said what it takes.
+                match self.failed(lane, &item, &Act::Hold, Failed::later(Reached::No))? {
                     Some(next) => outcome = next,
                     None => return Ok(()),
                 }
@@ -167,8 +175,11 @@ impl Sim {
     }
 
     pub(crate) fn request(&mut self, lane: &mut Lane, ask: Ask, about: About, flight: Flight) {
+        if Class::of(lane.platform) == Class::Relayed {
+            return self.ask_connector(lane, ask, about, flight);
+        }
         let Some(chat) = self.world.chat_of_lane(&lane.name) else { return };
-        let trouble = self.trouble(&lane.name);
+        let trouble = self.trouble();
         let op = self.p().number();
         let (there, back) = self.travel(trouble);
         lane.flight = Some((op, flight));
@@ -261,7 +272,8 @@ impl Sim {
             *doubtful = false;
         }
         let dead = (dead_chat && matches!(act, Act::Send { .. })).then(|| self.chat_dead(lane));
-        self.set_back(lane, item, setback, dead)
+        let spent = lane::spends_key(act, reached).then_some(Write::KeySpent { item: item.id });
+        self.set_back(lane, item, setback, spent, dead)
     }
 
     pub(crate) fn chat_dead(&self, lane: &Lane) -> Write {
@@ -298,21 +310,20 @@ impl Sim {
         lane: &mut Lane,
         item: &Item,
         setback: Setback,
+        spent: Option<Write>,
         dead: Option<Write>,
     ) -> Flow<Option<Vec<Write>>> {
         let error = "it failed".to_owned();
         match setback {
             Setback::Again { at, doubtful } => {
-                self.apply(
-                    "postpone",
-                    vec![Write::Postpone { item: item.id, not_before: at, doubtful, error }],
-                )?;
+                let postpone = Write::Postpone { item: item.id, not_before: at, doubtful, error };
+                self.apply("postpone", [postpone].into_iter().chain(spent).collect())?;
                 lane.due_at = Some(at);
                 Ok(None)
             }
             Setback::Bury { doubtful } => {
                 let bury = Write::Bury { item: item.id, doubtful, error, at: self.now };
-                self.apply("bury", [bury].into_iter().chain(dead).collect())?;
+                self.apply("bury", [bury].into_iter().chain(spent).chain(dead).collect())?;
                 Ok(Some(vec![]))
             }
         }

@@ -9,6 +9,7 @@ use petasos_core::{Fault, Inbound, Millis, Platform, Route};
 use petasos_store::{Accepted, Pending};
 
 use super::{Event, Word};
+use crate::fate::POLL;
 use crate::outside::Class;
 use crate::plant::Bug;
 use crate::promise::Promise;
@@ -28,30 +29,34 @@ impl Line {
     }
 }
 
-pub(crate) fn terms() -> link::Terms {
+pub(crate) fn terms(platform: Platform) -> link::Terms {
+    let silence = if Class::of(platform) == Class::Relayed { 180 } else { 120 };
     link::Terms {
         fast_attempts: Some(4),
         slow_probe: std::time::Duration::from_secs(600),
-        longest_silence: Some(std::time::Duration::from_secs(120)),
+        longest_silence: Some(std::time::Duration::from_secs(silence)),
         ..link::Terms::default()
     }
 }
-
-const POLL: u64 = 50_000;
 
 impl Sim {
     pub(crate) fn feed_link(&mut self, platform: Platform, event: link::Event) -> Flow {
         let (now, roll, bug) = (self.now, self.chance.next(), self.bug);
         let Some(line) = self.p().lines.get_mut(&platform) else { return Ok(()) };
-        let (mut link, effect) = std::mem::take(&mut line.link).step(now, roll, event, &terms());
+        let (mut link, effect) = std::mem::take(&mut line.link).step(now, roll, event, &terms(platform));
         if bug == Some(Bug::GivesUpLink) && link.attempts >= 3 {
             link.state = State::Paused;
         }
         line.link = link;
-        if let Some(due) = line.link.due(&terms()) {
+        if let Some(due) = line.link.due(&terms(platform)) {
             self.at(due, Event::LinkTick { life: self.life, platform });
         }
         match effect {
+            Some(Effect::Connect { generation }) if Class::of(platform) == Class::Relayed => {
+                self.p().lines.entry(platform).or_default().heard = None;
+                self.relay_connect(generation)?;
+            }
+            Some(Effect::Disconnect) if Class::of(platform) == Class::Relayed => self.relay_drop(),
             Some(Effect::Connect { generation }) => {
                 let account = format!("{platform}/bot");
                 let process = self.p();
@@ -77,7 +82,7 @@ impl Sim {
         }
         let process = self.process.as_ref().expect("running");
         if let Some(line) = process.lines.get(&platform) {
-            self.truth.link(&line.link, &terms(), line.heard, now)?;
+            self.truth.link(&line.link, &terms(platform), line.heard, self.time)?;
         }
         Ok(())
     }
@@ -113,13 +118,7 @@ impl Sim {
         batch.truncate(10);
         let first = self.p().lines.get(&platform).is_some_and(|line| line.heard.is_none());
         if batch.is_empty() && !first {
-            let next = self
-                .world
-                .said
-                .iter()
-                .filter(|it| !it.written && it.at > self.now)
-                .map(|it| it.at.0 - self.now.0);
-            let wait = next.min().unwrap_or(POLL).min(POLL);
+            let wait = self.until_somebody_writes();
             if wait == POLL {
                 self.later(Event::Polled { life, platform, generation, batch }, POLL);
             } else {
@@ -136,7 +135,7 @@ impl Sim {
     }
 
     pub(crate) fn polled(&mut self, platform: Platform, generation: u64, batch: Vec<usize>) -> Flow {
-        let now = self.now;
+        let now = self.time;
         let Some(line) = self.p().lines.get_mut(&platform) else { return Ok(()) };
         if line.link.generation != generation
             || !matches!(line.link.state, State::Connecting { .. } | State::Up { .. })
@@ -150,6 +149,7 @@ impl Sim {
         let before = self.p().store.cursor(&account).unwrap_or_default().and_then(|it| it.parse().ok());
         if !batch.is_empty() {
             let cursor = highest.max(before);
+            let batch = batch.into_iter().map(|number| (number, self.inbound(number))).collect();
             self.take(&account, batch, cursor)?;
             self.feed_link(platform, link::Event::Took { generation, oldest: None })?;
         }
@@ -159,8 +159,7 @@ impl Sim {
     }
 
     /// `Ingest::take`.
-    fn take(&mut self, account: &str, batch: Vec<usize>, cursor: Option<u64>) -> Flow {
-        let events: Vec<_> = batch.iter().map(|number| self.inbound(*number)).collect();
+    pub(crate) fn take(&mut self, account: &str, batch: Vec<(usize, Inbound)>, cursor: Option<u64>) -> Flow {
         let (now, account) = (self.now, account.to_owned());
         let cursor = cursor.map(|cursor| cursor.to_string());
         if self.bug == Some(Bug::CursorFirst) {
@@ -172,11 +171,12 @@ impl Sim {
             if let Some(cursor) = &cursor {
                 tx.put_cursor(&account, cursor)?;
             }
-            let placed = events.iter().map(|event| place(tx, event, now)).collect::<Result<Vec<_>, _>>()?;
+            let placed =
+                batch.iter().map(|(_, event)| place(tx, event, now)).collect::<Result<Vec<_>, _>>()?;
             seen.replace(placed.iter().map(|(accepted, _)| *accepted).collect());
             Ok(placed)
         });
-        for (number, accepted) in batch.iter().zip(seen.into_inner()) {
+        for ((number, _), accepted) in batch.iter().zip(seen.into_inner()) {
             self.witness(*number, accepted)?;
         }
         for placed in taken? {
@@ -216,6 +216,9 @@ impl Sim {
         if known.is_some_and(|known| known != accepted.id()) {
             return Err(Halt::broken(Promise::G3, format!("[m{number}] was accepted twice")));
         }
+        if known.is_none() {
+            self.truth.in_order(&self.world, number)?;
+        }
         Ok(())
     }
 
@@ -229,7 +232,7 @@ impl Sim {
         }
     }
 
-    fn inbound(&self, number: usize) -> Inbound {
+    pub(crate) fn inbound(&self, number: usize) -> Inbound {
         let said = &self.world.said[number];
         let mut source = self.world.source(said.chat, &said.user);
         source.message_id = Some(format!("in{number}"));

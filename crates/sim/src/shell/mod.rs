@@ -24,6 +24,8 @@ pub(crate) use link::Line;
 pub(crate) use session::Session;
 pub(crate) use turn::Report;
 
+use crate::relay::Near;
+
 /// Words that may wait at one session.
 pub(crate) const MAILBOX: usize = 64;
 /// An idle session ends after this long.
@@ -38,6 +40,7 @@ pub(crate) struct Process {
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
     pub(crate) lanes: BTreeMap<String, Lane>,
     pub(crate) lines: BTreeMap<Platform, Line>,
+    pub(crate) near: Near,
     /// What goes on when its platform is there.
     pub(crate) waiting: BTreeMap<Platform, Vec<Candidate>>,
     pub(crate) started_at: Millis,
@@ -58,6 +61,8 @@ pub(crate) struct Stop {
     pub(crate) worked: BTreeMap<TurnId, SessionKey>,
     pub(crate) drained: bool,
     pub(crate) parting: bool,
+    /// Nobody starts the process again until it is wanted.
+    pub(crate) sleeps: bool,
 }
 
 /// `gate.rs`.
@@ -103,6 +108,7 @@ pub(crate) enum Event {
     Calm,
     /// A request has reached its platform.
     Reach(Box<Request>),
+    Relay(crate::relay::Event),
     PollReach {
         life: u32,
         platform: Platform,

@@ -64,10 +64,10 @@ impl Sim {
 
     /// Looks at a growing answer and shows what is new, if the budget allows.
     pub(crate) fn show(&mut self, lane: &mut Lane, mut following: Following) -> Flow {
-        let now = self.now;
+        let (now, time) = (self.now, self.time);
         let live = self.p().sessions.get(&following.key).and_then(|session| {
             let turn = session.turn.as_ref().filter(|turn| turn.id == following.turn && !session.parked)?;
-            Some((turn.step, session.work.as_ref().map(|work| growing(work, now)).unwrap_or_default()))
+            Some((turn.step, session.work.as_ref().map(|work| growing(work, time)).unwrap_or_default()))
         });
         let Some((step, text)) = live else { return Ok(()) };
         following.look_at = now.after(GAP);

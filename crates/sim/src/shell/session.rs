@@ -83,7 +83,7 @@ impl Session {
 impl Sim {
     /// `Desk::tell`.
     pub(crate) fn tell(&mut self, key: SessionKey, word: Word) {
-        let (now, life) = (self.now, self.life);
+        let (now, life) = (self.time, self.life);
         let process = self.p();
         if process.stopping {
             return;
@@ -114,13 +114,13 @@ impl Sim {
             session.words.len(),
         )?;
         let life = self.life;
-        if session.is_idle() && self.now.since(session.idle_since) >= LINGER {
+        if session.is_idle() && self.time.since(session.idle_since) >= LINGER {
             return Ok(()); // it leaves; its state is in the store
         }
         if session.is_idle() {
             self.later(Event::Hear { life, key: key.clone() }, 61_000);
         } else {
-            session.idle_since = self.now;
+            session.idle_since = self.time;
         }
         if !session.words.is_empty() {
             self.soon(Event::Hear { life, key: key.clone() }, 0, 20);

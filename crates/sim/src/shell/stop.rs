@@ -26,7 +26,7 @@ impl Sim {
     }
 
     pub(crate) fn leave(&mut self, why: Leave) -> Flow {
-        let now = self.now;
+        let (now, time) = (self.now, self.time);
         if self.process.as_ref().is_none_or(|process| process.stop.is_some()) {
             return Ok(());
         }
@@ -39,15 +39,16 @@ impl Sim {
             .filter_map(|(key, turn)| turn.map(|turn| (turn, key.clone())))
             .collect();
         let deadline = now.after(DRAIN_TIMEOUT);
-        let (drained, parting) = (false, false);
+        let (drained, parting, sleeps) = (false, false, false);
         process.stop = Some(Stop {
             why,
-            since: now,
+            since: time,
             deadline,
             marked: vec![],
             worked: worked.clone(),
             drained,
             parting,
+            sleeps,
         });
         let (keys, reason) = (worked.values().cloned().collect::<Vec<_>>(), why.resume_reason());
         let marked = self.commit("mark at work", move |tx| tx.mark_at_work(keys.clone(), &reason, now))?;
@@ -107,7 +108,8 @@ impl Sim {
         process.stopping = true;
         process.sessions.clear();
         process.lines.clear();
-        let Some(stop) = &process.stop else { return Ok(()) };
+        self.relay_drop();
+        let Some(stop) = &self.p().stop else { return Ok(()) };
         let (marked, worked, reason) = (stop.marked.clone(), stop.worked.clone(), stop.why.resume_reason());
         self.commit("close books", move |tx| tx.close_books(&marked, &worked, &reason, now))?;
         // Sends under way have a moment for their answers.
@@ -118,13 +120,17 @@ impl Sim {
     pub(crate) fn end(&mut self) -> Flow {
         self.commit("drop banners", |tx| tx.drop_banners())?;
         let Some(stop) = self.p().stop.take() else { return Ok(()) };
-        let took = self.now.since(stop.since);
+        let took = self.time.since(stop.since);
         if took > stop_budget(DRAIN_TIMEOUT) {
             return Err(Halt::broken(Promise::G6, format!("a stop took {} s", took.as_secs())));
         }
         self.clean = stop.drained && stop.why != Leave::Failure;
         self.figures.stops += 1;
         self.gone();
+        self.asleep = stop.sleeps;
+        if !self.asleep {
+            self.soon(Event::Boot, 200, 20_000);
+        }
         Ok(())
     }
 }

@@ -104,8 +104,8 @@ impl Sim {
         let answer = self.think(&turn.session, turn.id, turn.step, last);
         let took = self.luck.between(50, 15_000);
         let id = self.p().number();
-        let until = Millis(self.now.0 + took);
-        session.work = Some(Work { id, text: answer.text.clone(), since: self.now, until });
+        let until = Millis(self.time.0 + took);
+        session.work = Some(Work { id, text: answer.text.clone(), since: self.time, until });
         let report = if self.fails(self.plan.model_odds) {
             Report::Failed { attempt }
         } else {
@@ -160,10 +160,10 @@ impl Sim {
 
     fn run_tools(&mut self, session: &mut Session, attempt: u32, calls: Vec<ToolCall>) -> Flow {
         let id = self.p().number();
-        let mut until = self.now;
+        let mut until = self.time;
         for call in calls {
             let took = self.luck.between(10, 8_000);
-            until = until.max(Millis(self.now.0 + took));
+            until = until.max(Millis(self.time.0 + took));
             // Its effect is there from the start; what is lost in a crash is only the news of it.
             if call.name == "write" {
                 *self.world.effects.entry(call.id.clone()).or_default() += 1;
@@ -171,7 +171,7 @@ impl Sim {
             }
             self.report_in(session.key.clone(), id, Report::ToolEnded { attempt, call }, took);
         }
-        session.work = Some(Work { id, text: String::new(), since: self.now, until });
+        session.work = Some(Work { id, text: String::new(), since: self.time, until });
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Sim {
         if !self.plan.streaming {
             return String::new();
         }
-        session.work.as_ref().map(|work| growing(work, self.now)).unwrap_or_default()
+        session.work.as_ref().map(|work| growing(work, self.time)).unwrap_or_default()
     }
 }
 

@@ -1,0 +1,59 @@
+//! What people and operators will do, and when: written before the first step.
+
+use petasos_core::Millis;
+use petasos_core::lifecycle::{From, How, Leave};
+
+use crate::outside::{Ended, Said};
+use crate::relay;
+use crate::rng::Rng;
+use crate::shell::Event;
+use crate::sim::{START, Sim};
+
+impl Sim {
+    pub(crate) fn write_script(&mut self, script: &mut Rng) {
+        let span = self.plan.span;
+        let mut times: Vec<_> = (0..self.plan.messages).map(|_| script.below(span)).collect();
+        times.sort_unstable();
+        // Platforms number what is written in the order in which it is: no two at the same moment.
+        for at in 1..times.len() {
+            times[at] = times[at].max(times[at - 1] + 1);
+        }
+        for (number, time) in times.into_iter().enumerate() {
+            let chat = usize::try_from(script.below(self.plan.chats)).unwrap_or_default();
+            let user = if self.world.is_group(chat) { script.pick(&["u0", "u1"]) } else { "u0" };
+            let text = match script.below(20) {
+                0 => "/stop".to_owned(),
+                1 => "/new".to_owned(),
+                2 => format!("/queue [m{number}]"),
+                _ => format!("hello [m{number}]"),
+            };
+            let at = Millis(START.0 + 1_000 + time);
+            let (user, written, acked, inbox) = (user.to_owned(), false, false, None);
+            let (buffer, aside) = (None, false);
+            self.world.said.push(Said { chat, user, text, at, written, acked, inbox, buffer, aside });
+            self.at(at, Event::Say(number));
+        }
+        for number in 0..self.plan.completions {
+            let chat = usize::try_from(script.below(self.plan.chats)).unwrap_or_default();
+            self.world.ended.push(Ended { chat, inbox: None });
+            let at = Millis(START.0 + 1_000 + script.below(span));
+            self.at(at, Event::WorkEnds(usize::try_from(number).unwrap_or_default()));
+        }
+        for _ in 0..self.plan.drains {
+            let from = script.below(span);
+            let to = from + script.between(500, 40_000);
+            self.at(Millis(START.0 + from), Event::Drain { on: true });
+            self.at(Millis(START.0 + to), Event::Drain { on: false });
+        }
+        for _ in 0..self.plan.stops {
+            let restart = Leave::Restart { how: How::Service, from: From::Outside };
+            let why = script.pick(&[Leave::Stop, Leave::Signal, restart]);
+            self.at(Millis(START.0 + 2_000 + script.below(span)), Event::Leave(why));
+        }
+        if self.plan.relayed {
+            self.relay_soon(relay::Event::Start, 0, 1_000);
+        }
+        self.at(START, Event::Boot);
+        self.at(Millis(START.0 + span + 60_000), Event::Calm);
+    }
+}
