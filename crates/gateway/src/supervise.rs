@@ -328,7 +328,10 @@ impl<T: Taker> Supervisor<T> {
             Err(Error::NoHome(_)) => Taken::NoHome,
             Err(error) => {
                 tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
-                Taken::NotTaken
+                match error {
+                    Error::Store(error) if error.fault() == Fault::Refused => Taken::Unfit,
+                    _trouble => Taken::NotTaken,
+                }
             }
         };
         // An adapter that has gone meanwhile asks again from the stored cursor.

@@ -22,6 +22,8 @@ pub enum Taken {
     Known,
     /// Nothing was kept; the platform must keep it for us.
     NotTaken,
+    /// Nothing was kept, and time does not help: something in it cannot be.
+    Unfit,
     /// Nothing was kept: an answer is to go to a platform's home, and there is none.
     NoHome,
     /// Nothing was kept: no turn may start now. Said of what a program sends; people are told in their chat.
@@ -76,6 +78,9 @@ impl Unreadable {
 pub enum NotTaken {
     #[error("the gateway could not keep the batch")]
     Refused,
+    /// Nothing is wrong with the gateway: whoever waits for it with the same batch waits for nothing.
+    #[error("the gateway cannot keep the batch as it is")]
+    Unfit,
     #[error("the gateway no longer listens")]
     Closed,
 }
@@ -152,7 +157,8 @@ impl Intake {
     ) -> Result<(), NotTaken> {
         match self.offer(events, unreadable, cursor).await? {
             Taken::Committed | Taken::Known => Ok(()),
-            Taken::NotTaken | Taken::NoHome | Taken::Closed(_) => Err(NotTaken::Refused),
+            Taken::NotTaken => Err(NotTaken::Refused),
+            Taken::Unfit | Taken::NoHome | Taken::Closed(_) => Err(NotTaken::Unfit),
         }
     }
 

@@ -28,10 +28,12 @@ pub enum Scenario {
     Storm,
     /// A connector stands between us and the platform, and either end dies.
     Relay,
+    /// For a while the disk takes nothing.
+    Disk,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Conversation,
         Self::Crash,
         Self::Drain,
@@ -41,6 +43,7 @@ impl Scenario {
         Self::Flood,
         Self::Storm,
         Self::Relay,
+        Self::Disk,
     ];
 
     pub fn named(name: &str) -> Option<Self> {
@@ -58,6 +61,7 @@ impl Scenario {
             Self::Flood => "flood",
             Self::Storm => "storm",
             Self::Relay => "relay",
+            Self::Disk => "disk",
         }
     }
 }
@@ -146,6 +150,8 @@ pub(crate) struct Plan {
     pub(crate) drains: u64,
     pub(crate) stops: u64,
     pub(crate) completions: u64,
+    /// Stretches in which the disk takes nothing.
+    pub(crate) full: u64,
     /// Everything comes through a connector.
     pub(crate) relayed: bool,
     /// What is said between the two is cut off, or held up.
@@ -185,6 +191,7 @@ impl Plan {
             drains: 0,
             stops: 0,
             completions: 0,
+            full: 0,
             relayed: false,
             wire_odds: 0,
             session: session::Terms::default(),
@@ -208,6 +215,13 @@ impl Plan {
                 (plan.drains, plan.stops, plan.completions) = (rng.below(3), rng.below(3), rng.below(5));
             }
             Scenario::Relay => plan.relay(&mut rng),
+            Scenario::Disk => {
+                if rng.odds(500) {
+                    plan.relay(&mut rng);
+                }
+                (plan.full, plan.stops, plan.completions) = (rng.between(1, 4), rng.below(2), rng.below(3));
+                (plan.crash_odds, plan.crashes, plan.send_odds) = (rng.pick(&[0, 20]), 2, 60);
+            }
         }
         plan.messages = case.messages.map_or(plan.messages, |most| plan.messages.min(u64::from(most)));
         plan.faults = case.faults.map_or(plan.faults, |most| plan.faults.min(most));
@@ -218,7 +232,7 @@ impl Plan {
     fn relay(&mut self, rng: &mut Rng) {
         (self.relayed, self.messages) = (true, rng.between(4, 30));
         (self.crash_odds, self.crashes) = (rng.pick(&[0, 10, 40]), 6);
-        (self.wire_odds, self.stops) = (rng.pick(&[0, 10, 40]), rng.below(2));
+        (self.wire_odds, self.stops, self.full) = (rng.pick(&[0, 10, 40]), rng.below(2), rng.below(2));
         self.session.window = rng.pick(&[1, 2, 8, 64]);
         self.room = rng.pick(&[2, 256]);
         let doze = Doze {

@@ -6,7 +6,7 @@ use petasos_store::Tx;
 use crate::outside::Trouble;
 use crate::promise::Promise;
 use crate::relay;
-use crate::sim::{Flow, Halt, Sim};
+use crate::sim::{Flow, Halt, Sim, Whose};
 
 /// The longest a platform keeps us waiting for news.
 pub(crate) const POLL: u64 = 50_000;
@@ -18,7 +18,7 @@ impl Sim {
         what: &'static str,
         job: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>,
     ) -> Flow<T> {
-        self.at_risk(what, Halt::Crash, |sim| sim.p().store.write(job))
+        self.at_risk(what, Whose::Ours, |sim| sim.p().store.write(job))
     }
 
     /// The same for the connector.
@@ -27,30 +27,52 @@ impl Sim {
         what: &'static str,
         job: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>,
     ) -> Flow<T> {
-        self.at_risk(what, Halt::TheirCrash, |sim| sim.far().store.write(job))
+        self.at_risk(what, Whose::Theirs, |sim| sim.far().store.write(job))
     }
 
     fn at_risk<T>(
         &mut self,
         what: &'static str,
-        death: Halt,
+        whose: Whose,
         write: impl FnOnce(&mut Self) -> petasos_store::Result<T>,
     ) -> Flow<T> {
         let dies = !self.calm
             && self.figures.crashes < u64::from(self.plan.crashes)
             && self.deaths.odds(self.plan.crash_odds);
         let after = self.deaths.odds(500);
+        let death = || match whose {
+            Whose::Ours => Halt::Crash,
+            Whose::Theirs => Halt::TheirCrash,
+        };
         if dies && !after {
             self.note(format!("  before the commit: {what}"));
-            return Err(death);
+            return Err(death());
+        }
+        if self.full.contains(&whose) {
+            self.figures.refusals += 1;
+            self.note(format!("  refused: {what}"));
+            return Err(if dies { death() } else { Halt::Full });
         }
         self.figures.commits += 1;
         self.note(format!("  commit: {what}"));
         let done = write(self);
         if dies {
-            return Err(death);
+            return Err(death());
         }
         done.map_err(|error| Halt::broken(Promise::G2, format!("the store refused to {what}: {error}")))
+    }
+
+    /// What a full disk refused, and nobody has to repeat.
+    pub(crate) fn unless_full<T>(done: Flow<T>) -> Flow<Option<T>> {
+        match done {
+            Ok(value) => Ok(Some(value)),
+            Err(Halt::Full) => Ok(None),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    pub(crate) fn disk_is_full(&self) -> bool {
+        self.full.contains(&Whose::Ours)
     }
 
     /// The connector is no more. Somebody starts it again.

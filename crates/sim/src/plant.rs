@@ -5,6 +5,7 @@
 
 use petasos_core::journal::Write;
 
+use crate::case::Scenario;
 use crate::promise::Promise;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +44,14 @@ pub enum Bug {
     CursorBeforeQueue,
     /// Whoever asks a connector again under the same number is served again.
     RepeatsRequests,
+    /// What the store refused counts as kept.
+    IgnoresRefusals,
+    /// Whoever can keep nothing stays connected, until the connector blames its messages.
+    StaysConnected,
 }
 
 impl Bug {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -64,6 +69,8 @@ impl Bug {
         Self::DeletesOnDelivery,
         Self::CursorBeforeQueue,
         Self::RepeatsRequests,
+        Self::IgnoresRefusals,
+        Self::StaysConnected,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -73,8 +80,9 @@ impl Bug {
             | Self::AcksFirst
             | Self::GrantsWithoutFlip
             | Self::DeletesOnDelivery
-            | Self::CursorBeforeQueue => &[Promise::G1],
-            Self::ForgetsMerged => &[Promise::G2],
+            | Self::CursorBeforeQueue
+            | Self::IgnoresRefusals => &[Promise::G1],
+            Self::ForgetsMerged | Self::StaysConnected => &[Promise::G2],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
             Self::RepeatsTools => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
@@ -85,6 +93,24 @@ impl Bug {
             Self::GivesUpLink => &[Promise::G7],
             Self::DeliveredFirst => &[Promise::G8],
             Self::EndlessQueue => &[Promise::G9],
+        }
+    }
+
+    /// The scenario that is about it.
+    pub const fn shows_in(self) -> Scenario {
+        match self {
+            Self::CursorFirst | Self::AnswerAfterEnd | Self::RepeatsTools => Scenario::Crash,
+            Self::ForgetsMerged | Self::HearsOldWork | Self::CurrentChat => Scenario::Conversation,
+            Self::UnmarkedCopy | Self::PreviewFirst | Self::GivesUpLink => Scenario::Flaky,
+            Self::ForgetsHeld => Scenario::Drain,
+            Self::DeliveredFirst => Scenario::Completions,
+            Self::EndlessQueue => Scenario::Flood,
+            Self::AcksFirst
+            | Self::GrantsWithoutFlip
+            | Self::DeletesOnDelivery
+            | Self::CursorBeforeQueue
+            | Self::RepeatsRequests => Scenario::Relay,
+            Self::IgnoresRefusals | Self::StaysConnected => Scenario::Disk,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::outside::{Ended, Said};
 use crate::relay;
 use crate::rng::Rng;
 use crate::shell::Event;
-use crate::sim::{START, Sim};
+use crate::sim::{START, Sim, Whose};
 
 impl Sim {
     pub(crate) fn write_script(&mut self, script: &mut Rng) {
@@ -50,10 +50,20 @@ impl Sim {
             let why = script.pick(&[Leave::Stop, Leave::Signal, restart]);
             self.at(Millis(START.0 + 2_000 + script.below(span)), Event::Leave(why));
         }
+        for _ in 0..self.plan.full {
+            let whose = if self.plan.relayed && script.odds(500) { Whose::Theirs } else { Whose::Ours };
+            let from = script.below(span);
+            let longest = script.pick(&[5_000, 45_000, 1_200_000]);
+            let to = from + script.between(500, longest);
+            self.at(Millis(START.0 + from), Event::Disk { whose, full: true });
+            self.at(Millis(START.0 + to), Event::Disk { whose, full: false });
+        }
         if self.plan.relayed {
             self.relay_soon(relay::Event::Start, 0, 1_000);
         }
         self.at(START, Event::Boot);
-        self.at(Millis(START.0 + span + 60_000), Event::Calm);
+        // A disk may stay full for longer than people write.
+        let rest = if self.plan.full > 0 { script.pick(&[60_000, 1_200_000]) } else { 60_000 };
+        self.at(Millis(START.0 + span + rest), Event::Calm);
     }
 }

@@ -23,6 +23,14 @@ const STEPS: u64 = 200_000;
 /// Lines of the story that are kept for whoever has to understand it.
 const STORY: usize = 400;
 
+/// Of the two processes that keep something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Ours,
+    /// The connector's.
+    Theirs,
+}
+
 /// Why what was being done is not finished.
 #[derive(Debug)]
 pub(crate) enum Halt {
@@ -63,6 +71,8 @@ pub struct Figures {
     /// A connector let the gateway go idle; it slept.
     pub grants: u64,
     pub sleeps: u64,
+    /// Commits that a full disk refused.
+    pub refusals: u64,
 }
 
 impl Figures {
@@ -76,6 +86,7 @@ impl Figures {
         self.sends += one.sends;
         self.grants += one.grants;
         self.sleeps += one.sleeps;
+        self.refusals += one.refusals;
     }
 }
 
@@ -94,6 +105,8 @@ pub(crate) struct Sim {
     pub(crate) relay: Relay,
     /// The process has ended until it is woken.
     pub(crate) asleep: bool,
+    /// Whose disk is full.
+    pub(crate) full: Vec<Whose>,
     /// What the next process finds: the stop before it was complete.
     pub(crate) clean: bool,
     pub(crate) drain_asked: bool,
@@ -130,6 +143,7 @@ impl Sim {
             process: None,
             relay: Relay::new(path.with_file_name("connector.db")),
             asleep: false,
+            full: vec![],
             clean: false,
             drain_asked: false,
             current_chat: None,
@@ -247,8 +261,14 @@ impl Sim {
             }
             Event::Leave(why) => self.leave(why),
             Event::Boot => self.boot(),
+            Event::Disk { whose, full } => {
+                self.full.retain(|it| *it != whose);
+                self.full.extend(full.then_some(whose));
+                Ok(())
+            }
             Event::Calm => {
                 self.calm = true;
+                self.full.clear();
                 self.drain(false);
                 Ok(())
             }

@@ -163,6 +163,8 @@ impl Truth {
     /// `heard`: whether something came in over this generation of the link, and when last.
     pub(crate) fn link(&self, link: &Link, terms: &link::Terms, heard: Option<Millis>, now: Millis) -> Check {
         match &link.state {
+            // It says itself that it is down, and has its own patience.
+            link::State::Up { .. } if link.trouble.is_some() => Ok(()),
             link::State::Up { .. } => match heard {
                 None => broken(Promise::G7, "a link counts as up that never said anything"),
                 Some(at)

@@ -293,7 +293,7 @@ impl<'a> Digest<'a> {
             {
                 Ok(()) => break,
                 Err(NotTaken::Closed) => return Err(Error::Closed),
-                Err(NotTaken::Refused) => {
+                Err(NotTaken::Refused | NotTaken::Unfit) => {
                     let reason = "discord_not_taken";
                     warn!(platform = "discord", reason, ?wait, "batch deferred");
                     let _crowded = self.told.try_send(Health::Degraded { reason });

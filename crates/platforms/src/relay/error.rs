@@ -39,6 +39,8 @@ pub enum Error {
     Revoked,
     #[error("the gateway no longer listens")]
     Deserted,
+    #[error("the gateway can keep nothing")]
+    NotTaken,
     #[error("another link has taken over")]
     Superseded,
     #[error(transparent)]
@@ -96,6 +98,7 @@ impl Error {
             | Self::NoSocket(_)
             | Self::TooBig
             | Self::Deserted
+            | Self::NotTaken
             | Self::Superseded => Fault::Later { after: None },
         }
     }
@@ -115,6 +118,7 @@ impl Error {
             | Self::TooBig
             | Self::Revoked
             | Self::Deserted
+            | Self::NotTaken
             | Self::Superseded => Reached::No,
         }
     }
@@ -133,6 +137,7 @@ impl Error {
             | Self::TooBig
             | Self::Revoked
             | Self::Deserted
+            | Self::NotTaken
             | Self::Superseded
             | Self::Link(_) => Kind::Unknown,
         }
@@ -152,6 +157,7 @@ impl Error {
             Self::TooBig => "relay_line_too_long",
             Self::Revoked => "relay_disabled",
             Self::Deserted => "relay_deserted",
+            Self::NotTaken => "relay_not_taken",
             Self::Superseded => "relay_superseded",
             Self::Link(_) => "relay_network_error",
         }

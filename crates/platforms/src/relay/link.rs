@@ -23,7 +23,7 @@ use super::control;
 use super::parse::Told;
 use super::socket::{Heard, Socket};
 use super::wire::{Ask, Standing, Wire};
-use crate::intake::{Health, Intake};
+use crate::intake::{Health, Intake, NotTaken};
 
 type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answered = oneshot::Sender<Result<Answer, Error>>;
@@ -314,9 +314,18 @@ impl<'a> Link<'a> {
 
     fn committed(&mut self, outcome: Outcome) -> Result<(), Error> {
         match outcome.taken {
-            Ok(()) => outcome.told.into_iter().for_each(|told| self.acknowledge(told)),
-            Err(crate::intake::NotTaken::Closed) => return Err(Error::Deserted),
-            Err(crate::intake::NotTaken::Refused) => {
+            Ok(()) => {
+                self.waiting.kept();
+                outcome.told.into_iter().for_each(|told| self.acknowledge(told));
+            }
+            Err(NotTaken::Closed) => return Err(Error::Deserted),
+            Err(NotTaken::Refused) => {
+                (self.health)(Health::Degraded { reason: "relay_not_taken" });
+                if !self.waiting.put_back(outcome.told, Instant::now()) {
+                    return self.lost(self.channel.generation, None, Error::NotTaken);
+                }
+            }
+            Err(NotTaken::Unfit) => {
                 (self.health)(Health::Degraded { reason: "relay_not_taken" });
                 self.waiting.refused(outcome.told, Instant::now());
             }

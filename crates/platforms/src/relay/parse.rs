@@ -16,8 +16,10 @@ pub(super) struct Told {
     pub(super) generation: u64,
     /// As it came, for when it cannot be kept as what it is.
     raw: String,
-    /// How often the gateway did not take it.
+    /// How often the gateway could not keep it.
     pub(super) refused: u32,
+    /// It is tried by itself.
+    pub(super) alone: bool,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl Told {
                 let dedup = read.identity(buffer.as_deref(), || hash(&raw)).unwrap_or_else(unique);
                 let context = context(&read);
                 let what = What::Event(Box::new(read.inbound(dedup, context)));
-                Self { what, buffer, generation, raw, refused: 0 }
+                Self { what, buffer, generation, raw, refused: 0, alone: false }
             }
             Err(why) => Self::unreadable(why, &raw, buffer, generation),
         }
@@ -69,7 +71,7 @@ impl Told {
             }
             Some(_) | None => What::Nothing,
         };
-        Self { what, buffer, generation, raw, refused: 0 }
+        Self { what, buffer, generation, raw, refused: 0, alone: false }
     }
 
     pub(super) fn unreadable(
@@ -80,14 +82,14 @@ impl Told {
     ) -> Self {
         let id = buffer.as_ref().map(|id| id.chars().take(LONGEST_ID).collect());
         let what = What::Unreadable(Unreadable::new(id, why, raw));
-        Self { what, buffer, generation, raw: raw.to_owned(), refused: 0 }
+        Self { what, buffer, generation, raw: raw.to_owned(), refused: 0, alone: false }
     }
 
     /// The same, put aside: it was refused too often as what it is.
     pub(super) fn put_aside(self) -> Self {
-        let refused = self.refused;
+        let (refused, alone) = (self.refused, self.alone);
         let aside = Self::unreadable("it could not be kept", &self.raw, self.buffer, self.generation);
-        Self { refused, ..aside }
+        Self { refused, alone, ..aside }
     }
 }
 

@@ -196,7 +196,7 @@ impl Link<'_> {
                 self.ladder.proved();
                 self.slack.memory().keep(cursor, &told, &filled);
             }
-            Err(NotTaken::Refused) => {
+            Err(NotTaken::Refused | NotTaken::Unfit) => {
                 let reason = "slack_not_taken";
                 warn!(
                     platform = "slack",

@@ -102,7 +102,7 @@ impl Telegram {
                             offset = next;
                             continue;
                         }
-                        Err(NotTaken::Refused) => ladder.after_refusal(),
+                        Err(NotTaken::Refused | NotTaken::Unfit) => ladder.after_refusal(),
                         Err(NotTaken::Closed) => Step::End(Error::Closed),
                     }
                 }

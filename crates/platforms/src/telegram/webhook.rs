@@ -294,7 +294,8 @@ impl Desk {
                 self.bell.ring(News::Heard);
                 listener::json(StatusCode::OK, &json!({}))
             }
-            Ok(Taken::NotTaken | Taken::NoHome | Taken::Closed(_)) | Err(NotTaken::Refused) => {
+            Ok(Taken::NotTaken | Taken::Unfit | Taken::NoHome | Taken::Closed(_))
+            | Err(NotTaken::Refused | NotTaken::Unfit) => {
                 self.bell.ring(News::NotTaken);
                 later(refused(StatusCode::SERVICE_UNAVAILABLE, "could not be kept"), SOON)
             }

@@ -163,7 +163,7 @@ impl Desk {
                 Ok(delivery.told(StatusCode::ACCEPTED, "accepted"))
             }
             Taken::Known => Ok(delivery.told(StatusCode::OK, "duplicate")),
-            Taken::NotTaken => Err(self.not_taken()),
+            Taken::NotTaken | Taken::Unfit => Err(self.not_taken()),
             Taken::NoHome => Err(delivery.homeless()),
             Taken::Closed(closed) => Err(shut(closed)),
         }
@@ -195,7 +195,7 @@ impl Desk {
         warn!(platform = "webhook", bytes = body.len(), "unreadable delivery set aside");
         match self.intake.offer(vec![], vec![unreadable], None).await {
             Ok(Taken::Committed | Taken::Known) => refused(StatusCode::BAD_REQUEST, why),
-            Ok(Taken::NotTaken | Taken::NoHome | Taken::Closed(_)) => self.not_taken(),
+            Ok(Taken::NotTaken | Taken::Unfit | Taken::NoHome | Taken::Closed(_)) => self.not_taken(),
             Err(gone) => self.gone(gone),
         }
     }
@@ -208,7 +208,7 @@ impl Desk {
     fn gone(&self, gone: NotTaken) -> Response {
         self.bell.ring(match gone {
             NotTaken::Closed => News::Gone,
-            NotTaken::Refused => News::NotTaken,
+            NotTaken::Refused | NotTaken::Unfit => News::NotTaken,
         });
         later(refused(StatusCode::SERVICE_UNAVAILABLE, "gateway_stopping"), SOON)
     }

@@ -73,17 +73,33 @@ async fn an_event_that_comes_again_has_the_same_identity() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_does_not_take_holds_nobody_up() {
+async fn what_cannot_be_kept_holds_nobody_up() {
     let rig = rig();
     let first = rig.fake.push(said("first"));
     let mut line = rig.up().await;
-    line.next().await.done.send(Taken::NotTaken).expect("it waits");
+    line.next().await.done.send(Taken::Unfit).expect("it waits");
     let second = rig.fake.push(said("second"));
     assert_eq!(line.texts(1).await, ["second"]);
     let acked = second.clone();
     rig.until("the second", move |world| (world.acks == [acked.clone()]).then_some(())).await;
     assert_eq!(line.texts(1).await, ["first"], "tried again by itself");
     rig.until("both", move |world| (world.acks == [second.clone(), first.clone()]).then_some(())).await;
+    assert_eq!(rig.fake.read(|world| world.connections()), 1);
+}
+
+#[tokio::test]
+async fn while_the_gateway_keeps_nothing_all_wait_in_their_order_and_none_is_put_aside() {
+    let rig = rig();
+    let first = rig.fake.push(said("first"));
+    let mut line = rig.up().await;
+    for _try in 0..4 {
+        let batch = line.next().await;
+        assert_eq!((batch.events.len(), batch.unreadable.len()), (1, 0));
+        batch.done.send(Taken::NotTaken).expect("it waits");
+    }
+    let second = rig.fake.push(said("second"));
+    assert_eq!(line.texts(2).await, ["first", "second"]);
+    rig.until("both", move |world| (world.acks == [first.clone(), second.clone()]).then_some(())).await;
     assert_eq!(rig.fake.read(|world| world.connections()), 1);
 }
 
@@ -95,7 +111,7 @@ async fn what_is_refused_three_times_is_put_aside_and_acknowledged() {
     for _try in 0..3 {
         let batch = line.next().await;
         assert_eq!(batch.events.len(), 1);
-        batch.done.send(Taken::NotTaken).expect("it waits");
+        batch.done.send(Taken::Unfit).expect("it waits");
     }
     let aside = line.next().await;
     assert_eq!((aside.events.len(), aside.unreadable.len()), (0, 1));

@@ -57,10 +57,14 @@ impl Sim {
         let (session, asks) = (Session::default(), vec![]);
         self.relay.connector = Some(Connector { store, session, wires, asks, taking: None, open });
         let now = self.their_now();
-        self.their_commit("enrol", |tx| {
+        let enrolled = self.their_commit("enrol", |tx| {
             tx.add_tenant("t1", now)?;
             tx.ensure_instance(INSTANCE, "t1", now)
-        })?;
+        });
+        if Self::unless_full(enrolled)?.is_none() {
+            self.connector_gone();
+            return Ok(());
+        }
         self.read_back();
         self.ask_turn();
         self.relay_soon(Event::Poll { life: self.relay.life }, 5, 200);
@@ -113,7 +117,8 @@ impl Sim {
         let cursor = batch.iter().max().map(|number| *number as u64).unwrap_or_default();
         let mut here = BTreeSet::new();
         if self.bug == Some(Bug::CursorBeforeQueue) {
-            self.their_commit("cursor", |tx| tx.put_cursor(&link(), &cursor.to_string()))?;
+            let early = self.their_commit("cursor", |tx| tx.put_cursor(&link(), &cursor.to_string()));
+            Self::unless_full(early)?;
         }
         for number in batch {
             let arrival = self.arrival(number);
@@ -300,6 +305,10 @@ impl Sim {
             }
             Write::Bury { id, .. } => {
                 let number = self.relay.entries[id];
+                if self.relay.stalls < self.plan.session.strikes {
+                    let what = format!("[m{number}] was put aside, and nothing is wrong with it");
+                    return Err(Halt::broken(Promise::G2, what));
+                }
                 self.world.said[number].aside = true;
             }
             Write::Delete { .. } | Write::Strike { .. } | Write::Flip { .. } => {}

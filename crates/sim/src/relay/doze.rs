@@ -25,6 +25,14 @@ impl Sim {
         self.feed_channel(channel::Event::GoIdle { wait: GRANTED_WITHIN })
     }
 
+    /// A stop begins: what comes from now on is for the process after us.
+    pub(crate) fn go_idle(&mut self) -> Flow {
+        if !self.plan.relayed {
+            return Ok(());
+        }
+        self.feed_channel(channel::Event::GoIdle { wait: GRANTED_WITHIN })
+    }
+
     fn is_due(&mut self) -> bool {
         let Some(doze) = self.plan.doze else { return false };
         let now = self.now;
@@ -48,10 +56,12 @@ impl Sim {
 
     /// Granted, and everything that came before the grant is on disk.
     pub(super) fn lie_down(&mut self) -> Flow {
-        let Some(doze) = self.plan.doze else { return Ok(()) };
-        if self.is_calm() || !self.is_due() {
-            return self.feed_channel(channel::Event::Wake);
+        if self.p().stop.is_some() {
+            return Ok(()); // we leave anyway
         }
+        let Some(doze) = self.plan.doze.filter(|_| !self.is_calm() && self.is_due()) else {
+            return self.feed_channel(channel::Event::Wake);
+        };
         let hold = if doze.exits { UNTIL_GONE } else { HOLD };
         self.feed_channel(channel::Event::Sleep { hold: Some(hold) })?;
         if !matches!(self.p().near.channel.state, State::Waiting { dormant: true, .. }) {

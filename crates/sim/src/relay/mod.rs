@@ -39,13 +39,15 @@ pub(crate) struct Relay {
     abouts: BTreeMap<String, About>,
     /// Which message each entry of the queue is.
     entries: BTreeMap<String, usize>,
+    /// How often a wire stood and was slow.
+    stalls: u32,
     path: PathBuf,
 }
 
 impl Relay {
     pub(crate) fn new(path: PathBuf) -> Self {
         let (wires, abouts, entries) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { connector: None, life: 1, wires, made: 0, abouts, entries, path }
+        Self { connector: None, life: 1, wires, made: 0, abouts, entries, stalls: 0, path }
     }
 
     fn number(&mut self) -> u64 {

@@ -15,16 +15,15 @@ use super::{BOT, Event, PLATFORM};
 use crate::outside::{About, Ask, Class, Failed};
 use crate::plant::Bug;
 use crate::promise::Promise;
-use crate::shell::{Flight, Lane};
+use crate::shell::{Flight, Lane, STORE_RETRY};
 use crate::sim::{Flow, Halt, Sim};
 
 const ANSWERED_WITHIN: u64 = 30_000;
 const PING_EVERY: u64 = 30_000;
+const LONGEST_TROUBLE: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(5);
 /// Frames in one commit.
 const BATCH: usize = 64;
-/// How long to wait when the store refuses.
-const STORE_RETRY: u64 = 1_000;
 
 /// What one process has of the relay.
 #[derive(Debug)]
@@ -38,6 +37,8 @@ pub(crate) struct Near {
     overflowed: bool,
     /// A commit is under way, or waits for a store that refuses.
     committing: bool,
+    /// Since when nothing can be kept.
+    troubled: Option<Millis>,
     /// Who waits for which answer.
     pending: BTreeMap<String, (String, u64)>,
     pub(super) granted: Option<Millis>,
@@ -63,6 +64,7 @@ impl Near {
             queue: VecDeque::new(),
             overflowed: false,
             committing: false,
+            troubled: None,
             pending: BTreeMap::new(),
             granted: None,
             descriptor: None,
@@ -269,14 +271,11 @@ impl Sim {
         near.traffic = now;
         let batch = told.iter().map(|it| (it.number, (*it.inbound).clone())).collect();
         match self.take(&format!("{PLATFORM}/{BOT}"), batch, None) {
-            Ok(()) => told.into_iter().for_each(|told| self.tell_kept(told)),
-            Err(Halt::Full) => {
-                let near = &mut self.p().near;
-                told.into_iter().rev().for_each(|told| near.queue.push_front(told));
-                near.committing = true;
-                self.relay_later(Event::Keep { life: self.life }, STORE_RETRY);
-                return self.settle();
+            Ok(()) => {
+                self.p().near.troubled = None;
+                told.into_iter().for_each(|told| self.tell_kept(told));
             }
+            Err(Halt::Full) => return self.put_back(told),
             Err(halt) => return Err(halt),
         }
         let near = &self.p().near;
@@ -286,6 +285,24 @@ impl Sim {
         }
         if !self.p().near.queue.is_empty() {
             self.commit_soon();
+        }
+        self.settle()
+    }
+
+    /// `Waiting::put_back`.
+    fn put_back(&mut self, told: Vec<Told>) -> Flow {
+        let now = self.time;
+        let near = &mut self.p().near;
+        told.into_iter().rev().for_each(|told| near.queue.push_front(told));
+        near.committing = true;
+        let since = *near.troubled.get_or_insert(now);
+        let (wire, generation) = (near.wire, near.channel.generation);
+        self.relay_later(Event::Keep { life: self.life }, STORE_RETRY);
+        if now.since(since) >= LONGEST_TROUBLE && self.bug != Some(Bug::StaysConnected) {
+            self.p().near.troubled = None;
+            if let Some(wire) = wire {
+                self.our_wire_ended(wire, generation, None)?;
+            }
         }
         self.settle()
     }

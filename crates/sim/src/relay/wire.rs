@@ -66,7 +66,11 @@ impl Sim {
         let mut takes = self.luck.between(1, 300);
         if self.fails(self.plan.wire_odds) {
             match self.luck.below(3) {
-                0 => takes += self.luck.between(1_000, 90_000), // it stands, and is slow
+                0 => {
+                    // It stands, and is slow.
+                    takes += self.luck.between(1_000, 90_000);
+                    self.relay.stalls += 1;
+                }
                 _ => self.cut(wire),
             }
         }

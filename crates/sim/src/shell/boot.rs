@@ -11,7 +11,7 @@ use petasos_core::session::{CrashRecovery, Window};
 use petasos_core::turn::Limits;
 use petasos_store::{Booted, Candidate, Found, Terms};
 
-use super::{Event, Gate, Line, Process, Word};
+use super::{Event, Gate, Line, Process, STORE_RETRY, Word};
 use crate::outside::Class;
 use crate::plant::Bug;
 use crate::relay::{self, Near};
@@ -44,8 +44,15 @@ impl Sim {
             limits: Limits::default(),
         };
         let now = self.now;
-        let Booted { due, candidates, left_open, .. } =
-            self.commit("take over", move |tx| tx.take_over(&found, &terms, |_, _| Ok(true), now))?;
+        let clean = found.clean;
+        let booted = self.commit("take over", move |tx| tx.take_over(&found, &terms, |_, _| Ok(true), now));
+        let Some(Booted { due, candidates, left_open, .. }) = Self::unless_full(booted)? else {
+            // Without its store nothing starts. What was left for it is still there.
+            self.clean = clean;
+            self.gone();
+            self.soon(Event::Boot, 1_000, 20_000);
+            return Ok(());
+        };
         let process = self.process.as_ref().expect("just started");
         self.truth.started(&self.world, &process.store)?;
         let marker = self.drain_asked.then(Marker::default);
@@ -133,7 +140,11 @@ impl Sim {
             Ok(handed)
         });
         seen.into_inner().iter().for_each(|(text, id)| self.witness_completion(text, *id));
-        for pending in handed? {
+        let Some(handed) = Self::unless_full(handed)? else {
+            self.later(Event::HandOver { life: self.life }, STORE_RETRY);
+            return Ok(());
+        };
+        for pending in handed {
             self.tell(pending.key.clone(), Word::Arrived(Box::new(pending)));
         }
         Ok(())
@@ -155,7 +166,9 @@ impl Sim {
             // Whoever ran it reports again if we die meanwhile; a second report is the first one.
             self.later(Event::WorkEnds(number), 1_000);
         }
-        reported?;
+        if Self::unless_full(reported)?.is_none() {
+            return Ok(());
+        }
         self.reported.insert(number);
         self.soon(Event::HandOver { life: self.life }, 0, 20);
         Ok(())

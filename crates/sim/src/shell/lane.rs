@@ -9,15 +9,15 @@ use petasos_core::text::{Limits, Unit, split};
 use petasos_core::{Fault, Millis, Platform, Reached};
 
 use super::preview::{Following, Showing};
-use super::{Event, Request};
+use super::{Event, Request, STORE_RETRY};
 use crate::outside::{About, Answer, Ask, Class, Failed, MARK};
 use crate::plant::Bug;
-use crate::sim::{Flow, Sim};
+use crate::sim::{Flow, Halt, Sim};
 
 /// Characters in one part.
 const PART: usize = 80;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lane {
     pub(crate) name: String,
     pub(crate) platform: Platform,
@@ -30,7 +30,7 @@ pub(crate) struct Lane {
 }
 
 /// What the platform is being asked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Flight {
     Item {
         item: Box<Item>,
@@ -71,7 +71,16 @@ impl Sim {
 
     pub(crate) fn lane_tick(&mut self, name: &str) -> Flow {
         let Some(mut lane) = self.p().lanes.remove(name) else { return Ok(()) };
-        self.run_lane(&mut lane)?;
+        let before = self.disk_is_full().then(|| lane.clone());
+        match self.run_lane(&mut lane) {
+            Err(Halt::Full) => {
+                self.p().lanes.extend(before.map(|lane| (name.to_owned(), lane)));
+                let tick = Event::LaneTick { life: self.life, lane: name.to_owned() };
+                self.later(tick, STORE_RETRY);
+                return Ok(());
+            }
+            ran => ran?,
+        }
         let next = match &lane.flight {
             Some(_) => None,
             None => lane.due_at.or_else(|| lane.followed.iter().map(|it| it.look_at).min()),
@@ -190,10 +199,20 @@ impl Sim {
 
     pub(crate) fn sent(&mut self, name: &str, op: u64, answer: Answer) -> Flow {
         let Some(mut lane) = self.p().lanes.remove(name) else { return Ok(()) };
+        let before = self.disk_is_full().then(|| lane.clone());
         if lane.flight.as_ref().is_some_and(|(current, _)| *current == op)
             && let Some((_, flight)) = lane.flight.take()
         {
-            self.landed(&mut lane, flight, answer)?;
+            match self.landed(&mut lane, flight, answer.clone()) {
+                Err(Halt::Full) => {
+                    // What has happened must be kept: it is tried until it is.
+                    self.p().lanes.extend(before.map(|lane| (name.to_owned(), lane)));
+                    let sent = Event::Sent { life: self.life, lane: name.to_owned(), op, answer };
+                    self.later(sent, STORE_RETRY);
+                    return Ok(());
+                }
+                landed => landed?,
+            }
         }
         self.p().lanes.insert(name.to_owned(), lane);
         self.lane_tick(name)

@@ -69,8 +69,9 @@ impl Sim {
                 let heads = self.commit("wake lanes", move |tx| {
                     tx.poke_platform(platform.as_str())?;
                     tx.heads()
-                })?;
+                });
                 let prefix = format!("{platform}:");
+                let heads = Self::unless_full(heads)?.unwrap_or_default();
                 for head in heads.into_iter().filter(|head| head.lane.starts_with(&prefix)) {
                     self.lane_due(head.lane);
                 }
@@ -150,7 +151,16 @@ impl Sim {
         if !batch.is_empty() {
             let cursor = highest.max(before);
             let batch = batch.into_iter().map(|number| (number, self.inbound(number))).collect();
-            self.take(&account, batch, cursor)?;
+            match self.take(&account, batch, cursor) {
+                Err(Halt::Full) if self.bug != Some(Bug::IgnoresRefusals) => {
+                    // The platform keeps it for us.
+                    let (life, offset) = (self.life, before);
+                    self.soon(Event::PollReach { life, platform, generation, offset }, 1_000, 5_000);
+                    return Ok(());
+                }
+                Err(Halt::Full) => {}
+                taken => taken?,
+            }
             self.feed_link(platform, link::Event::Took { generation, oldest: None })?;
         }
         // Only now: the offset moves with the next poll.
@@ -205,7 +215,8 @@ impl Sim {
         if let Some(accepted) = seen.get() {
             self.witness(number, accepted)?;
         }
-        self.hand_on(placed?);
+        let Some(placed) = Self::unless_full(placed)? else { return Ok(()) };
+        self.hand_on(placed);
         self.soon(Event::WebAcked(number), 0, 100);
         Ok(())
     }

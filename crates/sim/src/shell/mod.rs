@@ -30,6 +30,8 @@ use crate::relay::Near;
 pub(crate) const MAILBOX: usize = 64;
 /// An idle session ends after this long.
 pub(crate) const LINGER: Duration = Duration::from_secs(60);
+/// How long to wait when the store refuses, in milliseconds.
+pub(crate) const STORE_RETRY: u64 = 1_000;
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One life of the process.
@@ -104,6 +106,10 @@ pub(crate) enum Event {
         on: bool,
     },
     Leave(Leave),
+    Disk {
+        whose: crate::sim::Whose,
+        full: bool,
+    },
     Boot,
     Calm,
     /// A request has reached its platform.

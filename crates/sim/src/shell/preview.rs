@@ -20,7 +20,7 @@ const GAP: Duration = Duration::from_millis(800);
 /// Growing answers that one chat shows at the same time.
 const MOST: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Following {
     turn: TurnId,
     key: SessionKey,
@@ -32,7 +32,7 @@ pub(crate) struct Following {
 }
 
 /// A preview on its way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Showing {
     following: Following,
     step: u32,
@@ -126,7 +126,9 @@ impl Sim {
         }
         let now = self.now;
         self.truth.streamed.insert((following.turn, step));
-        self.commit("stage preview", move |tx| tx.stage_preview(&draft, now))
+        let staged = self.commit("stage preview", move |tx| tx.stage_preview(&draft, now));
+        // The store refuses: the outbox has the rest.
+        Ok(Self::unless_full(staged)?.unwrap_or(Stagehand::Stay))
     }
 
     pub(crate) fn previewed(&mut self, lane: &mut Lane, showing: Showing, answer: Answer) -> Flow {

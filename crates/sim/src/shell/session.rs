@@ -14,12 +14,12 @@ use petasos_core::{Inbound, InboxId, Millis, SessionKey};
 use petasos_store::{Batch, Begun, Binding, Pending};
 
 use super::turn::Work;
-use super::{Event, LINGER, MAILBOX, Mailbox, Word};
+use super::{Event, LINGER, MAILBOX, Mailbox, STORE_RETRY, Word};
 use crate::plant::Bug;
 use crate::promise::Promise;
 use crate::sim::{Flow, Halt, Sim};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
     pub(crate) words: Mailbox,
@@ -104,7 +104,15 @@ impl Sim {
     /// One thing that a session hears, and the turn that may begin then.
     pub(crate) fn hear(&mut self, key: &SessionKey) -> Flow {
         let Some(mut session) = self.p().sessions.remove(key) else { return Ok(()) };
-        self.hear_with(&mut session)?;
+        let before = self.disk_is_full().then(|| session.clone());
+        match self.hear_with(&mut session) {
+            Err(Halt::Full) => {
+                self.wait_for_room(key, before);
+                self.later(Event::Hear { life: self.life, key: key.clone() }, STORE_RETRY);
+                return Ok(());
+            }
+            heard => heard?,
+        }
         let waiting = session.queue.len() + session.steering.len();
         let internal = session.queue.iter().filter(|it| it.pending.inbound.internal).count();
         let promised = session.queue.iter().filter(|it| it.promised).count();
@@ -127,6 +135,17 @@ impl Sim {
         }
         self.p().sessions.insert(key.clone(), session);
         Ok(())
+    }
+
+    /// The store refuses: what was just decided is decided again in a moment. All commits of one moment share their
+    /// fate, so none of it is on disk.
+    pub(crate) fn wait_for_room(&mut self, key: &SessionKey, before: Option<Session>) {
+        let Some(before) = before else { return };
+        let process = self.p();
+        if before.turn.is_none() || before.parked {
+            process.gate.holders.remove(key);
+        }
+        process.sessions.insert(key.clone(), before);
     }
 
     fn hear_with(&mut self, session: &mut Session) -> Flow {

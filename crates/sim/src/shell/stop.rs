@@ -50,8 +50,11 @@ impl Sim {
             parting,
             sleeps,
         });
+        self.go_idle()?;
         let (keys, reason) = (worked.values().cloned().collect::<Vec<_>>(), why.resume_reason());
-        let marked = self.commit("mark at work", move |tx| tx.mark_at_work(keys.clone(), &reason, now))?;
+        // A disk that refuses must not keep us here.
+        let marked = self.commit("mark at work", move |tx| tx.mark_at_work(keys.clone(), &reason, now));
+        let marked = Self::unless_full(marked)?.unwrap_or_default();
         if let Some(stop) = &mut self.p().stop {
             stop.marked = marked;
         }
@@ -76,8 +79,8 @@ impl Sim {
             }
             tx.apply(&writes, now)?;
             Ok(due)
-        })?;
-        due.into_iter().for_each(|lane| self.lane_due(lane));
+        });
+        Self::unless_full(due)?.unwrap_or_default().into_iter().for_each(|lane| self.lane_due(lane));
         self.gate_moved();
         self.at(deadline, Event::StopTick { life: self.life });
         Ok(())
@@ -111,14 +114,16 @@ impl Sim {
         self.relay_drop();
         let Some(stop) = &self.p().stop else { return Ok(()) };
         let (marked, worked, reason) = (stop.marked.clone(), stop.worked.clone(), stop.why.resume_reason());
-        self.commit("close books", move |tx| tx.close_books(&marked, &worked, &reason, now))?;
+        Self::unless_full(
+            self.commit("close books", move |tx| tx.close_books(&marked, &worked, &reason, now)),
+        )?;
         // Sends under way have a moment for their answers.
         self.soon(Event::End { life: self.life }, 100, 5_000);
         Ok(())
     }
 
     pub(crate) fn end(&mut self) -> Flow {
-        self.commit("drop banners", |tx| tx.drop_banners())?;
+        Self::unless_full(self.commit("drop banners", |tx| tx.drop_banners()))?;
         let Some(stop) = self.p().stop.take() else { return Ok(()) };
         let took = self.time.since(stop.since);
         if took > stop_budget(DRAIN_TIMEOUT) {

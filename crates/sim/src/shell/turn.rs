@@ -11,10 +11,10 @@ use petasos_core::turn::{
 use petasos_core::{Millis, SessionKey, TurnId};
 
 use super::session::Promised;
-use super::{Event, Session};
+use super::{Event, STORE_RETRY, Session};
 use crate::outside::cited;
 use crate::plant::Bug;
-use crate::sim::{Flow, Sim};
+use crate::sim::{Flow, Halt, Sim};
 
 /// A model call or tools under way.
 #[derive(Debug, Clone)]
@@ -184,8 +184,16 @@ impl Sim {
         let Some(mut session) = self.p().sessions.remove(key) else { return Ok(()) };
         let current = session.work.as_ref().is_some_and(|it| it.id == work);
         if (current || self.bug == Some(Bug::HearsOldWork)) && !session.parked {
-            self.report(&mut session, report)?;
-            self.begin_all(&mut session)?;
+            let before = self.disk_is_full().then(|| session.clone());
+            let heard = self.report(&mut session, report.clone());
+            match heard.and_then(|()| self.begin_all(&mut session)) {
+                Err(Halt::Full) => {
+                    self.wait_for_room(key, before);
+                    self.report_in(key.clone(), work, report, STORE_RETRY);
+                    return Ok(());
+                }
+                heard => heard?,
+            }
         }
         self.p().sessions.insert(key.clone(), session);
         Ok(())
