@@ -1,5 +1,7 @@
 //! What is asked of a model and what comes back.
 
+use std::sync::Arc;
+
 use petasos_core::SessionId;
 use petasos_core::transcript::{Bill, Message, ToolCall};
 
@@ -13,7 +15,7 @@ pub struct Request {
     pub note: Option<String>,
     /// Said after everything else, for this call only; never stored.
     pub closing: Option<String>,
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
     /// Another model of the primary provider, for this session.
     pub model: Option<String>,
     /// Only a key for prompt caches.

@@ -133,7 +133,7 @@ impl Approvals {
             messages: vec![Message::user(text, clock::now())],
             note: None,
             closing: None,
-            tools: vec![],
+            tools: Arc::default(),
             model: None,
             session: ctx.session.clone(),
         };

@@ -114,15 +114,13 @@ impl Db {
 #[derive(Debug)]
 struct Readers {
     place: Place,
-    /// Connections nobody uses at the moment. Held only to push or pop.
+    /// Connections nobody uses at the moment, as many as there are seats at most. Held only to push or pop.
     idle: Mutex<Vec<Reader>>,
     seats: Semaphore,
 }
 
 /// Questions that are answered at the same time; each has a connection of its own.
 const READERS: usize = 4;
-/// Connections kept for the next question.
-const IDLE_READERS: usize = 2;
 
 impl Readers {
     fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, Error> {
@@ -132,10 +130,7 @@ impl Readers {
             None => open_reader(&self.place)?,
         };
         let answer = reader.ask(question).map_err(Error::Store);
-        let mut idle = self.lock();
-        if idle.len() < IDLE_READERS {
-            idle.push(reader);
-        }
+        self.lock().push(reader);
         answer
     }
 

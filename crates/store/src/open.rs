@@ -109,6 +109,8 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
         db.busy_timeout(BUSY)?;
         // Until the checks have passed, closing must not fold the log into the file.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // A plan does not depend on what is bound: otherwise `LIMIT ?1` alone makes SQLite plan again every time.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         db.set_prepared_statement_cache_capacity(96);
         Ok(db)
     });

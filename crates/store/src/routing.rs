@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use petasos_core::session::{self, CrashRecovery, Entry, ResumeReason, Routing};
+use petasos_core::session::{self, CrashRecovery, Entry, ResumeReason};
 use petasos_core::transcript::Bill;
 use petasos_core::{Millis, SessionId, SessionKey};
 use rusqlite::{OptionalExtension, Row, params};
@@ -42,10 +42,10 @@ impl Reads {
         )
     }
 
-    /// The whole table, in the shape of a `sessions.json`.
-    pub fn routing(&self) -> Result<Routing> {
-        let entries = self.entries()?;
-        Ok(Routing(entries.into_iter().map(|entry| (entry.session_key.clone(), entry)).collect()))
+    /// One after the other, by key: there may be many.
+    pub fn each_entry(&self, mut visit: impl FnMut(Entry) -> Result<()>) -> Result<()> {
+        let mut read = self.sql("SELECT entry FROM routing ORDER BY session_key")?;
+        read.query_and_then([], read_entry)?.filter_map(legible).try_for_each(|entry| visit(entry?))
     }
 
     /// Differs whenever the table does.
@@ -59,10 +59,12 @@ impl Reads {
 
     fn entries_where(&self, select: &str) -> Result<Vec<Entry>> {
         let mut read = self.sql(select)?;
-        read.query_and_then([], |row| parse(row.get_ref(0)?.as_str().unwrap_or_default(), "session entry"))?
-            .filter_map(legible)
-            .collect()
+        read.query_and_then([], read_entry)?.filter_map(legible).collect()
     }
+}
+
+fn read_entry(row: &Row<'_>) -> Result<Entry> {
+    parse(row.get_ref(0)?.as_str().unwrap_or_default(), "session entry")
 }
 
 impl Tx<'_> {
@@ -73,7 +75,11 @@ impl Tx<'_> {
             let policy = policies.lookup(entry.platform, entry.chat_type);
             !entry.expiry_finalized && policy.due(entry.updated_at, local).is_some()
         };
-        let expired: Vec<_> = self.entries()?.into_iter().filter(due).collect();
+        let mut expired = Vec::new();
+        self.each_entry(|entry| {
+            expired.extend(Some(entry).filter(due));
+            Ok(())
+        })?;
         for entry in &expired {
             self.end_session(&entry.session_id, "session_reset", now)?;
             self.put_entry(&Entry { expiry_finalized: true, ..entry.clone() })?;

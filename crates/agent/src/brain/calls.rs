@@ -80,7 +80,7 @@ mod tests {
             messages,
             note: None,
             closing: None,
-            tools: vec![tool],
+            tools: [tool].into(),
             model: None,
             session: SessionId("s".into()),
         }

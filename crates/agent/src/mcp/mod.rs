@@ -32,8 +32,8 @@ impl Servers {
     }
 
     /// What they offer now. A turn asks once and keeps it.
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.0.iter().flat_map(Link::specs).collect()
+    pub fn specs(&self) -> impl Iterator<Item = ToolSpec> {
+        self.0.iter().flat_map(Link::specs)
     }
 
     pub fn states(&self) -> Vec<(String, State)> {

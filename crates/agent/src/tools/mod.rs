@@ -20,8 +20,8 @@ mod workspace;
 mod write;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use petasos_core::transcript::ToolCall;
 use serde_json::{Map, Value, json};
@@ -173,6 +173,8 @@ impl Tool {
 #[derive(Debug, Clone)]
 pub struct Tools {
     on: Vec<Tool>,
+    /// Of those that are on; made when somebody first asks.
+    own: OnceLock<Arc<[ToolSpec]>>,
     /// There if its tools are on.
     terminal: Option<Arc<Terminal>>,
     /// There if its tools are on.
@@ -184,28 +186,42 @@ pub struct Tools {
 
 impl Default for Tools {
     fn default() -> Self {
-        Self { on: Tool::USUAL.to_vec(), ..Self::none() }
+        Self::none().having(Tool::USUAL)
     }
 }
 
 impl Tools {
     /// No tools at all.
     pub fn none() -> Self {
-        Self { on: Vec::new(), terminal: None, errands: None, servers: Servers::default(), delegate: None }
+        Self {
+            on: Vec::new(),
+            own: OnceLock::new(),
+            terminal: None,
+            errands: None,
+            servers: Servers::default(),
+            delegate: None,
+        }
+    }
+
+    /// The only way to change which are on: what was said of the former ones is void.
+    fn having(self, on: impl IntoIterator<Item = Tool>) -> Self {
+        Self { on: on.into_iter().collect(), own: OnceLock::new(), ..self }
+    }
+
+    /// These, and more.
+    fn and(self, more: impl IntoIterator<Item = Tool>) -> Self {
+        let on = self.on.clone();
+        self.having(on.into_iter().chain(more))
     }
 
     /// With commands on the owner's machine.
-    pub fn with_terminal(mut self, terminal: Arc<Terminal>) -> Self {
-        self.on.extend(Tool::COMMANDS);
-        self.terminal = Some(terminal);
-        self
+    pub fn with_terminal(self, terminal: Arc<Terminal>) -> Self {
+        Self { terminal: Some(terminal), ..self.and(Tool::COMMANDS) }
     }
 
     /// With what a gateway does for its agent.
-    pub fn with_errands(mut self, errands: Arc<dyn Errands>) -> Self {
-        self.on.extend(Tool::ERRANDS);
-        self.errands = Some(errands);
-        self
+    pub fn with_errands(self, errands: Arc<dyn Errands>) -> Self {
+        Self { errands: Some(errands), ..self.and(Tool::ERRANDS) }
     }
 
     /// With the tools of other people's servers.
@@ -223,8 +239,8 @@ impl Tools {
         // Those who work for them, now or later, would have more.
         let alone = |tool: &Tool| !matches!(tool, Tool::Delegate | Tool::Cronjob);
         let named = |tool: &Tool| alone(tool) && names.iter().any(|name| name == tool.name());
-        let on = self.on.iter().copied().filter(named).collect();
-        Self { on, servers: Servers::default(), ..self.clone() }
+        let on = self.on.iter().copied().filter(named);
+        Self { servers: Servers::default(), ..self.clone() }.having(on)
     }
 
     /// The names of all that there are, on or off.
@@ -233,10 +249,8 @@ impl Tools {
     }
 
     /// With work that others do.
-    pub fn with_delegation(mut self, delegate: Arc<dyn Delegate>) -> Self {
-        self.on.push(Tool::Delegate);
-        self.delegate = Some(delegate);
-        self
+    pub fn with_delegation(self, delegate: Arc<dyn Delegate>) -> Self {
+        Self { delegate: Some(delegate), ..self.and([Tool::Delegate]) }
     }
 
     /// What those have who work for somebody: nothing that speaks to people or for later.
@@ -244,15 +258,21 @@ impl Tools {
         const THEIRS: [&str; 5] = ["clarify", "memory", "send_message", "execute_code", "cronjob"];
         let delegates = role == Role::Orchestrator;
         let kept = |tool: &Tool| !THEIRS.contains(&tool.name()) && (delegates || *tool != Tool::Delegate);
-        Self { on: self.on.iter().copied().filter(kept).collect(), ..self.clone() }
+        self.clone().having(self.on.iter().copied().filter(kept))
     }
 
     pub fn terminal(&self) -> Option<&Arc<Terminal>> {
         self.terminal.as_ref()
     }
 
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.on.iter().map(|tool| tool.spec()).chain(self.servers.specs()).collect()
+    /// What there is now. A turn asks once and keeps it.
+    pub fn specs(&self) -> Arc<[ToolSpec]> {
+        let own = self.own.get_or_init(|| self.on.iter().map(|tool| tool.spec()).collect());
+        let mut others = self.servers.specs().peekable();
+        match others.peek() {
+            None => own.clone(),
+            Some(_) => own.iter().cloned().chain(others).collect(),
+        }
     }
 
     pub fn knows(&self, name: &str) -> bool {

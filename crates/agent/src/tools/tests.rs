@@ -275,12 +275,18 @@ fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
 #[test]
 fn specs_and_effects_are_known_for_every_tool() {
     let tools = Tools::default();
-    for spec in tools.specs() {
+    for spec in tools.specs().iter() {
         assert_eq!(spec.parameters["type"], "object", "{}", spec.name);
         assert_eq!(tools.read_only(&spec.name), !["write_file", "patch"].contains(&spec.name.as_str()));
     }
     assert!(!tools.read_only("unknown"));
     assert!(Tools::none().specs().is_empty());
+    let fewer = tools.only(&["clock".to_owned()]);
+    assert_eq!(
+        fewer.specs().iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(),
+        ["clock"],
+        "asked again"
+    );
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ impl Handle {
 
     /// The names of the agent's tools, and what each does.
     pub fn tools(&self) -> Vec<(String, String)> {
-        self.0.shell.tools.specs().into_iter().map(|tool| (tool.name, tool.description)).collect()
+        self.0.shell.tools.specs().iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect()
     }
 
     async fn make<F>(&self, owner: &str, id: SessionId, job: F) -> Result<SessionCard, NotChanged>

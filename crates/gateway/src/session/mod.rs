@@ -61,8 +61,8 @@ use work::Work;
 
 /// An idle session ends after this long.
 const LINGER: Duration = Duration::from_secs(60);
-/// One whose channel ends with the answer: whoever comes back may come days later.
-const BRIEF_LINGER: Duration = Duration::from_secs(1);
+/// One whose channel ends with the answer: whoever comes back may come days later, and thousands do not.
+const BRIEF_LINGER: Duration = Duration::from_millis(100);
 /// At most one acknowledgement per session in this time.
 const ACK_EVERY: Duration = Duration::from_secs(30);
 
@@ -170,7 +170,7 @@ struct Session {
     /// When the chat begins to follow the running turn; most turns are over by then.
     follow_at: Option<Instant>,
     /// The tools that the running turn is offered, from its first question to its last.
-    offered: Option<Arc<Vec<ToolSpec>>>,
+    offered: Option<Arc<[ToolSpec]>>,
     /// The running turn takes up what was interrupted.
     resumed: bool,
     /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.

@@ -1,6 +1,8 @@
 //! What a model is asked: the conversation as it stands, with what it must know about interruptions.
 
 use petasos_agent::compact::Conversation;
+use std::sync::Arc;
+
 use petasos_agent::{Later, NOTHING_LATER, Request, ToolSpec};
 use petasos_core::compaction::Pace;
 use petasos_core::ids::RowId;
@@ -83,11 +85,11 @@ pub(super) async fn prepare(
     shell: &Shell,
     turn: &Turn,
     asked: Asked,
-    offered: &[ToolSpec],
+    offered: Arc<[ToolSpec]>,
 ) -> Result<Prepared, Error> {
     let known = known(shell, turn.key.clone(), turn.session.clone(), Some(turn.id)).await?;
     let Known { ids, messages, prompt, entry, pace, wish } = known;
-    let tools = if asked.closing.is_some() { vec![] } else { offered.to_vec() };
+    let tools = if asked.closing.is_some() { Arc::default() } else { offered };
     let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
     let mut system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
     if asked.later == Later::Unsupported {

@@ -3,6 +3,7 @@
 //! Nothing here writes: a pass ends in a [`Relief`] that the session commits as a whole. Whoever dies before that has
 //! changed nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::compact::{Conversation, Force, Plan, Room, fallback, labelled, question};
@@ -106,7 +107,7 @@ async fn sum_up(
         messages: vec![Message::user(asked, clock::now())],
         note: None,
         closing: None,
-        tools: vec![],
+        tools: Arc::default(),
         model: it.request.model.clone(),
         session: it.request.session.clone(),
     };

@@ -124,7 +124,7 @@ impl Session {
         self.note_doing(Doing::Thinking);
         self.sign_of_life();
         let alive = self.alive.clone();
-        let offered = self.offered.get_or_insert_with(|| Arc::new(shell.tools_of(&turn.key).specs())).clone();
+        let offered = self.offered.get_or_insert_with(|| shell.tools_of(&turn.key).specs()).clone();
         let channel = self.author.as_ref().map_or(turn.route.platform, |author| author.platform);
         let later = Later::from(self.shell.channels.capabilities(channel).async_delivery);
         show.send_modify(|view| {
@@ -141,7 +141,7 @@ impl Session {
         let busy = relieving.clone();
         let task = tokio::spawn(async move {
             let asked = Asked { attempt, closing, resumed, later };
-            let report = think(&shell, &show, &turn, (asked, &offered), &busy, &alive).await;
+            let report = think(&shell, &show, &turn, (asked, offered), &busy, &alive).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
@@ -255,7 +255,7 @@ async fn think(
     shell: &Shell,
     show: &Arc<watch::Sender<View>>,
     turn: &Turn,
-    (asked, offered): (Asked, &[ToolSpec]),
+    (asked, offered): (Asked, Arc<[ToolSpec]>),
     relieving: &AtomicBool,
     alive: &Alive,
 ) -> Report {

@@ -403,6 +403,6 @@ fn old_entries_are_dropped_unless_something_needs_them() {
     assert_eq!(home.write(|tx| tx.prune_entries(NOW, &[])), 0);
     assert_eq!(home.write(|tx| tx.prune_entries(later(1), &[key("11")])), 1);
     assert_eq!(home.store.entry(&key("7")).unwrap(), None);
-    assert_eq!(home.store.routing().unwrap().0.len(), 4);
+    assert_eq!(home.store.entries().unwrap().len(), 4);
     assert!(!home.write(|tx| tx.delete_session(&session("8"))), "it is in use");
 }
