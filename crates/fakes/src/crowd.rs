@@ -69,11 +69,14 @@ async fn open(connector: SocketAddr, bearer: &str, hello: String) -> io::Result<
     let (mut socket, _response) =
         client_async_with_config(request, stream, Some(config)).await.map_err(io::Error::other)?;
     socket.send(Message::text(hello)).await.map_err(io::Error::other)?;
-    match socket.next().await {
-        Some(Ok(Message::Text(text))) if text.contains("\"descriptor\"") => Ok(socket),
-        Some(Ok(other)) => Err(io::Error::other(format!("no descriptor: {other}"))),
-        Some(Err(error)) => Err(io::Error::other(error)),
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    loop {
+        match socket.next().await {
+            Some(Ok(Message::Text(text))) if text.contains("\"descriptor\"") => return Ok(socket),
+            Some(Ok(Message::Ping(_))) => {}
+            Some(Ok(other)) => return Err(io::Error::other(format!("no descriptor: {other:?}"))),
+            Some(Err(error)) => return Err(io::Error::other(error)),
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 }
 
