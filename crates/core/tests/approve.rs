@@ -11,6 +11,8 @@ const CONTEXT: Context = Context {
     home: "/home/ada",
     cwd: "/home/ada/work/site",
     gateway_home: "/home/ada/.petasos",
+    workspace: "/home/ada/.petasos/workspace",
+    follow: None,
     gateway_pids: &[4242],
     sudo_password: false,
     fed: false,
@@ -91,6 +93,46 @@ fn what_needs_a_person_asks_for_the_right_reason() {
 #[test]
 fn everyday_commands_are_free() {
     check(include_str!("corpus/free.txt"), 200, |want, verdict| want == "free" && *verdict == Verdict::Free);
+}
+
+/// `link` leads to the gateway's home, `out` to a file in it, `deep` to somewhere in the workspace, `odd` nobody knows where.
+fn follow(path: &str) -> Option<String> {
+    let workspace = "/home/ada/.petasos/workspace";
+    match path.strip_prefix("/data/ws").or_else(|| path.strip_prefix(workspace)) {
+        Some("/odd") => None,
+        Some("/out") => Some("/home/ada/.petasos/SOUL.md".into()),
+        Some(rest) if rest.starts_with("/link/") => Some(rest.replace("/link/", "/home/ada/.petasos/")),
+        Some(rest) if rest.starts_with("/deep/") => {
+            Some(rest.replace("/deep/", "/home/ada/.petasos/workspace/a/"))
+        }
+        Some(rest) => Some(format!("{workspace}{rest}")),
+        None => Some(path.to_owned()),
+    }
+}
+
+#[test]
+fn links_lead_into_the_workspace_and_not_out_of_it() {
+    let context = Context { cwd: "/home/ada/.petasos/workspace", follow: Some(follow), ..CONTEXT };
+    let asks = Verdict::Ask(vec![Category::OwnConfig]);
+    for (command, want) in [
+        ("echo x > plain", Verdict::Free),
+        ("echo x > deep/y", Verdict::Free),
+        ("echo x > out", asks.clone()),
+        ("echo x > link/SOUL.md", asks.clone()),
+        ("cd link && touch SOUL.md", asks.clone()),
+        ("echo x > odd", asks.clone()),
+        // The other name of the same folder.
+        ("echo x > /data/ws/plain", Verdict::Free),
+        ("echo x > /data/ws/out", asks.clone()),
+        ("echo x > /tmp/out", Verdict::Free),
+    ] {
+        assert_eq!(judge(command, &context), want, "{command}");
+    }
+    // A workspace that is no part of the home frees nothing of it.
+    for workspace in ["/home/ada/.petasos", "/home/ada", "/", "", "/home/ada/.petasos/x/.."] {
+        let context = Context { workspace, ..context };
+        assert_eq!(judge("echo x > plain", &context), asks, "{workspace}");
+    }
 }
 
 #[test]

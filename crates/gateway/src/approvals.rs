@@ -6,6 +6,8 @@
 //!
 //! Whatever goes wrong here, the answer is no.
 
+mod follow;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -47,7 +49,7 @@ impl Default for Consent {
 pub(crate) struct Approvals {
     db: Db,
     brain: Arc<Brain>,
-    consent: Consent,
+    consent: Arc<Consent>,
     /// Where the gateway keeps its settings and data.
     home: PathBuf,
     /// Conversations in which nothing is asked.
@@ -61,7 +63,7 @@ const REVIEW: Duration = Duration::from_secs(30);
 
 impl Approvals {
     pub(crate) fn new(db: Db, brain: Arc<Brain>, consent: Consent, home: &Path) -> Self {
-        Self { db, brain, consent, home: home.into(), yolo: Mutex::default() }
+        Self { db, brain, consent: consent.into(), home: home.into(), yolo: Mutex::default() }
     }
 
     /// Switches questions off in this conversation, or on again. `true`: they are off now.
@@ -83,20 +85,35 @@ impl Approvals {
             Ok(remembered) => remembered,
             Err(error) => return blocked(format!("BLOCKED: what was approved cannot be read ({error}).")),
         };
-        let policy = Policy {
-            mode: self.consent.mode,
-            isolated: false,
-            yolo: self.is_yolo(&ctx.session),
-            audience: ctx.person.audience(),
-            deny: &self.consent.deny,
-            allow: &self.consent.allow,
-            session: ctx.session.as_str(),
-            remembered: &remembered,
+        let (consent, yolo, audience) =
+            (self.consent.clone(), self.is_yolo(&ctx.session), ctx.person.audience());
+        let site = Site {
+            cwd: cwd.into(),
+            home: self.home.clone(),
+            workspace: ctx.workspace.clone(),
+            follow: Some(follow::follow),
+            fed,
         };
-        match decide(command, (cwd, fed), &self.home, &policy) {
-            Decision::Run(because) => Verdict::Run { note: note(because) },
-            Decision::Refuse(refusal) => blocked(refused(&refusal)),
-            Decision::Ask(categories) => self.ask(command, categories, ctx).await,
+        let (judged, session) = (command.to_owned(), ctx.session.clone());
+        // Links are looked up on disk.
+        let decided = tokio::task::spawn_blocking(move || {
+            let policy = Policy {
+                mode: consent.mode,
+                isolated: false,
+                yolo,
+                audience,
+                deny: &consent.deny,
+                allow: &consent.allow,
+                session: session.as_str(),
+                remembered: &remembered,
+            };
+            site.decide(&judged, &policy)
+        });
+        match decided.await {
+            Ok(Decision::Run(because)) => Verdict::Run { note: note(because) },
+            Ok(Decision::Refuse(refusal)) => blocked(refused(&refusal)),
+            Ok(Decision::Ask(categories)) => self.ask(command, categories, ctx).await,
+            Err(_panicked) => blocked("BLOCKED: this command could not be judged.".to_owned()),
         }
     }
 
@@ -189,20 +206,34 @@ const REVIEWER: &str = "You judge shell commands that an assistant wants to run 
 plainly harmless or easily undone. DENY what would destroy data, leak secrets or weaken the machine. ESCALATE whenever \
 you are not sure. Answer with one word.";
 
-fn decide(command: &str, (cwd, fed): (&Path, bool), home: &Path, policy: &Policy<'_>) -> Decision {
-    let user = std::env::home_dir().unwrap_or_default();
-    // Ourselves, and whoever looks after us; the first process is everybody's.
-    let pids = [Some(std::process::id()), Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1)];
-    let pids: Vec<u32> = pids.into_iter().flatten().collect();
-    let context = Context {
-        home: &user.to_string_lossy(),
-        cwd: &cwd.to_string_lossy(),
-        gateway_home: &home.to_string_lossy(),
-        gateway_pids: &pids,
-        sudo_password: false,
-        fed,
-    };
-    approve::decide(command, &context, policy)
+/// Where a command would run.
+struct Site {
+    cwd: PathBuf,
+    home: PathBuf,
+    workspace: PathBuf,
+    follow: Option<fn(&str) -> Option<String>>,
+    fed: bool,
+}
+
+impl Site {
+    fn decide(&self, command: &str, policy: &Policy<'_>) -> Decision {
+        let user = std::env::home_dir().unwrap_or_default();
+        // Ourselves, and whoever looks after us; the first process is everybody's.
+        let pids =
+            [Some(std::process::id()), Some(std::os::unix::process::parent_id()).filter(|pid| *pid > 1)];
+        let pids: Vec<u32> = pids.into_iter().flatten().collect();
+        let context = Context {
+            home: &user.to_string_lossy(),
+            cwd: &self.cwd.to_string_lossy(),
+            gateway_home: &self.home.to_string_lossy(),
+            workspace: &self.workspace.to_string_lossy(),
+            follow: self.follow,
+            gateway_pids: &pids,
+            sudo_password: false,
+            fed: self.fed,
+        };
+        approve::decide(command, &context, policy)
+    }
 }
 
 fn blocked(reason: String) -> Verdict {
@@ -292,8 +323,14 @@ mod tests {
         for command in
             [format!("kill {own}"), format!("kill -9 {own}"), "rm -rf /home/ada/.petasos".to_owned()]
         {
-            let decision =
-                decide(&command, (Path::new("/tmp"), false), Path::new("/home/ada/.petasos"), &policy);
+            let site = Site {
+                cwd: "/tmp".into(),
+                home: "/home/ada/.petasos".into(),
+                workspace: "/home/ada/.petasos/workspace".into(),
+                follow: None,
+                fed: false,
+            };
+            let decision = site.decide(&command, &policy);
             assert!(matches!(decision, Decision::Refuse(Refusal::Hardline(_))), "{command}: {decision:?}");
         }
     }

@@ -115,6 +115,28 @@ fn what_is_harmless_runs_unasked_and_what_is_not_waits_for_a_yes() {
 }
 
 #[test]
+fn the_workspace_is_free_and_the_home_around_it_is_not_by_whatever_way() {
+    let world = world(|_| {});
+    let workspace = folder(&world, "");
+    std::os::unix::fs::symlink("../SOUL.md", workspace.join("soul")).unwrap();
+    world.telegram.push_text(
+        7,
+        7,
+        "run: echo x > began; mkdir -p a && cp began a/; sed -i s/x/y/ a/began; cat a/began",
+    );
+    world.shows(7, &["got exit 0 y[]"]);
+    for (chat, command) in [(8, "echo x > ../SOUL.md"), (9, "echo x > soul"), (10, "cd a && ln -s ../.. up")]
+    {
+        world.telegram.push_text(chat, chat, format!("run: {command}"));
+        let question = asked(&world, chat, "");
+        press(&world, chat, &question, "deny");
+        world.sees(chat, "got error");
+    }
+    assert!(!world.home().join("SOUL.md").exists());
+    assert_eq!(questions(&world, 7), 0);
+}
+
+#[test]
 fn a_shell_that_is_written_to_later_needs_a_yes_before_it_starts() {
     let world = world(|_| {});
     world.telegram.push_text(7, 7, "run: later bash");

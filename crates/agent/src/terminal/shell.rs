@@ -15,6 +15,7 @@ use tokio::process::{Child, Command};
 
 use super::environment::{self, Variable};
 use super::private_directory;
+use crate::file_name::file_name;
 use crate::tools::SessionCtx;
 
 /// A program that is about to be started.
@@ -75,13 +76,17 @@ impl Memory {
         Ok(Self { cwd: own.join("cwd"), env: own.join("env") })
     }
 
-    /// Where the next command starts: where the last one ended, or as near to it as still exists.
+    /// Where the next command starts: where the last one ended, or as near to it as still exists, but not above the
+    /// directory of the first, which is there.
     pub(super) fn cwd(&self, first: &Path) -> PathBuf {
         let last = std::fs::read_to_string(&self.cwd).unwrap_or_default();
-        let last = last.strip_suffix('\n').unwrap_or(&last);
-        let wanted = if last.is_empty() { first } else { Path::new(last) };
-        let usable = wanted.ancestors().find(|directory| directory.is_dir());
-        usable.unwrap_or(Path::new("/")).to_owned()
+        let last = Path::new(last.strip_suffix('\n').unwrap_or(&last));
+        if last.is_dir() {
+            return last.to_owned();
+        }
+        let first = first.canonicalize().unwrap_or_else(|_| first.to_owned());
+        let near = last.ancestors().find(|directory| directory.is_dir());
+        near.filter(|near| !first.starts_with(near)).unwrap_or(&first).to_owned()
     }
 
     /// A command that remembers what it leaves.
@@ -140,28 +145,9 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-/// A session's key as the name of a file: readable, and different for different keys.
-fn file_name(key: &str) -> String {
-    let plain: String =
-        key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(80).collect();
-    // FNV-1a: the same name tomorrow, and no attacker to fear, since a key names nothing but its own files.
-    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{plain}-{hash:016x}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_become_different_names_of_files() {
-        assert!(file_name("agent:main:telegram:dm:7").starts_with("agent_main_telegram_dm_7-"));
-        assert_ne!(file_name("a:b"), file_name("a_b"));
-        assert!(file_name(&"x/..".repeat(200)).len() < 100);
-        assert!(!file_name("../../etc").contains(['/', '.']));
-    }
 
     #[test]
     fn a_word_stays_one_word() {
@@ -172,8 +158,18 @@ mod tests {
     fn a_directory_that_is_gone_gives_way_to_the_nearest_that_is_not() {
         let home = tempfile::TempDir::new().unwrap();
         let memory = Memory { cwd: home.path().join("cwd"), env: home.path().join("env") };
-        assert_eq!(memory.cwd(home.path()), home.path(), "nothing is remembered");
-        std::fs::write(&memory.cwd, format!("{}/gone/deeper\n", home.path().display())).unwrap();
-        assert_eq!(memory.cwd(Path::new("/")), home.path());
+        let (first, other) = (home.path().join("workspace"), home.path().join("other"));
+        std::fs::create_dir(&first).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let after = |last: &Path| {
+            std::fs::write(&memory.cwd, format!("{}\n", last.display())).unwrap();
+            memory.cwd(&first)
+        };
+        assert_eq!(memory.cwd(&first), first, "nothing is remembered");
+        assert_eq!(after(home.path()), home.path(), "it was there on purpose");
+        assert_eq!(after(&other.join("gone/deeper")), other);
+        assert_eq!(after(&first.join("gone/deeper")), first);
+        assert_eq!(after(&home.path().join("gone/deeper")), first, "not above where it began");
+        assert_eq!(after(Path::new("/gone")), first);
     }
 }

@@ -116,6 +116,19 @@ async fn directory_and_variables_persist_within_a_session_only() {
 }
 
 #[tokio::test]
+async fn a_workspace_that_is_gone_is_made_again_and_not_left_for_the_folder_above() {
+    let bench = Bench::new();
+    let workspace = bench.ctx("1").workspace;
+    for command in ["pwd", "mkdir -p a && cd a && pwd"] {
+        run(&bench, "1", json!({"command": command})).await;
+        std::fs::remove_dir_all(&workspace).unwrap();
+        let ran = run(&bench, "1", json!({"command": "pwd -P"})).await;
+        let want = std::fs::canonicalize(&workspace).unwrap();
+        assert_eq!(ran["output"], want.to_str().unwrap(), "{command}");
+    }
+}
+
+#[tokio::test]
 async fn a_broken_command_fails_and_the_session_goes_on() {
     let bench = Bench::new();
     let broken = run(&bench, "1", json!({"command": "echo 'open"})).await;

@@ -12,6 +12,7 @@
 
 mod category;
 mod expand;
+mod own;
 mod path;
 mod policy;
 mod request;
@@ -45,6 +46,11 @@ pub struct Context<'a> {
     pub cwd: &'a str,
     /// Where the gateway keeps its settings and data.
     pub gateway_home: &'a str,
+    /// Where the agent may write as it likes, also within the gateway's home.
+    pub workspace: &'a str,
+    /// Says where an absolute path leads when every link is followed; to nothing, if that cannot be told. Without it links
+    /// are what they look like.
+    pub follow: Option<fn(&str) -> Option<String>>,
     /// The gateway's own process, and whoever supervises it.
     pub gateway_pids: &'a [u32],
     /// A password for `sudo -S` is configured.

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::own::is_own;
 use super::text::{has_hole, is_hole, matches};
 use super::{Category, Context, Hardline};
 
@@ -121,16 +122,11 @@ pub(super) fn is_device(path: &str) -> bool {
 
 /// What changing this file would mean.
 pub(super) fn sensitive(path: &str, cwd: &str, context: &Context) -> Option<Category> {
-    let resolved = resolve(path, cwd);
-    let whole = resolved.as_deref().unwrap_or(path);
-    let under = |folder: &str| {
-        let folder = folder.trim_end_matches('/');
-        !folder.is_empty()
-            && whole.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    if under(context.gateway_home) {
+    if is_own(path, cwd, context) {
         return Some(Category::OwnConfig);
     }
+    let resolved = resolve(path, cwd);
+    let whole = resolved.as_deref().unwrap_or(path);
     let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
     let first = if whole.starts_with('/') { parts.first().copied().unwrap_or("") } else { "" };
     let is_system =

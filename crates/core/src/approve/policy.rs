@@ -150,6 +150,8 @@ mod tests {
         home: "/home/ada",
         cwd: "/home/ada/work",
         gateway_home: "/home/ada/.petasos",
+        workspace: "/home/ada/.petasos/workspace",
+        follow: None,
         gateway_pids: &[],
         sudo_password: false,
         fed: false,

@@ -2,11 +2,11 @@
 
 use alloc::string::String;
 
-use super::{has, operands, value};
+use super::{grouped, has, operands, value};
 use crate::approve::state::Stream;
 use crate::approve::text::has_hole;
 use crate::approve::walk::{Walk, Walked};
-use crate::approve::{Category, Hardline, path};
+use crate::approve::{Category, Hardline, own, path};
 
 impl Walk<'_> {
     /// Something is written to this path.
@@ -71,8 +71,11 @@ impl Walk<'_> {
 
     fn copies(&mut self, name: &str, args: &[String]) -> Walked<()> {
         let targets = operands(args);
-        let target =
-            if matches!(name, "rsync" | "scp") { None } else { value(args, "-t", "--target-directory") };
+        let named = || value(args, "-t", "--target-directory").or_else(|| grouped(args, &['t']));
+        let target = if matches!(name, "rsync" | "scp") { None } else { named() };
+        if name == "ln" || (name == "cp" && (has(args, 's', "symbolic-link") || has(args, 'l', "link"))) {
+            self.names_anew(&targets, target);
+        }
         let Some(target) = target.or_else(|| targets.last().copied().filter(|_| targets.len() > 1)) else {
             return Ok(());
         };
@@ -88,6 +91,19 @@ impl Walk<'_> {
             self.state.write(&place, content);
         }
         Ok(())
+    }
+
+    /// Under another name the gateway's own files are not recognised.
+    fn names_anew(&mut self, operands: &[&str], folder: Option<&str>) {
+        let (link, targets) = match (folder, operands) {
+            (Some(folder), all) => (folder, all),
+            (None, [only]) => (".", core::slice::from_ref(only)),
+            (None, [targets @ .., link]) => (*link, targets),
+            (None, []) => return,
+        };
+        if targets.iter().any(|target| own::leads_home(target, link, &self.state.cwd, self.context)) {
+            self.ask(Category::OwnConfig);
+        }
     }
 
     /// Under another name a program is not recognised.
@@ -130,11 +146,7 @@ impl Walk<'_> {
             let place = self.place(target);
             self.state.write(&place, Stream::Remote);
         }
-        // `-fsSLo file`: the letter stands in a group
-        let grouped = args.iter().position(|arg| {
-            arg.starts_with('-') && !arg.starts_with("--") && arg.len() > 2 && arg.ends_with(['o', 'O'])
-        });
-        if let Some(target) = grouped.and_then(|at| args.get(at + 1)) {
+        if let Some(target) = grouped(args, &['o', 'O']) {
             self.writes(target)?;
             let place = self.place(target);
             self.state.write(&place, Stream::Remote);

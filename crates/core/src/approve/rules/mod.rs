@@ -191,6 +191,14 @@ pub(super) fn value<'a>(args: &'a [String], short: &str, long: &str) -> Option<&
     None
 }
 
+/// The value of an option that ends a group of letters: `-fsSLo value`.
+pub(super) fn grouped<'a>(args: &'a [String], letters: &[char]) -> Option<&'a str> {
+    let ends = |arg: &String| {
+        arg.starts_with('-') && !arg.starts_with("--") && arg.len() > 2 && arg.ends_with(letters)
+    };
+    args.get(args.iter().position(ends)? + 1).map(String::as_str)
+}
+
 /// What programs print whose output we can tell, and how foreign it is otherwise.
 fn output(name: &str, args: &[String], input: &Stream) -> Stream {
     use super::text::{base64, hex, unescape};
