@@ -270,6 +270,55 @@ fn whoever_reads_on_the_page_finds_it_there_after_the_turn_that_runs() {
 }
 
 #[test]
+fn a_conversation_at_work_holds_back_what_is_for_it_and_nothing_else() {
+    let world = world();
+    let gate = Arc::new(Gate::new());
+    let held = gate.clone();
+    world.model.respond(move |request| match request.last_user.as_str() {
+        "think" => Answer::text("thought").gate(Point::Before, &held),
+        said if said.contains("fails") => Answer::status(401, "no"),
+        said => Answer::text(format!("ran: {}", last_line(said))),
+    });
+    let page = world.say("main", "think");
+    assert!(gate.wait_for(1, SOON), "nobody thinks");
+    let remind = |prompt: &str| world.add(new("every 5h", prompt), web("main", "").source).job.id;
+    let waiting: Vec<JobId> = (0..16).map(|_| remind("remind me")).collect();
+    let failing = remind("this fails");
+    for job in waiting.iter().chain([&failing, &failing]) {
+        world.run_now(job);
+    }
+    let ran = |job: &JobId| {
+        world.read(|reader| reader.occurrences(job, 5)).iter().filter(|it| it.state == RunState::Ran).count()
+    };
+    eventually("ran", || (waiting.iter().all(|job| ran(job) == 1) && ran(&failing) == 2).then_some(()));
+    // Behind all of these, and for somebody else.
+    let other = world.add(new("every 5h", "not for the page"), chat("7")).job.id;
+    world.run_now(&other);
+    world.told(&other, 1);
+    assert_eq!(world.count(7, "ran: not for the page"), 1);
+    assert!(waiting.iter().all(|job| ran(job) == 1), "the page is still busy");
+    gate.open();
+    for job in &waiting {
+        world.told(job, 1);
+    }
+    world.told(&failing, 2);
+    let rows = world.read(|reader| reader.history(&reader.entry(&page)?.unwrap().session_id, 100));
+    let said = |what: &str| rows.iter().filter(|row| row.message.content.contains(what)).count();
+    assert_eq!((said("ran: remind me"), said("⚠️ Look failed.")), (16, 1), "the same failure is told once");
+}
+
+#[test]
+fn whoever_asks_for_a_run_gets_one_also_two_at_the_same_moment() {
+    let world = world();
+    let job = world.add(new("every 5h", "now"), chat("7")).job.id;
+    let asked = (0..20).map(|_| world.handle().job_run(&job));
+    let answers = world.runtime.block_on(futures_util::future::join_all(asked));
+    assert!(answers.iter().all(Result::is_ok));
+    world.told(&job, 20);
+    assert_eq!(world.count(7, "ran: now"), 20);
+}
+
+#[test]
 fn several_places_hear_it_each_once_and_what_reaches_nobody_is_a_file() {
     let place = Place { platform: telegram(), chat_id: "9".into(), thread_id: None };
     let world = World::with(|setup| {

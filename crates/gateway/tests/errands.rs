@@ -181,6 +181,36 @@ fn jobs_of_the_tool_belong_to_whoever_asked_and_cannot_promise_what_a_channel_ca
 }
 
 #[test]
+fn a_job_delivers_only_where_whoever_asked_for_it_may_send() {
+    let world = world();
+    let create = |chat: i64, to: &str| {
+        let job = json!({"action": "create", "schedule": "every 5h", "prompt": "x", "deliver": to});
+        call(&world, chat, "cronjob", &job)
+    };
+    let job = || world.read(|reader| reader.jobs()).into_iter().map(|(job, _)| job).next_back();
+    for to in ["telegram:12345", "telegram:@somebody", "origin, telegram:12345", "telegram:12345:3"] {
+        let refused = create(7, to);
+        assert!(refused.contains("neither this chat nor a home channel"), "{to}: {refused}");
+    }
+    assert_eq!(job(), None, "nothing is kept of them");
+    for to in ["origin", "telegram:7", "telegram:90", "all", "telegram", "local", "discord"] {
+        assert!(create(7, to).contains("\"success\":true"), "{to}");
+        let id = job().unwrap().id;
+        let update =
+            |to: &str| call(&world, 7, "cronjob", &json!({"action": "update", "job_id": id, "deliver": to}));
+        assert!(update("telegram:12345").contains("neither this chat"), "{to}");
+        assert_eq!(job().unwrap().deliver, to);
+        assert!(update("telegram:90, origin").contains("\"success\":true"), "{to}");
+        call(&world, 7, "cronjob", &json!({"action": "remove", "job_id": id}));
+    }
+    // Whoever sits at the machine may name anything.
+    let anywhere =
+        json!({"action": "create", "schedule": "every 5h", "prompt": "x", "deliver": "telegram:12345"});
+    world.say("main", &format!("call: cronjob {anywhere}"));
+    assert_eq!(eventually("kept", job).deliver, "telegram:12345");
+}
+
+#[test]
 fn pages_on_this_machine_cannot_be_fetched() {
     let world = world();
     let fetched =

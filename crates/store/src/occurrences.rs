@@ -49,11 +49,22 @@ impl RunState {
 }
 
 impl Reads {
-    /// What ended and is to be told.
-    pub fn occurrences_to_tell(&self, limit: usize) -> Result<Vec<Occurrence>> {
-        let mut read = self
-            .sql(&format!("SELECT {COLUMNS} FROM occurrences WHERE state = 'ran' ORDER BY due LIMIT ?1"))?;
-        read.query_and_then([rows(limit)], occurrence)?.filter_map(legible).collect()
+    /// Which runs have ended and are to be told, the earliest first.
+    pub fn runs_to_tell(&self) -> Result<Vec<(JobId, Millis)>> {
+        let mut read = self.sql("SELECT job, due FROM occurrences WHERE state = 'ran' ORDER BY due")?;
+        let run = |row: &Row<'_>| {
+            let job: String = row.get("job")?;
+            Ok((JobId::parse(&job).ok_or(Error::Unreadable("job of a run"))?, time_at(row, "due")?))
+        };
+        read.query_and_then([], run)?.filter_map(legible).collect()
+    }
+
+    /// One of them; `None`: it was told, or cannot be read.
+    pub fn run_to_tell(&self, job: &JobId, due: Millis) -> Result<Option<Occurrence>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM occurrences WHERE job = ?1 AND due = ?2 AND state = 'ran'"
+        ))?;
+        read.query_and_then(params![job.as_str(), at(due)], occurrence)?.find_map(legible).transpose()
     }
 
     /// The runs of a job, the latest first.

@@ -1,5 +1,6 @@
 //! What is due now, and what becomes of what nobody was there for.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -68,10 +69,12 @@ pub fn due(schedule: &Schedule, zone: &TimeZone, next: Millis, now: Millis, term
         }
         at = schedule.next(moment, zone);
     }
-    if at.is_some_and(|moment| moment <= now) {
+    let late = |moment: &Millis| now.since(*moment);
+    if let Some(first) = at.filter(|moment| *moment <= now) {
+        // What may be made up for is at the other end.
+        passed = last_ones(schedule, zone, first, now);
         at = schedule.next(now, zone);
     }
-    let late = |moment: &Millis| now.since(*moment);
     let run: Vec<Millis> = match terms.missed {
         Missed::Once => {
             passed.last().filter(|last| late(last) <= terms.grace.max(ON_TIME)).copied().into_iter().collect()
@@ -81,4 +84,31 @@ pub fn due(schedule: &Schedule, zone: &TimeZone, next: Millis, now: Millis, term
     };
     let made_up = u32::try_from(run.len()).unwrap_or(u32::MAX);
     Due { run, skipped: count.saturating_sub(made_up), next: at }
+}
+
+/// The last moments of a span, oldest first, however many there are in it. `first` is one of them.
+fn last_ones(schedule: &Schedule, zone: &TimeZone, first: Millis, until: Millis) -> Vec<Millis> {
+    let mut found = VecDeque::new();
+    let mut until = until;
+    while found.len() < MOST && first <= until {
+        let last = last_one(schedule, zone, first, until);
+        found.push_front(last);
+        // A clock of milliseconds: nothing lies between.
+        let Some(before) = last.0.checked_sub(1) else { break };
+        until = Millis(before);
+    }
+    found.into()
+}
+
+/// By halving: no moment lies in what is cut off.
+fn last_one(schedule: &Schedule, zone: &TimeZone, first: Millis, until: Millis) -> Millis {
+    let (mut last, mut end) = (first, until);
+    while last < end {
+        let middle = Millis(last.0 + (end.0 - last.0) / 2);
+        match schedule.next(middle, zone).filter(|moment| *moment <= end) {
+            Some(later) => last = later,
+            None => end = middle,
+        }
+    }
+    last
 }

@@ -1,3 +1,5 @@
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -221,8 +223,24 @@ fn what_was_missed_is_made_up_for_as_the_owner_wants_it() {
     // Once, and long ago: over, and somebody is told.
     missed(Missed::Once, "1h", one, "2026-11-16T02:00:00Z", (&[one], 0, None));
     missed(Missed::Once, "1h", one, "2026-11-17T02:00:00Z", (&[], 1, None));
-    // A machine that was off for a year.
-    missed(Missed::Once, "* * * * *", one, "2027-11-16T00:00:30Z", (&[], 1000, Some("2027-11-16T00:01:00Z")));
+    // A machine that was off for a year: the last one counts, not the last that was counted.
+    let (last, next) = ("2027-11-16T00:00:00Z", Some("2027-11-16T00:01:00Z"));
+    for policy in [Missed::Once, Missed::Skip] {
+        missed(policy, "every 1m", one, "2027-11-16T00:00:30Z", (&[last], 999, next));
+    }
+    let minutes: Vec<String> = (36..60).map(|minute| format!("2026-11-18T23:{minute}:00Z")).collect();
+    let minutes: Vec<&str> = minutes.iter().map(String::as_str).collect();
+    missed(
+        Missed::All,
+        "every 1m",
+        one,
+        "2026-11-18T23:59:30Z",
+        (&minutes, 976, Some("2026-11-19T00:00:00Z")),
+    );
+    // At night only, and in the morning that is not too long ago.
+    let (night, next) = ("2026-12-05T03:59:00Z", Some("2026-12-06T03:00:00Z"));
+    missed(Missed::Once, "* 3 * * *", three, "2026-12-05T05:00:00Z", (&[night], 999, next));
+    missed(Missed::Once, "* 3 * * *", three, "2026-12-05T12:00:00Z", (&[], 1000, next));
 }
 
 fn job(schedule: &str, prompt: &str) -> Result<Job, alloc::string::String> {

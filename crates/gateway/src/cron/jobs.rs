@@ -1,6 +1,7 @@
 //! Setting jobs: what a tool, the page and the command line ask for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -171,7 +172,12 @@ impl Shell {
         let (id, now) = (id.clone(), clock::now());
         let begun = self.db.write(Commit::CronBegin, move |tx| {
             let Some((mut job, next)) = tx.job(&id)? else { return Ok(None) };
-            let pending = begin(tx, &mut job, now, &keys, now)?;
+            // Everybody who asks gets a run, and the schedule keeps its own.
+            let mut due = now;
+            while next == Some(due) || tx.has_occurrence(&job.id, due)? {
+                due = due.after(Duration::from_millis(1));
+            }
+            let pending = begin(tx, &mut job, due, &keys, now)?;
             // It counts as one of its runs, but for the last one: that belongs to the schedule.
             tx.put_job(&job, next.filter(|_| !job.is_spent()))?;
             Ok(Some((Scheduled { job, next }, pending)))

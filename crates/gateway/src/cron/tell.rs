@@ -2,6 +2,7 @@
 //!
 //! A file is written before that commit; a crash between the two writes it again, under another name.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use crate::post::{self, Mirror, Post};
 use crate::session::Shell;
 use crate::{Error, clock, output};
 
-const BATCH: usize = 16;
 /// Characters of a failure that are told.
 const SHOWN: usize = 500;
 
@@ -42,37 +42,30 @@ enum Ways {
         chats: Vec<Reached>,
         /// What keeps it from going further.
         trouble: Option<String>,
+        /// Where it is kept.
+        file: Option<PathBuf>,
     },
     /// A turn is running where the text would be put: it comes after that.
     Busy,
 }
 
-/// What cannot be told yet stays; the end of every turn is a reason to look again.
+/// What cannot be told yet stays, and holds nothing else back; the end of every turn is a reason to look again.
 pub(super) async fn all(shell: &Arc<Shell>) -> Result<(), Error> {
-    loop {
-        let ended = shell.db.read(|reader| {
-            let ended = reader.occurrences_to_tell(BATCH)?;
-            let with_words = ended.into_iter().map(|run| {
-                let role =
-                    if run.outcome == Some(Outcome::Answered) { Role::Assistant } else { Role::Notice };
-                let words = run.inbox.map_or(Ok(None), |inbox| reader.last_words(inbox, role))?;
-                let job = reader.job(&run.job.id)?.map(|(job, _)| job);
-                Ok((run, job, words.unwrap_or_default()))
-            });
-            with_words.collect::<Result<Vec<_>, StoreError>>()
+    let mut busy = Vec::new();
+    for (job, due) in shell.db.read(|reader| reader.runs_to_tell()).await? {
+        // One by one: what is said of a run depends on what became of the one before.
+        let read = shell.db.read(move |reader| {
+            let Some(run) = reader.run_to_tell(&job, due)? else { return Ok(None) };
+            let role = if run.outcome == Some(Outcome::Answered) { Role::Assistant } else { Role::Notice };
+            let words = run.inbox.map_or(Ok(None), |inbox| reader.last_words(inbox, role))?;
+            let job = reader.job(&run.job.id)?.map(|(job, _)| job);
+            Ok(Some((run, job, words.unwrap_or_default())))
         });
-        let ended = ended.await?;
-        let full = ended.len() == BATCH;
-        let mut told = 0;
-        for (run, job, words) in ended {
-            let current = job.as_ref().unwrap_or(&run.job);
-            let word = word(shell, current, &run, &words);
-            told += usize::from(tell(shell, run, word).await?);
-        }
-        if !full || told == 0 {
-            return Ok(());
-        }
+        let Some((run, job, words)) = read.await? else { continue };
+        let word = word(shell, job.as_ref().unwrap_or(&run.job), &run, &words);
+        tell(shell, run, word, &mut busy).await?;
     }
+    Ok(())
 }
 
 fn word(shell: &Shell, job: &Job, run: &Occurrence, words: &str) -> Word {
@@ -108,14 +101,21 @@ fn word(shell: &Shell, job: &Job, run: &Occurrence, words: &str) -> Word {
     }
 }
 
-/// `false`: not yet.
-async fn tell(shell: &Arc<Shell>, run: Occurrence, mut word: Word) -> Result<bool, Error> {
+/// Not yet, if a turn is running where it belongs. `busy`: where that is known.
+async fn tell(
+    shell: &Arc<Shell>,
+    run: Occurrence,
+    mut word: Word,
+    busy: &mut Vec<Place>,
+) -> Result<(), Error> {
     let job = run.job;
-    let mut chats = Vec::new();
+    let (mut chats, mut kept) = (Vec::new(), None);
     if let Some(text) = &word.text {
-        match ways(shell, &job, text).await? {
-            Ways::Known { chats: found, trouble } => (chats, word.last.delivery_error) = (found, trouble),
-            Ways::Busy => return Ok(false),
+        match ways(shell, &job, text, busy).await? {
+            Ways::Known { chats: found, trouble, file } => {
+                (chats, word.last.delivery_error, kept) = (found, trouble, file);
+            }
+            Ways::Busy => return Ok(()),
         }
     }
     let said = word.text.clone().unwrap_or_default();
@@ -137,14 +137,22 @@ async fn tell(shell: &Arc<Shell>, run: Occurrence, mut word: Word) -> Result<boo
         }
         Ok(Some(woken))
     });
-    let Some(woken) = told.await? else { return Ok(false) };
+    let Some(woken) = told.await? else {
+        // A turn has begun meanwhile. The next look writes the file again.
+        if let Some(file) = kept {
+            tokio::fs::remove_file(file)
+                .await
+                .unwrap_or_else(|error| tracing::debug!(%error, "a page stays"));
+        }
+        return Ok(());
+    };
     for (place, _) in chats.iter().filter(|(_, delivery)| *delivery == Delivery::Push) {
         shell.deliver.due(place.route().lane()).await;
     }
     for key in woken {
         shell.router.wake(key).await;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Gives the conversation whose readers come for it themselves.
@@ -179,7 +187,7 @@ fn settle(tx: &Tx<'_>, job: &Job, word: &Word) -> Result<(), StoreError> {
 }
 
 /// Where a text goes. What reaches nobody is kept in a file.
-async fn ways(shell: &Arc<Shell>, job: &Job, text: &str) -> Result<Ways, Error> {
+async fn ways(shell: &Arc<Shell>, job: &Job, text: &str, busy: &mut Vec<Place>) -> Result<Ways, Error> {
     let about = [("Schedule".to_owned(), job.schedule.clone())].into();
     let post = Post {
         to: job.deliver.clone(),
@@ -192,9 +200,13 @@ async fn ways(shell: &Arc<Shell>, job: &Job, text: &str) -> Result<Ways, Error> 
     let (mut chats, mut trouble, mut file) = (Vec::new(), Vec::new(), false);
     for (target, aim) in post::aims(shell, &post).await {
         match aim {
+            Ok(Aim::Chat(place)) if busy.contains(&place) => return Ok(Ways::Busy),
             Ok(Aim::Chat(place)) => match way(shell, &place).await? {
                 Some(Way::By(delivery)) => chats.push((place, delivery)),
-                Some(Way::Busy) => return Ok(Ways::Busy),
+                Some(Way::Busy) => {
+                    busy.push(place);
+                    return Ok(Ways::Busy);
+                }
                 None => trouble.push(format!("{target}: nothing can be delivered there")),
             },
             Ok(Aim::File) => file = true,
@@ -208,10 +220,15 @@ async fn ways(shell: &Arc<Shell>, job: &Job, text: &str) -> Result<Ways, Error> 
         (false, true) => Some(post::saved(shell, &post, output::save_whole).await),
         (false, false) => None,
     };
-    if let Some(post::Fate::Failed { error }) = kept {
-        trouble.push(error);
-    }
-    Ok(Ways::Known { chats, trouble: (!trouble.is_empty()).then(|| trouble.join("; ")) })
+    let file = match kept {
+        Some(post::Fate::Saved { file }) => Some(file),
+        Some(post::Fate::Failed { error }) => {
+            trouble.push(error);
+            None
+        }
+        _ => None,
+    };
+    Ok(Ways::Known { chats, trouble: (!trouble.is_empty()).then(|| trouble.join("; ")), file })
 }
 
 enum Way {

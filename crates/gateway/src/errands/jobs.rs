@@ -1,15 +1,21 @@
 //! `cronjob`: the jobs of whoever asks, and of nobody else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use petasos_agent::{JobErrand, SessionCtx};
+use petasos_core::Source;
 use petasos_core::cron::NewJob;
+use petasos_core::person::Person;
 use petasos_core::session::KeyOptions;
-use petasos_core::target::Target;
+use petasos_core::target::{Aim, Place, Target};
 use serde_json::{Value, json};
 
+use super::send::Reach;
 use super::{Outcome, person};
 use crate::cron::{Asker, JobError, Scheduled};
+use crate::output::Job;
+use crate::post::{self, Mirror, Post};
 use crate::session::Shell;
 
 pub(super) async fn run(
@@ -27,6 +33,10 @@ pub(super) async fn run(
         }),
         JobErrand::Create(new) => return create(shell, ctx, new).await,
         JobErrand::Update(id, change) => {
+            if let Some(deliver) = &change.deliver {
+                let job = shell.job(&id, of.clone()).await.map_err(|error| error.to_string())?.job;
+                may_reach(shell, ctx, deliver, job.origin.as_ref()).await?;
+            }
             shell.job_change(&id, change, of).await.map(|job| json!({"success": true, "job": shown(&job)}))
         }
         JobErrand::Remove(id) => {
@@ -58,6 +68,7 @@ async fn create(shell: &Arc<Shell>, ctx: &SessionCtx, mut new: NewJob) -> Outcom
              to have it sent.",
         );
     }
+    may_reach(shell, ctx, deliver, Some(&ctx.source)).await?;
     let asker = Asker { person: person(ctx), origin: Some(ctx.source.clone()) };
     let job = shell.job_create(new, asker).await.map_err(|error: JobError| error.to_string())?;
     let mut result = json!({"success": true, "job": job.to_json(&shell.settings.cron)});
@@ -65,6 +76,45 @@ async fn create(shell: &Arc<Shell>, ctx: &SessionCtx, mut new: NewJob) -> Outcom
         result["undeliverable"] = Value::from(notice);
     }
     Ok(result)
+}
+
+/// What a job says goes where whoever asked for it may send something, and to where it was asked for. The owner may have
+/// it delivered anywhere.
+async fn may_reach(
+    shell: &Arc<Shell>,
+    ctx: &SessionCtx,
+    deliver: &str,
+    origin: Option<&Source>,
+) -> Result<(), String> {
+    if person(ctx) == Person::owner() {
+        return Ok(());
+    }
+    let origin = origin.and_then(Place::of);
+    let here = |place: &Place| {
+        origin.as_ref().is_some_and(|it| (it.platform, &it.chat_id) == (place.platform, &place.chat_id))
+    };
+    let asked = Post {
+        to: deliver.to_owned(),
+        text: String::new(),
+        job: Job::default(),
+        origin: origin.clone(),
+        mirror: Mirror::No,
+        wait: Duration::ZERO,
+    };
+    let reach = Reach::of(shell).await;
+    for (target, aim) in post::aims(shell, &asked).await {
+        match aim {
+            Ok(Aim::Chat(place)) if !here(&place) && !reach.allows(&place) => {
+                return Err(format!(
+                    "{target} is neither this chat nor a home channel nor a chat of the directory: nothing is delivered \
+                     there. send_message with action list shows what can be reached."
+                ));
+            }
+            // What leads nowhere today is told to nobody; it is said when the job runs.
+            Ok(Aim::Chat(_) | Aim::File | Aim::Homeless(_)) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether some of it goes where the work was asked for.

@@ -41,13 +41,13 @@ pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, to: String, text: 
     let origin = Place::of(&ctx.source);
     let post =
         Post { to, text, job: Job::default(), origin: origin.clone(), mirror: Mirror::Own, wait: WAIT };
-    let (homes, known) = (shell.homes.places(), known(shell).await);
+    let reach = Reach::of(shell).await;
     for (target, aim) in post::aims(shell, &post).await {
         match aim {
             Ok(Aim::Chat(place)) if Some(&place) == origin.as_ref() => {
                 return Err("This is the chat you are in: just answer.".to_owned());
             }
-            Ok(Aim::Chat(place)) if homes.contains(&place) || lists(&known, &place) => {}
+            Ok(Aim::Chat(place)) if reach.allows(&place) => {}
             Ok(Aim::Chat(_)) => {
                 return Err(format!(
                     "{target} is neither a home channel nor a chat of the directory. Use action list to see what can be reached."
@@ -74,8 +74,21 @@ async fn known(shell: &Arc<Shell>) -> Directory {
     tokio::task::spawn_blocking(move || directory::read(&home)).await.unwrap_or_default()
 }
 
-/// A thread of a chat that is listed is listed.
-fn lists(known: &Directory, place: &Place) -> bool {
-    let chats = known.platforms.get(place.platform.as_str());
-    chats.is_some_and(|chats| chats.iter().any(|chat| chat.id == place.chat_id))
+/// Where somebody other than the owner may have something said.
+pub(super) struct Reach {
+    homes: Vec<Place>,
+    known: Directory,
+}
+
+impl Reach {
+    pub(super) async fn of(shell: &Arc<Shell>) -> Self {
+        Self { homes: shell.homes.places(), known: known(shell).await }
+    }
+
+    /// A thread of a chat that is listed is listed.
+    pub(super) fn allows(&self, place: &Place) -> bool {
+        let chats = self.known.platforms.get(place.platform.as_str());
+        let listed = chats.is_some_and(|chats| chats.iter().any(|chat| chat.id == place.chat_id));
+        listed || self.homes.contains(place)
+    }
 }

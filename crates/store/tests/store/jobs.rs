@@ -53,19 +53,22 @@ fn a_due_time_runs_once_and_ends_with_its_message() {
     let mut home = home.crash();
     let state = |home: &Home| home.store.occurrences(&job(1).id, 10).unwrap().pop().unwrap().state;
     assert_eq!(state(&home), RunState::Accepted);
-    assert_eq!(home.store.occurrences_to_tell(10).unwrap(), []);
+    assert_eq!(home.store.runs_to_tell().unwrap(), []);
+    assert_eq!(home.store.run_to_tell(&job(1).id, NOW).unwrap(), None);
     let turn = turn("7", &[inbox]);
     home.apply(&start(&turn)).unwrap();
     let append = |message| Write::Append { session: session("s1"), message };
     home.apply(&[append(Message::assistant("first", NOW)), append(Message::assistant("last", NOW))]).unwrap();
     home.apply(&finish("7", &turn, "last")).unwrap();
     let mut home = home.crash();
-    let told = home.store.occurrences_to_tell(10).unwrap();
-    assert_eq!((told.len(), told[0].skipped, told[0].outcome), (1, 2, Some(Outcome::Answered)));
+    assert_eq!(home.store.runs_to_tell().unwrap(), [(job(1).id, NOW)]);
+    let told = home.store.run_to_tell(&job(1).id, NOW).unwrap().unwrap();
+    assert_eq!((told.skipped, told.outcome), (2, Some(Outcome::Answered)));
     assert_eq!(home.store.last_words(inbox, Role::Assistant).unwrap().as_deref(), Some("last"));
     assert!(home.write(|tx| tx.occurrence_delivered(&job(1).id, NOW, NOW)));
     assert!(!home.write(|tx| tx.occurrence_delivered(&job(1).id, NOW, NOW)), "nobody tells it twice");
     assert_eq!(state(&home), RunState::Delivered);
+    assert_eq!(home.store.run_to_tell(&job(1).id, NOW).unwrap(), None);
     let old = NOW.after(Duration::from_secs(40 * 86400));
     home.write(|tx| tx.prune(old));
     assert_eq!(home.store.occurrences(&job(1).id, 10).unwrap(), []);
@@ -75,8 +78,11 @@ fn a_due_time_runs_once_and_ends_with_its_message() {
 fn a_missed_run_is_told_and_never_runs() {
     let mut home = Home::new();
     assert!(home.write(|tx| tx.accept_occurrence(&job(1), NOW, None, 1, NOW)));
-    let told = home.store.occurrences_to_tell(10).unwrap();
-    assert_eq!((told.len(), told[0].inbox, told[0].outcome), (1, None, None));
+    let earlier = Millis(NOW.0 - 1);
+    assert!(home.write(|tx| tx.accept_occurrence(&job(2), earlier, None, 1, NOW)));
+    assert_eq!(home.store.runs_to_tell().unwrap(), [(job(2).id, earlier), (job(1).id, NOW)]);
+    let told = home.store.run_to_tell(&job(1).id, NOW).unwrap().unwrap();
+    assert_eq!((told.inbox, told.outcome), (None, None));
 }
 
 #[test]
