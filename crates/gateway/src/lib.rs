@@ -30,6 +30,7 @@ pub mod home;
 mod homes;
 pub mod hooks;
 mod ingest;
+mod leftovers;
 mod lifetime;
 mod links;
 mod lookout;

@@ -1,19 +1,21 @@
-//! Keeps house: old rows go, and conversations whose time is over end.
+//! Keeps house: old rows and files go, and conversations whose time is over end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::commit::Commit;
 use crate::session::Shell;
+use crate::{clock, leftovers};
 
 const SWEEP: Duration = Duration::from_secs(300);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 /// How often the cache is looked through.
 const FILES: Duration = SWEEP;
+/// How often the folders of conversations and jobs are.
+const FOLDERS: Duration = Duration::from_secs(6 * 3600);
 const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -21,6 +23,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
 pub(crate) async fn run(shell: Arc<Shell>) {
     let mut pause = FIRST_SWEEP;
     let mut files_at = Instant::now() + FIRST_SWEEP;
+    let mut folders_at = files_at;
     loop {
         tokio::select! {
             () = shell.stopper.stopped() => return,
@@ -51,6 +54,26 @@ pub(crate) async fn run(shell: Arc<Shell>) {
             files_at = Instant::now() + FILES;
             sweep_files(&shell).await;
         }
+        if folders_at <= Instant::now() {
+            folders_at = Instant::now() + FOLDERS;
+            sweep_folders(&shell).await;
+        }
+    }
+}
+
+/// What conversations that nobody knows any more left goes, and what jobs wrote long ago.
+async fn sweep_folders(shell: &Arc<Shell>) {
+    let known = match shell.db.read(|reader| reader.entries()).await {
+        Ok(entries) => entries.into_iter().map(|entry| entry.session_key).collect::<Vec<_>>(),
+        Err(error) => return tracing::warn!(%error, "no folder was cleared: its conversation may go on"),
+    };
+    let home = shell.home.clone();
+    let cleared = move || leftovers::clear(&home, &known, SystemTime::now());
+    match tokio::task::spawn_blocking(cleared).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(gone)) => tracing::info!(gone, "old folders and files of conversations and jobs are gone"),
+        Ok(Err(error)) => tracing::warn!(%error, "old folders could not be cleared"),
+        Err(_panicked) => tracing::error!("clearing old folders panicked"),
     }
 }
 
