@@ -75,32 +75,26 @@ impl Process {
     }
 
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut input = self.input.lock().await;
-        let written = async {
-            match &mut *input {
-                Input::None => Err(io::Error::other("its stdin is not available")),
-                Input::Pipe(pipe) => pipe.write_all(bytes).await,
-                Input::Terminal(pty) => pty.write_all(bytes).await,
-            }
-        };
-        tokio::time::timeout(WRITE, written)
-            .await
-            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read its input")))
+        match &mut *self.input.lock().await {
+            Input::None => Err(closed()),
+            Input::Pipe(pipe) => in_time(pipe.write_all(bytes)).await,
+            Input::Terminal(pty) => in_time(pty.write_all(bytes)).await,
+        }
     }
 
     /// Tells it that nothing more comes; gives what was done.
     pub(super) async fn close(&self) -> io::Result<&'static str> {
         let mut input = self.input.lock().await;
-        match std::mem::replace(&mut *input, Input::None) {
-            Input::None => Err(io::Error::other("its stdin is not available")),
-            Input::Pipe(pipe) => {
-                drop(pipe);
+        match &mut *input {
+            Input::None => Err(closed()),
+            Input::Pipe(_) => {
+                *input = Input::None;
                 Ok("stdin closed")
             }
-            Input::Terminal(mut pty) => {
-                // What a person would type. The terminal stays: without it the process would be hung up.
-                pty.write_all(&[4]).await?;
-                *input = Input::Terminal(pty);
+            Input::Terminal(pty) => {
+                // What a person would type. The terminal stays, whatever comes of it: without it the process would be
+                // hung up.
+                in_time(pty.write_all(&[4])).await?;
                 Ok("EOF sent")
             }
         }
@@ -113,6 +107,15 @@ impl Process {
 
 /// How long a process may take to read what is written to it.
 const WRITE: Duration = Duration::from_secs(5);
+
+async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not read its input"));
+    tokio::time::timeout(WRITE, written).await.unwrap_or_else(late)
+}
+
+fn closed() -> io::Error {
+    io::Error::other("its stdin is not available")
+}
 
 impl Life {
     /// Its exit code; `None`: it must be looked for.

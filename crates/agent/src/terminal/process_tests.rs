@@ -392,3 +392,20 @@ fn a_number_that_somebody_else_got_is_left_alone() {
     stranger.kill().unwrap();
     stranger.wait().unwrap();
 }
+
+#[tokio::test]
+async fn a_terminal_that_takes_no_more_is_not_hung_up_by_whoever_gives_up_on_it() {
+    let bench = Bench::new();
+    let command = "stty raw -echo; echo ready; exec sleep 60";
+    let result = start(&bench, command, json!({"pty": true, "watch_patterns": ["ready"]})).await;
+    let (id, pid) = (result["session_id"].as_str().unwrap(), result["pid"].as_u64().unwrap());
+    until("ready", || (!bench.notes.look().events.is_empty()).then_some(())).await;
+    let brief = |action: &'static str, more: Value| {
+        tokio::time::timeout(Duration::from_millis(300), act(&bench, action, id, more))
+    };
+    assert!(brief("write", json!({"data": "x".repeat(1 << 20)})).await.is_err(), "nobody reads it");
+    assert!(brief("close", json!({})).await.is_err(), "there is no room for it");
+    assert!(brief("close", json!({})).await.is_err(), "and the terminal is still there");
+    assert!(lives(pid));
+    act(&bench, "kill", id, json!({})).await;
+}

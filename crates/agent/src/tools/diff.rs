@@ -24,20 +24,27 @@ const AROUND: usize = 3;
 
 pub(super) fn parse(patch: &str) -> Result<Vec<Edit>, String> {
     let mut edits: Vec<Edit> = Vec::new();
-    let mut lines = patch.lines().peekable();
-    while let Some(line) = lines.next() {
+    let all: Vec<&str> = patch.lines().collect();
+    let mut rest = all.as_slice();
+    while let Some((line, behind)) = rest.split_first() {
+        rest = behind;
         if let Some(from) = line.strip_prefix("--- ") {
-            let to = lines.next().and_then(|line| line.strip_prefix("+++ "));
+            let to = rest.first().and_then(|line| line.strip_prefix("+++ "));
             let to = to.ok_or("After a line with --- comes one with +++.")?;
             edits.push(Edit { from: name(from), to: name(to), hunks: Vec::new() });
+            rest = &rest[1..];
             continue;
         }
         let Some(head) = line.strip_prefix("@@") else { continue };
         let edit =
             edits.last_mut().ok_or("The patch begins with @@: name the file with --- and +++ first.")?;
         let mut hunk = Hunk { line: starts_at(head), old: vec![], new: vec![], open: false };
-        while let Some(line) = lines.next_if(|line| !line.starts_with("@@") && !line.starts_with("--- ")) {
+        while let Some((line, behind)) = rest.split_first()
+            && !line.starts_with("@@")
+            && !begins_file(rest, head, &hunk)
+        {
             take(&mut hunk, line)?;
+            rest = behind;
         }
         if hunk.old.is_empty() && hunk.new.is_empty() {
             return Err("A part of the patch is empty.".to_owned());
@@ -48,6 +55,16 @@ pub(super) fn parse(patch: &str) -> Result<Vec<Edit>, String> {
         return Err("This is no unified diff: it needs ---, +++ and at least one @@ per file.".to_owned());
     }
     Ok(edits)
+}
+
+/// Whether these lines name the next file. A line that is taken away may begin with `-- `, too, and one that comes with
+/// `++ `: then the head of the part says what is missing of it. It is asked last, since models do not count well.
+fn begins_file(rest: &[&str], head: &str, hunk: &Hunk) -> bool {
+    let [from, to, then @ ..] = rest else { return false };
+    let part = then.iter().find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with("@@"));
+    let named = from.starts_with("--- ") && to.starts_with("+++ ") && part;
+    let missing = |mark: char, have: usize| length(head, mark).is_some_and(|length| length == have + 1);
+    named && !(missing('-', hunk.old.len()) && missing('+', hunk.new.len()))
 }
 
 fn take(hunk: &mut Hunk, line: &str) -> Result<(), String> {
@@ -77,10 +94,18 @@ fn name(text: &str) -> Option<String> {
     (path != "/dev/null").then(|| path.to_owned())
 }
 
+/// `-3,2` of ` -3,2 +3,4 @@`: from which line, and how many.
+fn range(head: &str, mark: char) -> Option<(&str, &str)> {
+    let range = head.split_whitespace().find_map(|word| word.strip_prefix(mark))?;
+    Some(range.split_once(',').unwrap_or((range, "1")))
+}
+
 fn starts_at(head: &str) -> usize {
-    let old = head.trim_start().strip_prefix('-').unwrap_or_default();
-    let digits: String = old.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().unwrap_or(1)
+    range(head, '-').and_then(|(line, _)| line.parse().ok()).unwrap_or(1)
+}
+
+fn length(head: &str, mark: char) -> Option<usize> {
+    range(head, mark)?.1.parse().ok()
 }
 
 /// All of it, or why not.
@@ -112,7 +137,7 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<String, String> {
 
 /// Where these lines stand: where they are said to be, else in the one other place that has them.
 fn place(lines: &[String], old: &[String], wanted: usize, from: usize) -> Option<usize> {
-    let fits = |at: usize| at >= from && lines.get(at..at + old.len()).is_some_and(|there| there == old);
+    let fits = |at: usize| at >= from && lines.get(at..).is_some_and(|there| there.starts_with(old));
     if fits(wanted) {
         return Some(wanted);
     }
@@ -189,6 +214,25 @@ mod tests {
         check("a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+B\n", Ok("a\n\nB\n"));
         check("a\n", "@@ -1 +1 @@\n*nonsense\n", Err("begins with none"));
         check("a\n", "", Err("no unified diff"));
+        check("a\n", "@@ -18446744073709551615 +1 @@\n-a\n+b\n", Ok("b\n"));
+        check("a\n", "@@ -99999999999999999999 +1 @@\n-a\n+b\n", Ok("b\n"));
+    }
+
+    #[test]
+    fn lines_that_look_like_the_next_file_are_lines() {
+        // SQL and Lua begin comments so.
+        check("-- old\nx\n", "@@ -1,2 +1,2 @@\n--- old\n+-- new\n x\n", Ok("-- new\nx\n"));
+        check("a\n-- b\n", "@@ -1,2 +1 @@\n a\n--- b\n", Ok("a\n"));
+        check("-- a\nx\n", "@@ -1,2 +1,2 @@\n--- a\n+++ b\n x\n", Ok("++ b\nx\n"));
+        let twice = "@@ -1 +1 @@\n--- a\n+++ b\n@@ -3 +3 @@\n-c\n+C\n";
+        check("-- a\nx\nc\n", twice, Ok("++ b\nx\nC\n"));
+        // Whoever miscounts means the next file all the same.
+        for head in ["@@ -1,9 +1,9 @@", "@@ -1 +1 @@", "@@"] {
+            let edits =
+                parse(&format!("--- a/x\n+++ b/x\n{head}\n-a\n+b\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-c\n+d\n"));
+            let names: Vec<_> = edits.unwrap().into_iter().map(|edit| edit.to.unwrap()).collect();
+            assert_eq!(names, ["x", "y"], "{head}");
+        }
     }
 
     #[test]
