@@ -102,6 +102,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         db: db.clone(),
         router: router.clone(),
         bell: bell.clone(),
+        gate: gate.clone(),
         folder: config.home.join("cache").join("delegation"),
         settings: config.settings.clone(),
         hint: children_hint(&channels),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use petasos_agent::TerminalConfig;
 use petasos_core::admission::BusyMode;
+use petasos_core::lifecycle::Leave;
 use petasos_core::transcript::Role;
 use petasos_core::{Platform, SessionKey};
 use petasos_fakes::Gate;
@@ -314,4 +315,25 @@ fn a_stop_ends_the_work_and_so_does_the_end_of_whoever_waits_for_it() {
         let backlog = world.read(|reader| reader.backlog());
         (backlog.queued + backlog.claimed == 0).then_some(())
     });
+}
+
+#[test]
+fn nobody_gives_work_away_while_the_gateway_leaves() {
+    let mut world = world(|setup| setup.lifetime.drain_timeout = SOON);
+    let gate = Arc::new(Gate::new());
+    let held = gate.clone();
+    world.model.respond(move |request| match request.last_user.as_str() {
+        "delegate: late work" if request.body()["messages"].as_array().is_some_and(|all| all.len() == 2) => {
+            obey(request).gate(Point::Before, &held)
+        }
+        _ => obey(request),
+    });
+    world.telegram.push_text(7, 7, "delegate: late work");
+    assert!(gate.wait_for(1, SOON), "nobody thinks");
+    world.begin_to_leave(Leave::Stop);
+    gate.open();
+    world.sees(7, "the gateway is going down. Do the work yourself.");
+    world.end();
+    assert_eq!(world.read(|reader| reader.sessions(None, 20)).len(), 1, "no child was begun");
+    assert_eq!(world.read(|reader| reader.open_delegations()).len(), 0);
 }

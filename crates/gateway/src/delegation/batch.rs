@@ -147,14 +147,15 @@ async fn until_settled(
                     continue;
                 }
             };
-            match found.map(|found| found.stage) {
+            let waits = match found.map(|found| found.stage) {
                 Some(Stage::Settled { outcome, .. }) => return Ok((Some(outcome), why)),
-                Some(Stage::Queued { .. } | Stage::Running { .. }) => {}
+                Some(Stage::Queued { .. }) => true,
+                Some(Stage::Running { .. }) => false,
                 // Pruned: it ended long ago.
                 None => return Ok((None, why)),
-            }
+            };
             if why.is_some() {
-                means.router.stop_turn(child.key.clone()).await;
+                means.router.cancel(child.key.clone(), child.inbox).await;
             }
             let pause = if why.is_some() { AGAIN } else { LOOK };
             let moved =
@@ -169,6 +170,8 @@ async fn until_settled(
                 () = asked(first), if why.is_none() => why = Some(Why::Stopped),
                 () = asked(second), if why.is_none() => why = Some(Why::Stopped),
                 () = at(limit), if why.is_none() => why = Some(Why::TimedOut),
+                // It will not begin any more, and whoever waits for it keeps us from leaving.
+                () = means.gate.leaving(), if why.is_none() && waits => why = Some(Why::Stopped),
                 () = sleep(pause) => {}
             }
         }

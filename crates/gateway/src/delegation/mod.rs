@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use petasos_agent::{Delegate, Person, Role, SessionCtx, Task};
+use petasos_core::lifecycle::Door;
 use petasos_core::session::Ask;
 use petasos_core::{Inbound, Millis, SessionId, SessionKey, Source};
 use petasos_store::{DelegationRow, Error as StoreError, Pending, Tx};
@@ -36,6 +37,7 @@ use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::config::Settings;
 use crate::db::Db;
+use crate::gate::Gate;
 use crate::router::Router;
 use crate::stopper::Stopper;
 
@@ -75,6 +77,7 @@ pub(crate) struct Means {
     pub(crate) db: Db,
     pub(crate) router: Router,
     pub(crate) bell: Bell,
+    pub(crate) gate: Gate,
     /// Where reports that are too long and transcripts lie.
     pub(crate) folder: PathBuf,
     pub(crate) settings: Settings,
@@ -161,6 +164,11 @@ impl Delegation {
                 "Delegation may go no deeper than {} (delegation.max_spawn_depth). Do the work yourself.",
                 rules.depth
             ));
+        }
+        if matches!(self.0.means.gate.door(), Door::Leaving { .. }) {
+            return Err(
+                "Nobody begins anything new: the gateway is going down. Do the work yourself.".to_owned()
+            );
         }
         let mode = self.mode(ctx, depth);
         let id = format!("deleg_{:08x}", u32::from_be_bytes(clock::random()));

@@ -23,7 +23,7 @@ const MOST: usize = 24_000;
 const LEAST: usize = 2_000;
 /// Characters of a row in a growing transcript.
 const ROW: usize = 2_000;
-/// Rows of a child that are looked at.
+/// Rows of a child that are looked at: the last ones.
 const ROWS: usize = 1_000;
 /// How long files are kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -56,7 +56,7 @@ impl Ended {
 pub(super) async fn entry(means: &Means, child: &Working, ended: &Ended) -> Value {
     let (session, turn) = (child.session.clone(), TurnId::from(child.inbox));
     let read = means.db.read(move |reader| {
-        let rows = reader.rows_after(&session, RowId(0), ROWS)?;
+        let rows = reader.rows_last(&session, ROWS)?;
         let rows: Vec<Message> = rows.into_iter().map(|said| said.message).collect();
         let steps = reader.turn(turn)?.map_or(0, |journaled| journaled.turn.step);
         let usage = reader.session(&session)?.map(|row| row.usage).unwrap_or_default();
@@ -324,6 +324,47 @@ mod tests {
         let shown = cut(&text, 4_000);
         assert!(shown.starts_with("aaa") && shown.ends_with("zzz") && shown.contains("36000 characters"));
         assert!(shown.chars().count() < 4_100);
+    }
+
+    #[tokio::test]
+    async fn a_child_that_did_much_is_reported_by_what_it_said_last() {
+        let home = tempfile::tempdir().unwrap();
+        let stopper = crate::stopper::Stopper::default();
+        let store = petasos_store::Store::open(home.path().join("petasos.db")).unwrap();
+        let (db, _writer) = crate::db::start(store, stopper).unwrap();
+        let session = SessionId("s".into());
+        let of = session.clone();
+        db.write(Commit::Delegation, move |tx| {
+            let now = clock::now();
+            tx.create_session(&of, &SessionKey("k".into()), None, None, now)?;
+            for at in 0..=ROWS {
+                tx.append(&of, &Message::assistant(format!("step {at}"), now))?;
+            }
+            tx.append(&of, &Message::assistant("done at last", now)).map(drop)
+        })
+        .await
+        .unwrap();
+        let means = Means {
+            db,
+            router: crate::router::Router::new().0,
+            bell: crate::completions::Bell::default(),
+            gate: crate::gate::Gate::new(None),
+            folder: home.path().into(),
+            settings: crate::config::Settings::new(home.path()),
+            hint: String::new(),
+            model: String::new(),
+            window: 8_000,
+        };
+        let key = SessionKey("k".into());
+        let child = Working {
+            at: 0,
+            key,
+            session,
+            inbox: petasos_core::InboxId(1),
+            transcript: home.path().join("x"),
+        };
+        let ended = Ended { outcome: Some(Outcome::Answered), why: None, seconds: 1.0 };
+        assert_eq!(entry(&means, &child, &ended).await["summary"], "done at last");
     }
 
     #[test]

@@ -298,6 +298,8 @@ impl Drop for World {
         if !std::thread::panicking() {
             self.stop();
         }
+        // The runtime goes next, and waits for a database that lives as long as this handle.
+        drop(self.running.take());
     }
 }
 
