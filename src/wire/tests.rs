@@ -56,7 +56,8 @@ fn a_token_turns_telegram_on_and_an_explicit_no_keeps_it_off() {
 
 #[test]
 fn telegram_is_called_instead_of_polled_with_a_secret_and_never_without() {
-    let silence = |env: &[(&str, &str)]| wired("", env).unwrap().gateway.adapters[0].longest_silence();
+    let silence =
+        |env: &[(&str, &str)]| wired("", env).unwrap().gateway.adapters[0].capabilities().longest_silence;
     let (token, url) =
         (("TELEGRAM_BOT_TOKEN", "123:abc"), ("TELEGRAM_WEBHOOK_URL", "https://example.org/tg"));
     let secret = ("TELEGRAM_WEBHOOK_SECRET", "s3cret");
@@ -192,7 +193,7 @@ fn what_the_owner_set_for_a_platform_reaches_its_adapter() {
     let wired = wired("telegram: {typing_indicator: false}", &env).unwrap();
     let telegram = &wired.gateway.adapters[0];
     assert_eq!(telegram.capabilities().reply_to, ReplyTo::All);
-    assert!(!telegram.capabilities().typing && telegram.marks());
+    assert!(!telegram.capabilities().typing && telegram.capabilities().marks);
 }
 
 #[test]

@@ -113,7 +113,7 @@ async fn may_speak(
 ) -> Result<Option<Chat>, Answer> {
     let Some(chat) = action.chat().map(str::to_owned) else { return Ok(None) };
     let (instance, platform) = (gateway.instance.clone(), adapter.platform());
-    let thread = action.thread().filter(|_| adapter.threads_stand_alone());
+    let thread = action.thread().filter(|_| adapter.capabilities().threads_stand_alone);
     let met = shell.db.read(move |reader| {
         let met = reader.met(&instance, platform, &chat)?;
         // In a direct message the chat is the author.

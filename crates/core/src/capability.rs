@@ -69,12 +69,19 @@ pub struct Capabilities {
     /// What the owner wants.
     pub reply_to: ReplyTo,
     pub buttons: bool,
+    /// Messages get marks: the owner wants them.
+    pub marks: bool,
+    /// Threads are places of their own: whoever may write to a chat need not be allowed into every thread that they can
+    /// name.
+    pub threads_stand_alone: bool,
     /// Largest file that can be sent, in bytes; `None`: none can.
     pub files: Option<u64>,
     /// A later event can be pushed after the turn has ended.
     pub async_delivery: bool,
     /// How long the platform wants between two messages to one chat, on average.
     pub pace: Duration,
+    /// A healthy link is never silent for longer, by a wide margin. `None`: its silence says nothing.
+    pub longest_silence: Option<Duration>,
     /// One line for the model about how to write here.
     pub hint: String,
 }

@@ -159,9 +159,12 @@ pub(crate) fn pulled() -> Capabilities {
         typing: false,
         reply_to: ReplyTo::First,
         buttons: false,
+        marks: false,
+        threads_stand_alone: false,
         files: None,
         async_delivery: true,
         pace: Duration::ZERO,
+        longest_silence: None,
         hint: "You are shown as Markdown in a web page or a terminal.".into(),
     }
 }

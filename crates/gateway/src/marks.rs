@@ -39,7 +39,7 @@ impl Marks {
         stopper: &Stopper,
     ) -> (Self, Vec<impl Future<Output = ()> + use<>>) {
         let (mut queues, mut workers) = (HashMap::new(), Vec::new());
-        for adapter in channels.adapters().filter(|adapter| adapter.marks()) {
+        for adapter in channels.adapters().filter(|adapter| adapter.capabilities().marks) {
             let (queue, wanted) = mpsc::channel(DEPTH);
             queues.insert(adapter.platform(), queue);
             workers.push(work(adapter.clone(), wanted, stopper.clone()));

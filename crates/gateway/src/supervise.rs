@@ -112,7 +112,7 @@ pub fn supervisor<T: Taker>(
     let (commands, asked) = mpsc::channel(4);
     let (report, link) = watch::channel(Link::default());
     let name = adapter.platform().as_str();
-    let terms = Terms { name, longest_silence: adapter.longest_silence(), ..lifetime.reconnect };
+    let terms = Terms { name, longest_silence: adapter.capabilities().longest_silence, ..lifetime.reconnect };
     let farewell = lifetime.disconnect_within;
     let sole = lifetime.sole.iter().find(|sole| sole.platform == adapter.platform()).cloned();
     let supervisor = Supervisor {

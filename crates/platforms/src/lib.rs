@@ -99,32 +99,12 @@ impl Adapter {
         }
     }
 
-    /// Threads there are places of their own: whoever may write to a chat need not be allowed into every thread that
-    /// they can name.
-    pub fn threads_stand_alone(&self) -> bool {
-        match self {
-            Self::Discord(_) => true,
-            Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => false,
-        }
-    }
-
     /// The name of the permission that stands where the id of a message usually does: whoever holds it may answer.
     /// `None`: it is an id.
     pub fn permission(&self, message: &str) -> Option<&'static str> {
         match self {
             Self::Slack(_) => slack::is_response_url(message).then_some("slack.response_url"),
             Self::Discord(_) | Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => None,
-        }
-    }
-
-    /// A healthy link is never silent for longer, by a wide margin. `None`: its silence says nothing.
-    pub fn longest_silence(&self) -> Option<Duration> {
-        match self {
-            Self::Discord(it) => it.longest_silence(),
-            Self::Telegram(it) => it.longest_silence(),
-            Self::Slack(it) => it.longest_silence(),
-            Self::Webhook(it) => it.longest_silence(),
-            Self::Relay(it) => it.longest_silence(),
         }
     }
 
@@ -304,18 +284,6 @@ impl Adapter {
             Self::Slack(it) => Ok(it.typing(to).await?),
             Self::Webhook(it) => Ok(it.typing(to).await?),
             Self::Relay(it) => Ok(it.typing(to).await?),
-        }
-    }
-
-    /// Whether messages get marks there: the owner may not want them.
-    pub fn marks(&self) -> bool {
-        match self {
-            Self::Discord(it) => it.marks(),
-            Self::Telegram(it) => it.marks(),
-            Self::Slack(it) => it.marks(),
-            Self::Webhook(_) => false,
-            // Where there are no reactions, they are left out.
-            Self::Relay(_) => true,
         }
     }
 

@@ -242,11 +242,6 @@ impl Discord {
         &self.capabilities
     }
 
-    /// Discord asks for a heartbeat every 41 s, and every one is acknowledged.
-    pub fn longest_silence(&self) -> Option<Duration> {
-        Some(LONGEST_SILENCE)
-    }
-
     /// An attachment's reference is its address, which is permission enough.
     pub async fn fetch(
         &self,
@@ -310,9 +305,13 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: config.reply_to,
         buttons: true,
+        marks: config.reactions,
+        threads_stand_alone: true,
         files: Some(MAX_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
+        // Discord asks for a heartbeat every 41 s, and every one is acknowledged.
+        longest_silence: Some(LONGEST_SILENCE),
         hint: format!(
             "You are writing on Discord. Markdown is shown; tables become lists, so prefer short lists. \
              {FILES_HINT}"

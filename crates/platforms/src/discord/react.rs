@@ -13,10 +13,6 @@ use crate::Mark;
 const EYES: &str = "👀";
 
 impl Discord {
-    pub fn marks(&self) -> bool {
-        self.config.reactions
-    }
-
     pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
         let Some((channel, message)) = self.marked(to).await? else { return Ok(()) };
         let emoji = match mark {

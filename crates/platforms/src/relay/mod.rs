@@ -139,7 +139,7 @@ impl Relay {
     /// As the connector described it last.
     pub fn capabilities(&self) -> Cow<'_, Capabilities> {
         let descriptor = self.wire.descriptor(self.platform);
-        Cow::Owned(capabilities(self.platform, descriptor.as_ref()))
+        Cow::Owned(capabilities(self.platform, descriptor.as_ref(), &self.wire.config))
     }
 
     /// Once per process: what was said last counts until something else is said.
@@ -178,7 +178,7 @@ impl Relay {
     }
 }
 
-fn capabilities(platform: Platform, descriptor: Option<&Descriptor>) -> Capabilities {
+fn capabilities(platform: Platform, descriptor: Option<&Descriptor>, config: &Config) -> Capabilities {
     let unknown = Descriptor::read(&serde_json::Map::new(), platform.as_str(), |_| {});
     let it = descriptor.unwrap_or(&unknown);
     let max = it.max_message_length.max(LEAST_MESSAGE);
@@ -202,9 +202,14 @@ fn capabilities(platform: Platform, descriptor: Option<&Descriptor>) -> Capabili
         typing: it.supports("typing"),
         reply_to: ReplyTo::First,
         buttons: false,
+        // Where there are no reactions, they are left out.
+        marks: true,
+        threads_stand_alone: false,
         files: it.supports("send_media").then_some(send::LARGEST_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
+        // A connection that stands is asked for a sign of life, and is given up without one.
+        longest_silence: Some(2 * (config.ping_every + config.silence)),
         hint: if it.platform_hint.is_empty() { HINT.to_owned() } else { it.platform_hint.clone() },
     }
 }

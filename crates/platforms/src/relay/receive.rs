@@ -1,7 +1,5 @@
 //! The link of one platform: the first keeps the shared connection, the others say how it is.
 
-use std::time::Duration;
-
 use super::link::Link;
 use super::wire::Standing;
 use super::{Error, Relay};
@@ -9,11 +7,6 @@ use crate::intake::{Health, Intake};
 use crate::relay::socket::Socket;
 
 impl Relay {
-    /// A connection that stands is asked for a sign of life, and is given up without one.
-    pub fn longest_silence(&self) -> Option<Duration> {
-        Some(2 * (self.wire.config.ping_every + self.wire.config.silence))
-    }
-
     /// Whether a connection can be opened. It says no hello, so it takes nothing over.
     pub async fn check(&self) -> Result<String, Error> {
         let url = self.wire.dial_url();

@@ -211,11 +211,6 @@ impl Slack {
         self.memory().losses.told()
     }
 
-    /// Every ping is answered.
-    pub fn longest_silence(&self) -> Option<Duration> {
-        Some(2 * (self.config.silence + self.config.ping_interval))
-    }
-
     /// Nothing to tell: whoever pressed a button was answered by the acknowledgement of its envelope.
     pub async fn answer_callback(&self, _dedup: &str, _notice: Option<&str>) -> Result<(), Error> {
         Ok(())
@@ -241,9 +236,13 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: ReplyTo::First,
         buttons: true,
+        marks: config.reactions,
+        threads_stand_alone: false,
         files: Some(MAX_FILE),
         async_delivery: true,
         pace: Duration::from_secs(1),
+        // Every ping is answered.
+        longest_silence: Some(2 * (config.silence + config.ping_interval)),
         hint: format!(
             "You are writing on Slack. Markdown is shown; tables become lists. <@U…> calls a person. \
              Commands are typed with ! in front, such as !stop. {FILES_HINT}"

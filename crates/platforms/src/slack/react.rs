@@ -16,10 +16,6 @@ use crate::Mark;
 const EYES: &str = "eyes";
 
 impl Slack {
-    pub fn marks(&self) -> bool {
-        self.config.reactions
-    }
-
     pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
         let Some(message) = to.reply_to.as_deref().filter(|it| response_url(Some(it)).is_none()) else {
             return Ok(());

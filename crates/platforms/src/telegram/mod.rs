@@ -213,12 +213,6 @@ impl Telegram {
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
-
-    /// Two whole polls, or some questions about the webhook.
-    pub fn longest_silence(&self) -> Option<Duration> {
-        let polls = 2 * (self.config.poll_timeout + self.config.poll_grace);
-        Some(self.door.as_ref().map_or(polls, Door::longest_silence))
-    }
 }
 
 /// The error is the text itself, without the token.
@@ -246,9 +240,16 @@ fn capabilities(config: &Config) -> Capabilities {
         typing: config.typing,
         reply_to: config.reply_to,
         buttons: true,
+        marks: config.reactions,
+        threads_stand_alone: false,
         files: Some(if is_own_server(config) { MAX_FILE_OWN } else { MAX_FILE }),
         async_delivery: true,
         pace: Duration::from_secs(1),
+        // Two whole polls, or some questions about the webhook.
+        longest_silence: Some(match &config.webhook {
+            Some(webhook) => 4 * webhook.beat,
+            None => 2 * (config.poll_timeout + config.poll_grace),
+        }),
         hint: format!(
             "You are writing on Telegram. Markdown is shown; tables become lists, so prefer short lists. \
              {FILES_HINT}"

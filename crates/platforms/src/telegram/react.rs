@@ -8,10 +8,6 @@ use super::{Error, Telegram};
 use crate::Mark;
 
 impl Telegram {
-    pub fn marks(&self) -> bool {
-        self.config.reactions
-    }
-
     pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
         let Some(message) = &to.reply_to else { return Ok(()) };
         let shown: Vec<_> =

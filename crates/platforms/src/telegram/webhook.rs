@@ -96,10 +96,6 @@ impl Door {
             beat: webhook.beat,
         })
     }
-
-    pub(super) fn longest_silence(&self) -> Duration {
-        4 * self.beat
-    }
 }
 
 /// What Telegram takes as a secret.

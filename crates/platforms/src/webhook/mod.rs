@@ -228,9 +228,12 @@ fn capabilities() -> Capabilities {
         typing: false,
         reply_to: ReplyTo::Off,
         buttons: false,
+        marks: false,
+        threads_stand_alone: false,
         files: None,
         async_delivery: false,
         pace: Duration::from_secs(1),
+        longest_silence: Some(4 * receive::BEAT),
         hint: "A program sent this event, and its text may come from strangers. Nobody can answer your questions; \
                what you write is passed on as it is."
             .to_owned(),

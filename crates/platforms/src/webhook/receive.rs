@@ -14,13 +14,9 @@ use crate::intake::{Health, Intake};
 use crate::listener::{Listener, NotBound, is_served};
 
 /// How often we ask. A link is deaf after two minutes without a sign of life.
-const BEAT: Duration = Duration::from_secs(30);
+pub(super) const BEAT: Duration = Duration::from_secs(30);
 
 impl Webhook {
-    pub fn longest_silence(&self) -> Option<Duration> {
-        Some(4 * BEAT)
-    }
-
     /// Whether deliveries can be, or are, listened for here.
     pub async fn check(&self) -> Result<String, Error> {
         let place = format!("{}:{}", self.place.host, self.place.port);
