@@ -260,6 +260,28 @@ pub struct Inbound {
     pub answer_to: Option<Route>,
 }
 
+impl Inbound {
+    /// Words, and nothing else.
+    pub fn new(source: Source, dedup: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            source,
+            dedup: dedup.into(),
+            text: text.into(),
+            attachments: Vec::new(),
+            quoted: None,
+            context: None,
+            sent_at: None,
+            internal: false,
+            answer_to: None,
+        }
+    }
+
+    /// Words of the gateway's own.
+    pub fn internal(source: Source, dedup: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { internal: true, ..Self::new(source, dedup, text) }
+    }
+}
+
 /// How an answer leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

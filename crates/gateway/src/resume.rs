@@ -43,18 +43,9 @@ async fn continue_marked(ingest: &Arc<Ingest>, Marked { entry, source, window }:
             return;
         }
     }
-    let inbound = Inbound {
-        dedup: format!("resume:{}:{}", key, crate::clock::now().0),
-        // Nothing in particular is replied to.
-        source: Source { message_id: None, ..source },
-        text: String::new(),
-        attachments: vec![],
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: true,
-        answer_to: None,
-    };
+    let dedup = format!("resume:{}:{}", key, crate::clock::now().0);
+    // Nothing in particular is replied to.
+    let inbound = Inbound::internal(Source { message_id: None, ..source }, dedup, "");
     if let Err(error) = ingest.submit(inbound).await {
         tracing::warn!(%key, %error, "a marked session is not taken up");
     }

@@ -87,17 +87,9 @@ fn offer(writer: usize, jobs: &SyncSender<Job>, until: Instant) -> Vec<Duration>
     let mut waits = Vec::new();
     let (done, committed) = mpsc::sync_channel(1);
     while Instant::now() < until {
-        let inbound = Inbound {
-            source: Source::new(platform, ChatType::Dm, "7"),
-            dedup: format!("{writer}:{}", waits.len()),
-            text: "x".repeat(250), // about 500 bytes with its source
-            attachments: Vec::new(),
-            quoted: None,
-            context: None,
-            sent_at: None,
-            internal: false,
-            answer_to: None,
-        };
+        let source = Source::new(platform, ChatType::Dm, "7");
+        // about 500 bytes with its source
+        let inbound = Inbound::new(source, format!("{writer}:{}", waits.len()), "x".repeat(250));
         let asked = Instant::now();
         jobs.send(Job { inbound, done: done.clone() }).expect("the owner lives");
         committed.recv().expect("a commit");

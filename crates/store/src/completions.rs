@@ -140,17 +140,8 @@ impl Tx<'_> {
         if !self.is_queued(completion.id)? {
             return Ok(None);
         }
-        let inbound = Inbound {
-            source: completion.origin,
-            dedup: format!("completion:{}", completion.dispatch),
-            text,
-            attachments: vec![],
-            quoted: None,
-            context: None,
-            sent_at: None,
-            answer_to: None,
-            internal: true,
-        };
+        let inbound =
+            Inbound::internal(completion.origin, format!("completion:{}", completion.dispatch), text);
         let id = self.accept(&inbound, &completion.key, now)?.id();
         self.completion_delivered(completion.id, id)?;
         Ok(Some(Pending { id, key: completion.key, inbound, received_at: now }))

@@ -55,18 +55,9 @@ fn inbound(chat: &Chat, said: Said) -> Result<Inbound, Refusal> {
     if !is_id(&said.id) {
         return Err(Refusal::bad_request("a message id has 1 to 64 of the characters A-Z a-z 0-9 _ -"));
     }
-    Ok(Inbound {
-        // The row that comes of it carries the id, so the page knows its own message again.
-        source: Source { message_id: Some(said.id.clone()), ..chat.source() },
-        dedup: format!("{}:{}", chat.id, said.id),
-        text: said.text,
-        attachments: Vec::new(),
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: false,
-        answer_to: None,
-    })
+    // The row that comes of it carries the id, so the page knows its own message again.
+    let source = Source { message_id: Some(said.id.clone()), ..chat.source() };
+    Ok(Inbound::new(source, format!("{}:{}", chat.id, said.id), said.text))
 }
 
 #[cfg(test)]

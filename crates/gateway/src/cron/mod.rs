@@ -177,17 +177,11 @@ fn begin(
     }
     let skipped = std::mem::take(&mut job.skipped);
     job.completed = job.completed.saturating_add(1);
-    let inbound = Inbound {
-        source: job.source(channel()?),
-        dedup: format!("cron:{}:{}", job.id, due.0),
-        text: cron::prompt(job, skipped),
-        attachments: vec![],
-        quoted: None,
-        sent_at: None,
-        answer_to: None,
-        context: None,
-        internal: true,
-    };
+    let inbound = Inbound::internal(
+        job.source(channel()?),
+        format!("cron:{}:{}", job.id, due.0),
+        cron::prompt(job, skipped),
+    );
     let key = session_key(&inbound.source, keys);
     let id = tx.accept(&inbound, &key, now)?.id();
     tx.accept_occurrence(job, due, Some(id), skipped, now)?;

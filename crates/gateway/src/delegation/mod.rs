@@ -320,17 +320,8 @@ fn adopt(
     let key = child::key(&source);
     let session = settings.open(tx, &key, &source, hint, Ask::Continue, now)?.entry.session_id;
     tx.work_for(&session, parent)?;
-    let inbound = Inbound {
-        dedup: source.chat_id.clone().unwrap_or_default(),
-        source,
-        text,
-        attachments: vec![],
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: true,
-        answer_to: None,
-    };
+    let dedup = source.chat_id.clone().unwrap_or_default();
+    let inbound = Inbound::internal(source, dedup, text);
     let id = tx.accept(&inbound, &key, now)?.id();
     Ok((Pending { id, key, inbound, received_at: now }, session))
 }

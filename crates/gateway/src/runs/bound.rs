@@ -31,17 +31,8 @@ impl Bound {
     }
 
     pub(super) fn inbound(self, text: String, attachments: Vec<Attachment>) -> Inbound {
-        Inbound {
-            dedup: self.0.message_id.clone().unwrap_or_default(),
-            source: self.0,
-            text,
-            attachments,
-            quoted: None,
-            context: None,
-            sent_at: None,
-            internal: false,
-            answer_to: None,
-        }
+        let dedup = self.0.message_id.clone().unwrap_or_default();
+        Inbound { attachments, ..Inbound::new(self.0, dedup, text) }
     }
 }
 

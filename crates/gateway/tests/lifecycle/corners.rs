@@ -23,17 +23,7 @@ const RESTART: Leave = Leave::Restart { how: How::Service, from: From::Outside }
 fn accepted_before(world: &World, chat: i64, text: &str) {
     let mut source = Source::new(telegram(), ChatType::Dm, chat.to_string());
     source.user_id = Some(chat.to_string());
-    let inbound = Inbound {
-        source,
-        dedup: format!("before:{text}"),
-        text: text.into(),
-        attachments: vec![],
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: false,
-        answer_to: None,
-    };
+    let inbound = Inbound::new(source, format!("before:{text}"), text);
     world.write(|tx| tx.accept(&inbound, &key(chat), clock::now().before(Duration::from_secs(5))));
 }
 

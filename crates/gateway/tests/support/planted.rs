@@ -79,17 +79,8 @@ fn plant(tx: &Tx<'_>, planted: &Planted) -> Result<SessionId> {
             tx.append(&session, &Message::tool(&call, "it is late", EffectState::Known, at))?;
         }
         Tail::OpenTurn => {
-            let inbound = Inbound {
-                source: source.clone(),
-                dedup: format!("planted:{}", planted.chat),
-                text: question.content.clone(),
-                attachments: vec![],
-                quoted: None,
-                context: None,
-                sent_at: None,
-                internal: false,
-                answer_to: None,
-            };
+            let inbound =
+                Inbound::new(source.clone(), format!("planted:{}", planted.chat), question.content.clone());
             let inbox = vec![tx.accept(&inbound, &key, at)?.id()];
             let route = Route::back_to(&source, Delivery::Push);
             let turn = Turn::new(key.clone(), session.clone(), route, inbox, at);

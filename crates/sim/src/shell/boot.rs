@@ -111,16 +111,9 @@ impl Sim {
             })?;
             let seen = RefCell::new(vec![]);
             let accepted = self.commit("completions", |tx| {
-                let inbound = |it: &petasos_store::Completion| petasos_core::Inbound {
-                    source: it.origin.clone(),
-                    dedup: format!("completion:{}", it.dispatch),
-                    text: it.payload.clone(),
-                    attachments: vec![],
-                    quoted: None,
-                    context: None,
-                    sent_at: None,
-                    answer_to: None,
-                    internal: true,
+                let inbound = |it: &petasos_store::Completion| {
+                    let dedup = format!("completion:{}", it.dispatch);
+                    petasos_core::Inbound::internal(it.origin.clone(), dedup, it.payload.clone())
                 };
                 for it in &waiting {
                     let id = tx.accept(&inbound(it), &it.key, now)?.id();

@@ -247,17 +247,7 @@ impl Sim {
         let said = &self.world.said[number];
         let mut source = self.world.source(said.chat, &said.user);
         source.message_id = Some(format!("in{number}"));
-        Inbound {
-            source,
-            dedup: format!("bot:{number}"),
-            text: said.text.clone(),
-            attachments: vec![],
-            quoted: None,
-            context: None,
-            sent_at: Some(said.at),
-            internal: false,
-            answer_to: None,
-        }
+        Inbound { sent_at: Some(said.at), ..Inbound::new(source, format!("bot:{number}"), said.text.clone()) }
     }
 
     /// `Channels::way_back`.

@@ -103,17 +103,7 @@ pub(crate) fn source(chat: &str) -> Source {
 }
 
 pub(crate) fn inbound(chat: &str, dedup: &str) -> Inbound {
-    Inbound {
-        source: source(chat),
-        dedup: dedup.into(),
-        text: format!("message {dedup}"),
-        attachments: Vec::new(),
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: false,
-        answer_to: None,
-    }
+    Inbound::new(source(chat), dedup, format!("message {dedup}"))
 }
 
 pub(crate) fn turn(chat: &str, inbox: &[InboxId]) -> Turn {
