@@ -17,19 +17,15 @@ use serde_json::{Value, json};
 use support::{SOON, Setup, World, eventually, key, web};
 
 fn world(change: impl FnOnce(&mut Setup)) -> World {
-    let world = World::with(|setup| {
+    World::answering(obey, |setup| {
         setup.settings.terminal = Some(TerminalConfig { login: false, ..TerminalConfig::default() });
-        setup.settings.busy_ack = false;
         change(setup);
-    });
-    world.model.respond(obey);
-    world
+    })
 }
 
 /// `run: <command>` (behind `later `: in the background), or several split by ` && also `; the results come back. Whatever else is said is echoed.
 fn obey(request: &Request) -> Answer {
-    let body = request.body();
-    let messages = body["messages"].as_array().cloned().unwrap_or_default();
+    let messages = request.messages();
     let last = messages.last().cloned().unwrap_or_default();
     match (last["role"].as_str(), request.last_user.split_once("run: ")) {
         (Some("user"), Some((_, commands))) => {

@@ -18,33 +18,23 @@ use serde_json::{Value, json};
 use support::{SOON, Setup, World, eventually, key, web};
 
 fn world(change: impl FnOnce(&mut Setup)) -> World {
-    let world = World::with(|setup| {
+    World::answering(obey, |setup| {
         setup.settings.busy = BusyMode::Queue;
-        setup.settings.busy_ack = false;
         change(setup);
-    });
-    world.model.respond(obey);
-    world
+    })
 }
 
 /// `delegate: a | b` gives these goals away and shows the result; a child whose goal is `run <command>` runs it, others
 /// say that they did it. Whatever else is said comes back.
 fn obey(request: &Request) -> Answer {
-    let body = request.body();
-    let last = body["messages"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default();
+    let last = request.messages().last().cloned().unwrap_or_default();
     let result = last["content"].as_str().unwrap_or_default();
     let said = request.last_user.as_str();
     if let Some(goal) = said.strip_prefix("Your task: ") {
-        let names: Vec<_> = body["tools"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|it| it["function"]["name"].as_str())
-            .collect();
         return match (last["role"].as_str(), goal.strip_prefix("run ")) {
             (Some("user"), Some(command)) => Answer::tool("terminal", json!({ "command": command })),
             (Some("tool"), _) => Answer::text(format!("tool said {result}")),
-            _ if goal == "name your tools" => Answer::text(names.join(",")),
+            _ if goal == "name your tools" => Answer::text(request.tools().join(",")),
             _ if goal == "talk" => Answer::text("blah ".repeat(20_000)),
             _ => Answer::text(format!("did {goal}")),
         };

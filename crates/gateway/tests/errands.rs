@@ -12,8 +12,7 @@ use support::{World, eventually, telegram};
 
 /// `call: <tool> <arguments>` calls it and answers with its result; whatever else is said comes back.
 fn obey(request: &Request) -> Answer {
-    let body = request.body();
-    let last = body["messages"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default();
+    let last = request.messages().last().cloned().unwrap_or_default();
     if last["role"] == "tool" {
         return Answer::text(format!("result: {}", last["content"].as_str().unwrap_or_default()));
     }
@@ -25,17 +24,14 @@ fn obey(request: &Request) -> Answer {
 }
 
 fn world() -> World {
-    let world = World::with(|setup| {
-        setup.settings.busy_ack = false;
+    World::answering(obey, |setup| {
         setup.lifetime.home_channels = vec![HomeChannel {
             platform: telegram(),
             chat_id: "90".into(),
             thread_id: None,
             name: "Home".into(),
         }];
-    });
-    world.model.respond(obey);
-    world
+    })
 }
 
 /// Has the agent of a chat call a tool, and gives what came back.

@@ -15,24 +15,19 @@ use serde_json::json;
 use support::{SOON, Setup, World, eventually, key};
 
 fn world(change: impl FnOnce(&mut Setup)) -> World {
-    let world = World::with(|setup| {
+    World::answering(obey, |setup| {
         let grace = Duration::from_millis(300);
         setup.settings.terminal = Some(TerminalConfig { grace, login: false, ..TerminalConfig::default() });
         setup.settings.busy = BusyMode::Queue;
-        setup.settings.busy_ack = false;
         change(setup);
-    });
-    world.model.respond(obey);
-    world
+    })
 }
 
 /// `run: <command>` starts it in the background, `wait: <command>` also waits for it, `watch: <command>` wants to hear when it
 /// is READY; whatever else is said comes back.
 fn obey(request: &Request) -> Answer {
     let said = request.last_user.as_str();
-    let body = request.body();
-    let messages = body["messages"].as_array().cloned().unwrap_or_default();
-    let last = messages.last().cloned().unwrap_or_default();
+    let last = request.messages().last().cloned().unwrap_or_default();
     let result = last["content"].as_str().unwrap_or_default();
     let start = |command: &str| {
         Answer::tool("terminal", json!({"command": command, "background": true, "notify_on_complete": true}))

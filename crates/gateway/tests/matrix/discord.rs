@@ -8,7 +8,7 @@ use petasos_platforms::{Adapter, Secret};
 use serde_json::json;
 
 use crate::rows::{In, Out, Patience};
-use crate::stage::{Saying, Stage, Tally, eventually, huge};
+use crate::stage::{Fake, Saying, Stage, Tally, eventually, huge, met};
 
 const ROOM: u64 = 50;
 const USER: u64 = 5;
@@ -73,23 +73,16 @@ impl Stage for Rig {
     }
 
     fn out(&self, saying: Saying, fault: Out) -> bool {
-        let fault = match fault {
-            Out::TooMany => Fault::too_many(0.7),
-            Out::TooManyBare => Fault::status(429, 0, "You are being rate limited."),
-            Out::NotWell => Fault::status(500, 0, "500: Internal Server Error"),
-            Out::BadGateway => Fault::Page,
-            Out::ResetBefore => Fault::ResetBefore,
-            Out::ResetAfter => Fault::ResetAfter,
-            Out::Hang => Fault::Hang,
-            Out::HangAfter => Fault::HangAfter,
-            Out::Half => Fault::HalfBody,
-            Out::Garbage => Fault::Garbage,
-            Out::Slow => Fault::Delay(Duration::from_millis(700)),
-            Out::Forbidden => Fault::missing_access(),
-            Out::NoChat => Fault::status(404, 10003, "Unknown Channel"),
-            Out::TooLong => Fault::status(400, 50035, "Invalid Form Body"),
-            Out::Gone => Fault::status(404, 10008, "Unknown Message"),
-        };
+        let fault = met!(Fault, fault, {
+            TooMany => Fault::too_many(0.7),
+            TooManyBare => Fault::status(429, 0, "You are being rate limited."),
+            NotWell => Fault::status(500, 0, "500: Internal Server Error"),
+            BadGateway => Fault::Page,
+            Forbidden => Fault::missing_access(),
+            NoChat => Fault::status(404, 10003, "Unknown Channel"),
+            TooLong => Fault::status(400, 50035, "Invalid Form Body"),
+            Gone => Fault::status(404, 10008, "Unknown Message"),
+        });
         self.fake.on("*").saying(saying).does(fault);
         true
     }
@@ -143,11 +136,7 @@ impl Stage for Rig {
                 self.fake.invalidate();
                 self.say(text);
             }
-            In::Down => {
-                broken = self.down();
-                self.say(text);
-                self.up();
-            }
+            In::Down => broken = self.say_while_down(text),
             In::Silent => {
                 let before = self.greetings();
                 self.fake.silence();
@@ -162,15 +151,11 @@ impl Stage for Rig {
         true
     }
 
-    fn down(&self) -> usize {
-        self.fake.down()
+    fn fake(&self) -> &dyn Fake {
+        &self.fake
     }
 
-    fn up(&self) {
-        self.fake.up().expect("the port is ours");
-    }
-
-    fn struck(&self) -> u64 {
-        self.fake.struck() + self.tally.get()
+    fn tally(&self) -> &Tally {
+        &self.tally
     }
 }

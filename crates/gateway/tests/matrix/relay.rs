@@ -12,7 +12,7 @@ use petasos_platforms::relay::{Config, Identity, adapters, credentials};
 use serde_json::{Value, json};
 
 use crate::rows::{In, Out, Patience};
-use crate::stage::{Saying, Stage, Tally, huge};
+use crate::stage::{Fake, Saying, Stage, Tally, huge};
 
 const CHAT: &str = "direct";
 
@@ -141,11 +141,7 @@ impl Stage for Rig {
                 broken = self.fake.cut();
                 self.say(text);
             }
-            In::Down => {
-                broken = self.down();
-                self.say(text);
-                self.up();
-            }
+            In::Down => broken = self.say_while_down(text),
             In::Silent => {
                 broken = self.fake.read(petasos_fakes::connector::World::open);
                 self.fake.silence();
@@ -159,15 +155,11 @@ impl Stage for Rig {
         true
     }
 
-    fn down(&self) -> usize {
-        self.fake.down()
+    fn fake(&self) -> &dyn Fake {
+        &self.fake
     }
 
-    fn up(&self) {
-        self.fake.up().expect("the port is ours");
-    }
-
-    fn struck(&self) -> u64 {
-        self.fake.troubled() + self.tally.get()
+    fn tally(&self) -> &Tally {
+        &self.tally
     }
 }

@@ -8,7 +8,7 @@ use petasos_platforms::slack::{Config, Slack as Bot};
 use serde_json::json;
 
 use crate::rows::{In, Out, Patience};
-use crate::stage::{Saying, Stage, Tally, huge};
+use crate::stage::{Fake, Saying, Stage, Tally, huge, met};
 
 const DIRECT: &str = "D1";
 const USER: &str = "U7";
@@ -64,23 +64,16 @@ impl Stage for Rig {
     }
 
     fn out(&self, saying: Saying, fault: Out) -> bool {
-        let fault = match fault {
-            Out::TooMany => Fault::TooMany(1),
-            Out::TooManyBare => Fault::error("ratelimited"),
-            Out::NotWell => Fault::error("service_unavailable"),
-            Out::BadGateway => Fault::Status(502),
-            Out::ResetBefore => Fault::ResetBefore,
-            Out::ResetAfter => Fault::ResetAfter,
-            Out::Hang => Fault::Hang,
-            Out::HangAfter => Fault::HangAfter,
-            Out::Half => Fault::HalfBody,
-            Out::Garbage => Fault::Garbage,
-            Out::Slow => Fault::Delay(Duration::from_millis(700)),
-            Out::Forbidden => Fault::error("not_in_channel"),
-            Out::NoChat => Fault::error("channel_not_found"),
-            Out::TooLong => Fault::error("msg_too_long"),
-            Out::Gone => Fault::error("message_not_found"),
-        };
+        let fault = met!(Fault, fault, {
+            TooMany => Fault::TooMany(1),
+            TooManyBare => Fault::error("ratelimited"),
+            NotWell => Fault::error("service_unavailable"),
+            BadGateway => Fault::Status(502),
+            Forbidden => Fault::error("not_in_channel"),
+            NoChat => Fault::error("channel_not_found"),
+            TooLong => Fault::error("msg_too_long"),
+            Gone => Fault::error("message_not_found"),
+        });
         self.fake.on("*").saying(saying).does(fault);
         true
     }
@@ -137,11 +130,7 @@ impl Stage for Rig {
                 self.say(text);
                 self.fake.close_leaving();
             }
-            In::Down => {
-                broken = self.down();
-                self.say(text);
-                self.up();
-            }
+            In::Down => broken = self.say_while_down(text),
             In::Silent => {
                 broken = self.fake.look(World::open_sockets);
                 self.fake.silence();
@@ -154,15 +143,11 @@ impl Stage for Rig {
         true
     }
 
-    fn down(&self) -> usize {
-        self.fake.down()
+    fn fake(&self) -> &dyn Fake {
+        &self.fake
     }
 
-    fn up(&self) {
-        self.fake.up().expect("the port is ours");
-    }
-
-    fn struck(&self) -> u64 {
-        self.fake.struck() + self.tally.get()
+    fn tally(&self) -> &Tally {
+        &self.tally
     }
 }

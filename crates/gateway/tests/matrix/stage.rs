@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use petasos_fakes::hooks::Delivery;
+use petasos_fakes::{Connector, Discord, Slack, Telegram};
 use petasos_platforms::Adapter;
 
 use crate::rows::{In, Out, Patience};
@@ -27,12 +28,76 @@ pub trait Stage {
     fn out(&self, saying: Saying, fault: Out) -> bool;
     /// Somebody writes while this happens. `false`: there is no such thing here.
     fn hear(&self, fault: In, text: &str) -> bool;
+    fn fake(&self) -> &dyn Fake;
+    fn tally(&self) -> &Tally;
+
     /// Gives how many connections were lost.
+    fn down(&self) -> usize {
+        self.fake().down()
+    }
+
+    fn up(&self) {
+        self.fake().up();
+    }
+
+    /// Faults that have met something so far.
+    fn struck(&self) -> u64 {
+        self.fake().struck() + self.tally().get()
+    }
+
+    /// Somebody writes while nothing is there. Gives how many connections were lost.
+    fn say_while_down(&self, text: &str) -> usize {
+        let lost = self.down();
+        self.say(text);
+        self.up();
+        lost
+    }
+}
+
+/// Somebody else's service, which can be switched off.
+pub trait Fake {
     fn down(&self) -> usize;
     fn up(&self);
-    /// Faults that have met something so far.
     fn struck(&self) -> u64;
 }
+
+macro_rules! fakes {
+    ($($fake:ty: $struck:ident),*) => {$(
+        impl Fake for $fake {
+            fn down(&self) -> usize {
+                Self::down(self)
+            }
+
+            fn up(&self) {
+                Self::up(self).expect("the port is ours");
+            }
+
+            fn struck(&self) -> u64 {
+                Self::$struck(self)
+            }
+        }
+    )*};
+}
+
+fakes!(Discord: struck, Slack: struck, Telegram: struck, Connector: troubled);
+
+/// What breaks on the way is called the same by every fake; what a service says is its own.
+macro_rules! met {
+    ($fault:ident, $met:expr, { $($own:ident => $said:expr),* $(,)? }) => {
+        match $met {
+            Out::ResetBefore => $fault::ResetBefore,
+            Out::ResetAfter => $fault::ResetAfter,
+            Out::Hang => $fault::Hang,
+            Out::HangAfter => $fault::HangAfter,
+            Out::Half => $fault::HalfBody,
+            Out::Garbage => $fault::Garbage,
+            Out::Slow => $fault::Delay(Duration::from_millis(700)),
+            $(Out::$own => $said,)*
+        }
+    };
+}
+
+pub(crate) use met;
 
 /// Trouble that a stage made with its own hands.
 #[derive(Debug, Default)]

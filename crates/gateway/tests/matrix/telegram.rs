@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::rows::{In, Out, Patience};
-use crate::stage::{Saying, Stage, Tally, eventually, huge, post, post_and_leave};
+use crate::stage::{Fake, Saying, Stage, Tally, eventually, huge, met, post, post_and_leave};
 
 pub const CHAT: i64 = 7;
 const SECRET: &str = "s3cret_-";
@@ -43,23 +43,16 @@ pub fn adapter(fake: &Telegram, patience: Patience, webhook: Option<WebhookConfi
 }
 
 pub fn meets(fake: &Telegram, saying: Saying, fault: Out) {
-    let fault = match fault {
-        Out::TooMany => Fault::too_many(1),
-        Out::TooManyBare => Fault::status(429, "Too Many Requests"),
-        Out::NotWell => Fault::status(500, "Internal Server Error"),
-        Out::BadGateway => Fault::Page,
-        Out::ResetBefore => Fault::ResetBefore,
-        Out::ResetAfter => Fault::ResetAfter,
-        Out::Hang => Fault::Hang,
-        Out::HangAfter => Fault::HangAfter,
-        Out::Half => Fault::HalfBody,
-        Out::Garbage => Fault::Garbage,
-        Out::Slow => Fault::Delay(Duration::from_millis(700)),
-        Out::Forbidden => Fault::blocked(),
-        Out::NoChat => Fault::status(400, "Bad Request: chat not found"),
-        Out::TooLong => Fault::status(400, "Bad Request: message is too long"),
-        Out::Gone => Fault::status(400, "Bad Request: message to edit not found"),
-    };
+    let fault = met!(Fault, fault, {
+        TooMany => Fault::too_many(1),
+        TooManyBare => Fault::status(429, "Too Many Requests"),
+        NotWell => Fault::status(500, "Internal Server Error"),
+        BadGateway => Fault::Page,
+        Forbidden => Fault::blocked(),
+        NoChat => Fault::status(400, "Bad Request: chat not found"),
+        TooLong => Fault::status(400, "Bad Request: message is too long"),
+        Gone => Fault::status(400, "Bad Request: message to edit not found"),
+    });
     fake.on("*").saying(saying).does(fault);
 }
 
@@ -218,11 +211,7 @@ impl Stage for Rig {
                 self.say(text);
                 self.tally.add(self.fake.reset_connections());
             }
-            In::Down => {
-                self.tally.add(self.down());
-                self.say(text);
-                self.up();
-            }
+            In::Down => self.tally.add(self.say_while_down(text)),
             In::Huge => {
                 self.tally.add(1);
                 // What calls us may bring 1 MiB.
@@ -239,15 +228,11 @@ impl Stage for Rig {
         true
     }
 
-    fn down(&self) -> usize {
-        self.fake.down()
+    fn fake(&self) -> &dyn Fake {
+        &self.fake
     }
 
-    fn up(&self) {
-        self.fake.up().expect("the port is ours");
-    }
-
-    fn struck(&self) -> u64 {
-        self.fake.struck() + self.tally.get()
+    fn tally(&self) -> &Tally {
+        &self.tally
     }
 }

@@ -11,7 +11,7 @@ use petasos_platforms::webhook::{Config, Targets, Webhook};
 use serde_json::json;
 
 use crate::rows::{In, Out, Patience};
-use crate::stage::{Saying, Stage, Tally, huge, post, post_and_leave};
+use crate::stage::{Fake, Saying, Stage, Tally, huge, post, post_and_leave};
 use crate::telegram::{self, CHAT};
 
 const SECRET: &str = "s3cret-of-a-route";
@@ -109,15 +109,11 @@ impl Stage for Rig {
         true
     }
 
-    fn down(&self) -> usize {
-        self.telegram.down()
+    fn fake(&self) -> &dyn Fake {
+        &self.telegram
     }
 
-    fn up(&self) {
-        self.telegram.up().expect("the port is ours");
-    }
-
-    fn struck(&self) -> u64 {
-        self.tally.get()
+    fn tally(&self) -> &Tally {
+        &self.tally
     }
 }

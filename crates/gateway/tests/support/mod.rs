@@ -17,7 +17,7 @@ use petasos_core::session::Entry;
 use petasos_core::transcript::Role;
 use petasos_core::{Inbound, Platform, SessionKey, Source};
 use petasos_fakes::Gate;
-use petasos_fakes::model::{Answer, Model, Point};
+use petasos_fakes::model::{Answer, Model, Point, Request};
 use petasos_fakes::telegram::Telegram;
 use petasos_gateway::home::state;
 use petasos_gateway::network::Outward;
@@ -66,6 +66,16 @@ impl World {
     pub fn with(change: impl FnOnce(&mut Setup)) -> Self {
         let mut world = Self::idle(change);
         world.start();
+        world
+    }
+
+    /// Whose model answers like this, and whose people hear of nothing but answers.
+    pub fn answering(model: fn(&Request) -> Answer, change: impl FnOnce(&mut Setup)) -> Self {
+        let world = Self::with(|setup| {
+            setup.settings.busy_ack = false;
+            change(setup);
+        });
+        world.model.respond(model);
         world
     }
 
@@ -329,17 +339,7 @@ pub fn web(chat: &str, text: &str) -> Inbound {
     let platform = Platform::parse("web").expect("known");
     let mut source = Source::new(platform, ChatType::Dm, chat);
     source.user_id = Some("owner".into());
-    Inbound {
-        source,
-        dedup: format!("{chat}:{text}"),
-        text: text.into(),
-        attachments: vec![],
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: false,
-        answer_to: None,
-    }
+    Inbound::new(source, format!("{chat}:{text}"), text)
 }
 
 fn runtime(workers: usize) -> Runtime {

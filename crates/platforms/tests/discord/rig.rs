@@ -4,17 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::message::Delivery;
-use petasos_core::{Inbound, Platform, Route};
+use petasos_core::{Inbound, Route};
 use petasos_fakes::Discord;
 use petasos_fakes::discord::World;
 use petasos_platforms::discord::{self, Config};
 use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Secret, Taken};
 use tokio::sync::mpsc;
 
+use crate::listening;
+pub(crate) use crate::listening::{SOON, degraded, texts};
+
 /// Begins with 900, the fake bot's id, in base 64.
 pub(crate) const TOKEN: &str = "OTAw.x.secret";
-pub(crate) const SOON: Duration = Duration::from_secs(10);
 pub(crate) const GUILD: u64 = 1;
 /// A channel of the guild, "general".
 pub(crate) const ROOM: u64 = 70;
@@ -64,17 +65,9 @@ impl Rig {
         cursor: Option<&str>,
         gateway: impl AsyncFnOnce(&mut Gateway) -> T,
     ) -> (T, Vec<Health>) {
-        let (intake, batches) = Intake::new(4);
-        let mut told = Vec::new();
-        let mut health = |state| told.push(state);
-        let mut gateway_end = Gateway { batches, cursor: cursor.map(str::to_owned) };
-        let done = tokio::select! {
-            error = self.adapter.receive(cursor.map(str::to_owned), &intake, &mut health) => {
-                panic!("the link ended: {error}")
-            }
-            done = gateway(&mut gateway_end) => done,
-        };
-        (done, told)
+        let gateway =
+            async |batches| gateway(&mut Gateway { batches, cursor: cursor.map(str::to_owned) }).await;
+        listening::listen(&self.adapter, cursor, gateway).await
     }
 
     /// Listens until the link gives up; everything is taken.
@@ -100,8 +93,7 @@ impl Rig {
         look: impl FnMut(&World) -> Option<()> + Send + 'static,
     ) {
         let fake = self.fake.clone();
-        let seen = tokio::task::spawn_blocking(move || fake.wait_until(SOON, look)).await;
-        assert_eq!(seen.ok().flatten(), Some(()), "never happened: {what}");
+        listening::happens(what, move || fake.wait_until(SOON, look)).await;
     }
 
     /// Waits until clients have sent `count` frames with this opcode.
@@ -125,7 +117,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) async fn next(&mut self) -> Batch {
-        tokio::time::timeout(SOON, self.batches.recv()).await.expect("in time").expect("a batch")
+        listening::next(&mut self.batches).await
     }
 
     pub(crate) fn keep(&mut self, batch: Batch) -> Vec<Inbound> {
@@ -167,24 +159,6 @@ fn is_greeted(cursor: &str, session: &str) -> bool {
     known["id"] == session && known["sequence"].as_u64() >= Some(2)
 }
 
-pub(crate) fn texts(events: &[Inbound]) -> Vec<&str> {
-    events.iter().map(|event| event.text.as_str()).collect()
-}
-
-pub(crate) fn degraded(told: &[Health]) -> Vec<&'static str> {
-    let reason = |state: &Health| match state {
-        Health::Degraded { reason } => Some(*reason),
-        Health::Connecting | Health::Polling | Health::CatchingUp => None,
-    };
-    told.iter().filter_map(reason).collect()
-}
-
 pub(crate) fn route(channel: u64) -> Route {
-    Route {
-        platform: Platform::parse("discord").expect("known"),
-        chat_id: channel.to_string(),
-        thread_id: None,
-        reply_to: None,
-        delivery: Delivery::Push,
-    }
+    listening::route("discord", channel, None)
 }

@@ -5,6 +5,8 @@ mod cursor;
 mod files;
 mod gaps;
 mod link;
+#[path = "../listening/mod.rs"]
+mod listening;
 mod rig;
 mod send;
 mod workspaces;

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::message::Delivery;
-use petasos_core::{Inbound, Platform, Route};
+use petasos_core::{Inbound, Route};
 use petasos_fakes::Slack;
 use petasos_fakes::slack::{State, TOKEN, World};
 use petasos_platforms::slack::{self, Config};
-use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Taken};
+use petasos_platforms::{Adapter, Batch, Error, Health, Taken};
 use tokio::sync::mpsc;
 
+use crate::listening;
+pub(crate) use crate::listening::{SOON, degraded, next, take, texts};
+
 pub(crate) const APP_TOKEN: &str = "xapp-1-A1-2-secret";
-pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Rig {
@@ -45,43 +46,26 @@ pub(crate) fn any_age(config: &mut Config) {
 }
 
 impl Rig {
-    /// Listens while `gateway` runs; what was told of the link's health is returned with its result.
+    /// See `listening`.
     pub(crate) async fn listen<T>(
         &self,
         cursor: Option<&str>,
         gateway: impl AsyncFnOnce(&mut mpsc::Receiver<Batch>) -> T,
     ) -> (T, Vec<Health>) {
-        let (intake, mut batches) = Intake::new(4);
-        let mut told = Vec::new();
-        let mut health = |state| told.push(state);
-        let done = tokio::select! {
-            error = self.adapter.receive(cursor.map(str::to_owned), &intake, &mut health) => {
-                panic!("the link ended: {error}")
-            }
-            done = gateway(&mut batches) => done,
-        };
-        (done, told)
+        listening::listen(&self.adapter, cursor, async |mut batches| gateway(&mut batches).await).await
     }
 
-    /// Listens until the link gives up.
     pub(crate) async fn listen_to_the_end(&self) -> (Error, Vec<Health>) {
-        let (intake, _batches) = Intake::new(4);
-        let mut told = Vec::new();
-        let mut health = |state| told.push(state);
-        let error = self.adapter.receive(None, &intake, &mut health);
-        let error = tokio::time::timeout(SOON, error).await.expect("an end");
-        (error, told)
+        listening::listen_to_the_end(&self.adapter).await
     }
 
-    /// Waits elsewhere: the link lives on the test's own task.
     pub(crate) async fn wait_until(
         &self,
         what: &str,
         look: impl FnMut(&World) -> Option<()> + Send + 'static,
     ) {
         let fake = self.fake.clone();
-        let seen = tokio::task::spawn_blocking(move || fake.wait_until(SOON, look)).await;
-        assert_eq!(seen.ok().flatten(), Some(()), "never happened: {what}");
+        listening::happens(what, move || fake.wait_until(SOON, look)).await;
     }
 
     pub(crate) async fn acked(&self, count: usize) {
@@ -107,21 +91,6 @@ pub(crate) async fn all_read(rig: &Rig) {
     rig.wait_until("a pong", move |world| (world.heartbeats().0 > pongs).then_some(())).await;
 }
 
-pub(crate) async fn next(batches: &mut mpsc::Receiver<Batch>) -> Batch {
-    tokio::time::timeout(SOON, batches.recv()).await.expect("in time").expect("a batch")
-}
-
-/// Takes batches until `count` events are in.
-pub(crate) async fn take(batches: &mut mpsc::Receiver<Batch>, count: usize) -> Vec<Inbound> {
-    let mut events = Vec::new();
-    while events.len() < count {
-        let batch = next(batches).await;
-        events.extend(batch.events);
-        let _ = batch.done.send(Taken::Committed);
-    }
-    events
-}
-
 /// Takes batches until something else has happened.
 pub(crate) async fn take_until(
     batches: &mut mpsc::Receiver<Batch>,
@@ -141,24 +110,6 @@ pub(crate) async fn take_until(
     events
 }
 
-pub(crate) fn texts(events: &[Inbound]) -> Vec<&str> {
-    events.iter().map(|event| event.text.as_str()).collect()
-}
-
-pub(crate) fn degraded(told: &[Health]) -> Vec<&'static str> {
-    let reason = |state: &Health| match state {
-        Health::Degraded { reason } => Some(*reason),
-        Health::Connecting | Health::Polling | Health::CatchingUp => None,
-    };
-    told.iter().filter_map(reason).collect()
-}
-
 pub(crate) fn route(channel: &str, thread: Option<&str>) -> Route {
-    Route {
-        platform: Platform::parse("slack").expect("known"),
-        chat_id: channel.to_owned(),
-        thread_id: thread.map(str::to_owned),
-        reply_to: None,
-        delivery: Delivery::Push,
-    }
+    listening::route("slack", channel, thread)
 }
