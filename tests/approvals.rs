@@ -203,11 +203,11 @@ fn what_was_allowed_for_good_is_listed_and_can_be_revoked_with_and_without_a_gat
     bench.start();
     let none = fine(&bench.run(&["approvals"]));
     assert!(none.contains("nothing runs unasked"), "{none}");
-    let folder = bench.home.path().join("workspace/x");
+    let folder = bench.home.path().join("x");
     let allow = |bench: &Bench, chat: i64, choice: &str| {
         std::fs::create_dir_all(&folder).expect("made");
-        bench.telegram.push_text(chat, chat, "run: rm -rf ./x");
-        let question = asked(bench, chat, "rm -rf ./x");
+        bench.telegram.push_text(chat, chat, "run: rm -rf ../x");
+        let question = asked(bench, chat, "rm -rf ../x");
         press(bench, chat, &question, choice);
         let gone = bench.telegram.wait_until(SOON, |world| {
             let mut shown = world.messages(chat).filter(|it| it.id == question.0);
@@ -218,7 +218,7 @@ fn what_was_allowed_for_good_is_listed_and_can_be_revoked_with_and_without_a_gat
     allow(&bench, 7, "session");
     allow(&bench, 8, "always");
     let listed = json(&bench.run(&["approvals", "list", "--json"]));
-    // The workspace lies in the gateway's home, so a delete there is of two kinds.
+    // Beside the workspace lies what is the gateway's own, so a delete there is of two kinds.
     let kinds = |listed: &Value| -> Vec<Value> {
         listed.as_array().expect("a list").iter().map(|it| it["kind"].clone()).collect()
     };

@@ -15,7 +15,7 @@ use petasos_fakes::Telegram;
 use petasos_fakes::relay::{Acks, Alarm, Peer, fresh_token};
 use petasos_fakes::telegram::{Fault, Incoming};
 use serde_json::{Value, json};
-use support::{Bench, SOON, fine, petasos};
+use support::{Bench, SOON, eventually, fine, petasos};
 use tempfile::TempDir;
 
 const ANN: i64 = 7;
@@ -136,15 +136,6 @@ impl Drop for Front {
     }
 }
 
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// Every number that came, with what came under it.
 fn gather(got: &mut BTreeMap<String, HashSet<String>>, peer: &Peer) {
     peer.look(|heard| {
@@ -169,7 +160,7 @@ fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbe
         front.telegram.push_many(texts);
         // So many steps can be seen from outside: what Telegram is asked, and what the gateway hears.
         let (before, steps) = (front.calls(), 1 + round % 14);
-        until("so many steps", || {
+        eventually("so many steps", || {
             let heard = peer.look(|heard| heard.frames.len()) as u64;
             let everything = heard > 5 && front.telegram.pending_updates() == 0;
             front.calls() - before + heard >= steps || everything
@@ -180,11 +171,11 @@ fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbe
     }
     front.start();
     let last = front.dial(Acks::All).expect("it listens");
-    until("everything has come", || {
+    eventually("everything has come", || {
         gather(&mut got, &last);
         got.len() == said && front.telegram.pending_updates() == 0
     });
-    until("nothing is owed any more", || front.waiting() == 0);
+    eventually("nothing is owed any more", || front.waiting() == 0);
     gather(&mut got, &last);
     let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
     assert!(twice.is_empty(), "taken twice: {twice:?}");
@@ -248,7 +239,7 @@ fn killed_at_every_commit_a_connector_loses_nothing_and_does_nothing_twice() {
             let known = answer["success"] == true && shown == 1;
             let unknown = answer["ambiguous"] == true && shown <= 1;
             assert!(known || unknown, "{place}: {shown} shown, {answer}");
-            until("both have come", || {
+            eventually("both have come", || {
                 gather(&mut got, &peer);
                 (0..2).all(|at| got.contains_key(&format!("{rounds}-{at}")))
             });
@@ -258,7 +249,7 @@ fn killed_at_every_commit_a_connector_loses_nothing_and_does_nothing_twice() {
     }
     front.start();
     let last = front.dial(Acks::All).expect("it listens");
-    until("nothing is owed any more", || front.waiting() == 0);
+    eventually("nothing is owed any more", || front.waiting() == 0);
     gather(&mut got, &last);
     let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
     assert!(twice.is_empty(), "taken twice: {twice:?}");
@@ -275,7 +266,7 @@ fn killed_while_it_sends_it_leaves_at_most_a_marked_copy_and_nobody_waits_behind
         bench.launch();
         front.telegram.on("sendMessage").does(fault);
         front.telegram.push_text(ANN, ANN, "one");
-        until("it is being sent", || front.telegram.calls_of("sendMessage").len() == 1);
+        eventually("it is being sent", || front.telegram.calls_of("sendMessage").len() == 1);
         front.kill();
         front.telegram.clear_faults();
         front.start();
@@ -360,14 +351,14 @@ fn a_gateway_that_falls_asleep_by_itself_misses_nothing_whenever_it_comes() {
     let (mut heard, mut starts) = (0, 0);
     for round in 0..rounds() {
         if round % 3 == 0 {
-            until("it has ended by itself", || bench.has_ended());
+            eventually("it has ended by itself", || bench.has_ended());
         } else {
             // At any moment of its falling asleep: idle for 300 ms, and then a little.
             std::thread::sleep(Duration::from_millis(250 + round * 37 % 300));
         }
         front.telegram.push_text(ANN, ANN, format!("question {round}."));
         let want = format!("echo: question {round}.");
-        until("it is answered", || {
+        eventually("it is answered", || {
             attend(&mut bench, &alarm, &mut heard, &mut starts);
             front.telegram.texts(ANN).contains(&want)
         });
@@ -376,7 +367,7 @@ fn a_gateway_that_falls_asleep_by_itself_misses_nothing_whenever_it_comes() {
     let want: Vec<_> = (0..rounds()).map(|round| format!("echo: question {round}.")).collect();
     assert_eq!(texts, want, "none lost, none doubled, in order");
     assert!(starts >= rounds().div_ceil(3), "{starts} starts");
-    until("it has ended by itself", || bench.has_ended());
+    eventually("it has ended by itself", || bench.has_ended());
     assert_eq!(front.waiting(), 0);
 }
 
@@ -396,10 +387,10 @@ fn a_real_gateway_that_sleeps_is_woken_answers_and_sleeps_again() {
         let answered =
             front.telegram.wait_until(SOON, |world| world.texts(ANN).contains(&want).then_some(()));
         assert!(answered.is_some(), "round {round}: {:?} {}", front.telegram.texts(ANN), bench.kill());
-        until("nothing is owed any more", || front.waiting() == 0);
+        eventually("nothing is owed any more", || front.waiting() == 0);
         let (_, said, _) = bench.terminate();
         assert!(said.contains("granted=true"), "{said}");
-        until("it sleeps", || front.status()["instances"][0]["mode"] == "idle");
+        eventually("it sleeps", || front.status()["instances"][0]["mode"] == "idle");
     }
     let texts = front.telegram.texts(ANN);
     for round in 0..3 {

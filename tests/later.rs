@@ -7,13 +7,12 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use petasos_fakes::model::{Answer, Request};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use support::api::{Api, said};
-use support::{Bench, SOON};
+use support::{Bench, eventually};
 
 const CONFIG: &str = "terminal:\n  enabled: true\n  login_shell: false\n\
                       display:\n  busy_input_mode: queue\n  busy_ack_enabled: false\n";
@@ -41,15 +40,6 @@ fn start() -> Api {
     let mut api = Api { bench, address: String::new() };
     api.launch();
     api
-}
-
-#[track_caller]
-fn eventually(what: &str, mut look: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !look() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// What the model was shown for this wish.

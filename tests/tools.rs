@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point, Request};
 use serde_json::{Value, json};
-use support::{Bench, SOON, said};
+use support::{Bench, SOON, eventually, said};
 
 // The judge has its own tests; here commands write into the home on purpose.
 const CONFIG: &str = "approvals:\n  mode: 'off'\nterminal:\n  enabled: true\n  login_shell: false\n  daemon_term_grace_seconds: 0.3\n\
@@ -95,15 +95,6 @@ fn wait_told(bench: &Bench, id: &str, count: usize) -> Vec<String> {
 
 fn told_in(bench: &Bench, id: &str) -> usize {
     told(bench, id).len()
-}
-
-#[track_caller]
-fn eventually(what: &str, mut look: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !look() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// A command that ends when the file is there.

@@ -378,6 +378,16 @@ fn bounded<T>(pid: u32, most: Duration, work: impl FnOnce() -> T) -> T {
     answer
 }
 
+/// For what nobody rings a bell for.
+#[track_caller]
+pub fn eventually(what: &str, mut look: impl FnMut() -> bool) {
+    let until = Instant::now() + SOON;
+    while !look() {
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
 /// The words of the user, without what the gateway says before them about an interruption.
 pub fn said(input: &str) -> &str {
     match input.strip_prefix("[System note:").and_then(|rest| rest.split_once("]\n\n")) {

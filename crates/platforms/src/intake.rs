@@ -233,7 +233,10 @@ mod tests {
         assert_eq!(answered(Some(Taken::Committed)).await, Ok(()));
         assert_eq!(answered(Some(Taken::Known)).await, Ok(()));
         assert_eq!(answered(Some(Taken::NotTaken)).await, Err(NotTaken::Refused));
-        assert_eq!(answered(Some(Taken::Closed(Closed::Draining))).await, Err(NotTaken::Refused));
+        // Nothing waits for these: what comes behind them would wait, too.
+        for unfit in [Taken::Unfit, Taken::NoHome, Taken::Closed(Closed::Draining)] {
+            assert_eq!(answered(Some(unfit)).await, Err(NotTaken::Unfit));
+        }
         assert_eq!(answered(None).await, Err(NotTaken::Refused), "dropped unanswered");
     }
 

@@ -1,5 +1,5 @@
 //! A fake Telegram and an adapter that talks to it, without long waits.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../listening/mod.rs"]

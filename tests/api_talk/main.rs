@@ -1,0 +1,34 @@
+//! Conversations of programs with the real gateway: responses, sessions, jobs, keys, pages of others, and a gateway that
+//! wants to rest.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod keys;
+mod pictures;
+mod responses;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod work;
+
+use serde_json::Value;
+use support::api::Api;
+use support::http::Reply;
+
+fn text_of(response: &Value) -> String {
+    let items = response["output"].as_array().expect("items").iter();
+    let messages = items.filter(|item| item["type"] == "message");
+    messages.map(|item| item["content"][0]["text"].as_str().expect("a text")).collect()
+}
+
+fn id_of(reply: &Reply) -> String {
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// What the model was shown last, without what the system says.
+fn shown(api: &Api) -> Vec<String> {
+    let asked = api.bench.model.requests().pop().expect("a request");
+    let said = asked.messages().iter().filter(|it| it["role"] != "system");
+    said.map(|it| it["content"].as_str().unwrap_or_default().to_owned()).collect()
+}
