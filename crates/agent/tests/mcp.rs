@@ -44,7 +44,7 @@ async fn a_program_offers_tools_and_knows_only_what_it_was_given() {
     let servers = Servers::start(vec![server]);
     servers.tried(SOON).await;
     assert_eq!(servers.states(), [("my server".to_owned(), State::Up(4))]);
-    let names: Vec<_> = servers.specs().into_iter().map(|spec| spec.name).collect();
+    let names: Vec<_> = servers.specs().map(|spec| spec.name).collect();
     assert!(
         names.contains(&"mcp__my_server__add".to_owned()) && !names.iter().any(|name| name.contains("sleep"))
     );

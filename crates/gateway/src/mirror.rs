@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_copy_reads_back_as_what_it_was_made_from_and_replaces_the_one_before() {
         let home = tempfile::TempDir::new().expect("a home");
-        let mut store = Store::open(&home.path().join("petasos.db")).expect("a store");
+        let mut store = Store::open(home.path().join("petasos.db")).expect("a store");
         let path = path(home.path());
         let now = LocalTime::parse("2026-11-15T18:12:05").expect("a time");
         let mut routing = Routing::default();

@@ -63,8 +63,16 @@ pub(crate) async fn run(shell: Arc<Shell>) {
 
 /// What conversations that nobody knows any more left goes, and what jobs wrote long ago.
 async fn sweep_folders(shell: &Arc<Shell>) {
-    let known = match shell.db.read(|reader| reader.entries()).await {
-        Ok(entries) => entries.into_iter().map(|entry| entry.session_key).collect::<Vec<_>>(),
+    let known = shell.db.read(|reader| {
+        let mut keys = Vec::new();
+        reader.each_entry(|entry| {
+            keys.push(entry.session_key);
+            Ok(())
+        })?;
+        Ok(keys)
+    });
+    let known = match known.await {
+        Ok(keys) => keys,
         Err(error) => return tracing::warn!(%error, "no folder was cleared: its conversation may go on"),
     };
     let home = shell.home.clone();

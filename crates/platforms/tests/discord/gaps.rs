@@ -124,8 +124,11 @@ async fn while_something_is_missing_every_sign_of_life_says_so() {
             old.wait_until("asked for what is missing", asked).await;
             slow.open();
             assert_eq!(texts(&gateway.take(1).await), ["missed"]);
-            old.fake.push_text(DIRECT, USER, "live");
-            assert_eq!(texts(&gateway.take(1).await), ["live"]);
+            // What is said of the first is said before the second is there.
+            for text in ["live", "and again"] {
+                old.fake.push_text(DIRECT, USER, text);
+                assert_eq!(texts(&gateway.take(1).await), [text]);
+            }
         })
         .await;
     let behind = told.iter().rposition(|state| *state == Health::CatchingUp).expect("it is said");
