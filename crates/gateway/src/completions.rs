@@ -116,7 +116,7 @@ fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Op
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
-    let current = tx.entry(&completion.key)?.map(|entry| entry.session_id);
+    let current = tx.bound(&completion.key)?;
     if completion.session.is_none() || completion.session == current {
         return Ok(tx.hand_over(completion, text, now)?.map(|pending| Handed::ToSession(Box::new(pending))));
     }

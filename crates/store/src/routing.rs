@@ -28,6 +28,12 @@ impl Reads {
         found.map(|text| parse(&text, "session entry")).transpose()
     }
 
+    /// The transcript a conversation uses.
+    pub fn bound(&self, key: &SessionKey) -> Result<Option<SessionId>> {
+        let mut read = self.sql("SELECT session FROM routing WHERE session_key = ?1")?;
+        Ok(read.query_row([key.as_str()], |row| row.get(0).map(SessionId)).optional()?)
+    }
+
     /// Every entry that can be read, the latest used first.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         self.entries_where("SELECT entry FROM routing ORDER BY updated_at DESC")

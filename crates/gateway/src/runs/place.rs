@@ -80,7 +80,7 @@ pub(super) fn place(
         Place::Told { name, history } => told(tx, terms, name, history, wish, now),
         Place::Named(name) => {
             let key = Bound::new(name, terms.owner, terms.run).key(terms.keys);
-            let session = tx.entry(&key)?.map_or_else(|| SessionId(name.clone()), |entry| entry.session_id);
+            let session = tx.bound(&key)?.unwrap_or_else(|| SessionId(name.clone()));
             carry_over(tx.last_run(&session)?.map(|run| run.wish), wish);
             enter(tx, terms, &session, now)
         }
@@ -113,7 +113,7 @@ fn told(
     now: Millis,
 ) -> Result<Option<Placed>, StoreError> {
     let key = Bound::new(name, terms.owner, terms.run).key(terms.keys);
-    let current = tx.entry(&key)?.map(|entry| entry.session_id);
+    let current = tx.bound(&key)?;
     if tx.is_busy(&key)? {
         // Somebody else tells a conversation with the same beginning at this moment.
         history.clone_into(&mut wish.history);

@@ -167,7 +167,7 @@ impl Session {
             if let Some(wish) = run.and_then(|run| Wish::read(&run.wish)) {
                 batch.rows.splice(0..0, wish.rows(now));
             }
-            let before = tx.entry(&key)?.map(|entry| entry.session_id);
+            let before = tx.bound(&key)?;
             if let Some(first) = batch.inbox.first().filter(|_| batch.internal)
                 && let Queued::PassedOver(lane) =
                     completions::look_again(tx, &channels, *first, before.as_ref(), now)?

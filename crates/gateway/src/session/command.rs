@@ -235,7 +235,7 @@ impl Session {
         let key = self.key.clone();
         self.reply(pending, move |tx, address| {
             let rows = tx.sessions(Some(&key), LISTED)?;
-            let current = tx.entry(&key)?.map(|entry| entry.session_id);
+            let current = tx.bound(&key)?;
             let Some(row) = chosen(&rows, wanted.trim(), current.as_ref()) else {
                 let text = match wanted.trim() {
                     "" => "There is no earlier session here to go back to.",
@@ -282,7 +282,7 @@ impl Session {
         let key = self.key.clone();
         self.reply(pending, move |tx, _| {
             let rows = tx.sessions(Some(&key), LISTED)?;
-            let current = tx.entry(&key)?.map(|entry| entry.session_id);
+            let current = tx.bound(&key)?;
             let line = |(at, row): (usize, &SessionRow)| {
                 let here = if Some(&row.id) == current.as_ref() { " ← now" } else { "" };
                 format!("{}. {} ({} messages){here}\n", at + 1, title(row), row.message_count)

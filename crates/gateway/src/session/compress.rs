@@ -19,8 +19,7 @@ impl Session {
     /// Starts to sum the conversation up; the answer comes when it is done.
     pub(super) async fn compress(&mut self, pending: &Pending, focus: &str) -> Result<(), Ended> {
         let key = self.key.clone();
-        let session =
-            self.change(Commit::Say, move |tx| Ok(tx.entry(&key)?.map(|entry| entry.session_id))).await?;
+        let session = self.change(Commit::Say, move |tx| tx.bound(&key)).await?;
         let Some(session) = session else {
             return self.answer(pending, words::NOTHING_TO_COMPRESS.into(), Outcome::Refused).await;
         };

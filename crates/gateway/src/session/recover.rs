@@ -84,7 +84,7 @@ impl Session {
         loop {
             let key = self.key.clone();
             let read = self.shell.db.read(move |reader| {
-                let session = reader.entry(&key)?.map(|entry| entry.session_id);
+                let session = reader.bound(&key)?;
                 let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
                 let open = reader.open_turn_of(&key)?;
                 let asked = open.as_ref().map(|turn| reader.pending(InboxId::from(turn.id))).transpose();
@@ -105,7 +105,7 @@ impl Session {
         let queued = loop {
             let key = self.key.clone();
             let read = self.shell.db.read(move |reader| {
-                let session = reader.entry(&key)?.map(|entry| entry.session_id);
+                let session = reader.bound(&key)?;
                 let row = session.map_or(Ok(None), |session| reader.last_row(&session))?;
                 Ok((reader.queued(&key)?, reader.newest()?, row))
             });

@@ -149,7 +149,7 @@ impl Session {
         }
         let key = self.key.clone();
         let current = self.shell.db.read(move |reader| {
-            let session = reader.entry(&key)?.map(|entry| entry.session_id);
+            let session = reader.bound(&key)?;
             let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
             Ok((session, row))
         });
