@@ -4,11 +4,15 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+#[path = "relay/sleep.rs"]
+mod sleep;
 
-use petasos_fakes::Connector;
-use petasos_fakes::connector::{World, event};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use petasos_fakes::connector::{Reply, World, event};
+use petasos_fakes::model::{Answer, Point};
+use petasos_fakes::{Connector, Gate};
 use serde_json::json;
 use support::{Bench, SOON, failed, fine};
 
@@ -29,6 +33,15 @@ fn say(connector: &Connector, chat: &str, text: &str) -> String {
 fn until(connector: &Connector, what: &str, look: impl Fn(&World) -> bool) {
     let seen = connector.wait_until(SOON, |world| look(world).then_some(()));
     assert!(seen.is_some(), "never happened: {what}; {:?}", connector.read(|world| world.chats.clone()));
+}
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn shows(world: &World, chat: &str, text: &str) -> bool {
@@ -179,42 +192,137 @@ fn enrolling_keeps_the_secret_to_the_file() {
     assert_eq!(std::fs::read_to_string(&path).expect("there"), kept, "nothing was written");
 }
 
-const SLEEPY: &str = "  relay_wake_url: https://wake.example\n  scale_to_zero:\n    enabled: true\n    \
-                      idle_timeout_minutes: 0.02\n    tick_seconds: 0.1\n";
+const STREAMING: &str = "streaming: {enabled: true, edit_interval: 0.1}\n";
 
-#[test]
-fn with_nothing_to_do_it_ends_and_what_comes_meanwhile_is_answered_by_the_next() {
-    let (mut bench, connector) = bench(&format!("{DISCORD}{SLEEPY}    action: exit\n"));
-    say(&connector, "c1", "one");
-    bench.launch();
-    let (code, told) = bench.gateway.take().expect("running").wait();
-    assert_eq!(code, Some(0), "{told}");
-    assert_eq!(connector.read(|world| world.frames("going_idle").len()), 1);
-    assert!(connector.read(|world| shows(world, "c1", "echo: one")), "what there was to do came first");
-    say(&connector, "c1", "two");
-    bench.launch();
-    until(&connector, "an answer to what came while it slept", |world| shows(world, "c1", "echo: two"));
+/// What was asked for in this chat, in order.
+fn asked(world: &World, chat: &str) -> Vec<String> {
+    let actions = world.frames("outbound").into_iter().map(|frame| &frame["action"]);
+    actions
+        .filter(|it| it["chat_id"] == chat)
+        .map(|it| it["op"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 #[test]
-fn a_machine_that_was_asked_to_sleep_is_back_as_soon_as_it_runs() {
-    let (mut bench, connector) =
-        bench(&format!("{DISCORD}{SLEEPY}    action: command\n    command: 'exit 0'\n"));
-    bench.launch();
-    until(&connector, "it lies down", |world| world.closed == 1);
-    say(&connector, "c1", "wake up");
-    until(&connector, "an answer", |world| shows(world, "c1", "echo: wake up"));
-}
-
-#[test]
-fn without_a_grant_or_a_way_to_sleep_it_stays() {
-    let (mut bench, connector) =
-        bench(&format!("{DISCORD}{SLEEPY}    action: command\n    command: 'exit 3'\n"));
-    bench.launch();
-    // A machine that does not sleep is taken back at once.
-    until(&connector, "it lies down and is up again", |world| {
-        world.frames("going_idle").len() == 1 && world.frames("hello").len() == 2 && world.open() == 1
+fn what_a_connector_declines_is_tried_in_no_other_way() {
+    let (mut bench, connector) = bench(&format!("{DISCORD}{STREAMING}"));
+    connector.describe("discord", |it| {
+        it["supported_ops"] = json!(["send", "edit", "delete", "typing", "react"]);
     });
-    say(&connector, "c1", "still here?");
-    until(&connector, "an answer", |world| shows(world, "c1", "echo: still here?"));
+    bench.launch();
+    // The whole answer is declined, or a piece of it while it grows.
+    for (chat, early, given_up) in [("c1", false, 1), ("c2", true, 2)] {
+        let (first, second) = (Gate::new(), Gate::new());
+        let answer = Answer::text("one two three four").chunks(4).gate(Point::AfterDelta(2), &first);
+        bench.model.script(answer.gate(Point::AfterDelta(3), &second));
+        say(&connector, chat, &format!("count {chat}"));
+        until(&connector, "the beginning", |world| {
+            world.chats.get(chat).is_some_and(|all| all.iter().any(|it| it.text.contains("two")))
+        });
+        let edits = |asked: &[String]| asked.iter().filter(|op| *op == "edit").count();
+        let before = connector.read(|world| edits(&asked(world, chat)));
+        connector.trouble(Reply::Result(json!({"success": false, "code": "egress_declined"})));
+        if !early {
+            second.open();
+        }
+        first.open();
+        eventually("it is declined", || connector.troubled() == given_up);
+        second.open();
+        eventually("it is given up", || bench.status()["outbox"]["dead"] == given_up);
+        bench.settle();
+        let asked = connector.read(|world| asked(world, chat));
+        let count = |op: &str| asked.iter().filter(|it| *it == op).count();
+        assert_eq!((count("send"), edits(&asked), count("delete")), (1, before + 1, 0), "{asked:?}");
+        assert_eq!(asked.last().map(String::as_str), Some("edit"), "{asked:?}");
+    }
+    say(&connector, "c1", "again");
+    until(&connector, "whoever writes is answered", |world| shows(world, "c1", "echo: again"));
+}
+
+#[test]
+fn a_running_turn_is_stopped_over_the_relay_and_others_hear_of_it() {
+    let (mut bench, connector) = bench(DISCORD);
+    bench.launch();
+    let hang = |bench: &Bench| {
+        let gate = Gate::new();
+        bench.model.script(Answer::text("never said").gate(Point::Before, &gate));
+        gate
+    };
+    let interrupt = |key: &str| {
+        connector
+            .say(&format!("{}\n", json!({"type": "interrupt_inbound", "session_key": key, "chat_id": "c1"})));
+    };
+    let running = |want: u64| eventually("that many turns", || bench_running(&bench) == Some(want));
+    // By the connector, whose word counts for this conversation and for none of ours.
+    let first = hang(&bench);
+    say(&connector, "c1", "think");
+    running(1);
+    interrupt("agent:main:discord:dm:other");
+    interrupt("agent:main:terminal:dm:c1");
+    say(&connector, "c2", "hello");
+    until(&connector, "others go on", |world| shows(world, "c2", "echo: hello"));
+    assert_eq!(bench_running(&bench), Some(1), "it was another conversation's");
+    interrupt("agent:main:discord:dm:c1");
+    running(0);
+    drop(first);
+    assert!(connector.read(|world| world.frames("interrupt").is_empty()), "it knows already");
+    // By its owner.
+    let second = hang(&bench);
+    say(&connector, "c1", "think again");
+    running(1);
+    say(&connector, "c1", "/stop");
+    until(&connector, "it says so", |world| {
+        world.chats.get("c1").is_some_and(|all| all.iter().any(|it| it.text.contains("Stopped")))
+    });
+    until(&connector, "the connector hears of it", |world| !world.frames("interrupt").is_empty());
+    drop(second);
+    let told = connector.read(|world| world.frames("interrupt")[0].clone());
+    let want = json!({"type": "interrupt", "session_key": "agent:main:discord:dm:c1", "reason": null});
+    assert_eq!(told, want);
+    say(&connector, "c1", "and now?");
+    until(&connector, "the conversation goes on", |world| shows(world, "c1", "echo: and now?"));
+}
+
+fn bench_running(bench: &Bench) -> Option<u64> {
+    bench.status().pointer("/inbox/running").and_then(serde_json::Value::as_u64)
+}
+
+#[test]
+fn an_interaction_is_answered_through_what_the_connector_holds_of_it() {
+    let (mut bench, connector) = bench(DISCORD);
+    let key = "agent:main:discord:group:c9:u1";
+    connector.hold(key, "discord.interaction_token", "c9");
+    let body = json!({"id": "i1", "type": 2, "data": {"name": "ask", "options": [{"type": 3, "value": "why"}]},
+                      "channel_id": "c9", "guild_id": "g1", "member": {"user": {"id": "u1"}}});
+    let forward = petasos_core::relay::Forward {
+        platform: "discord".into(),
+        body: body.to_string().into(),
+        ..petasos_core::relay::Forward::default()
+    };
+    let id = connector.push_forward(forward.value());
+    bench.launch();
+    until(&connector, "an answer", |world| !world.chats.get("c9").is_none_or(Vec::is_empty));
+    let told = connector.read(|world| {
+        let all = world.frames("outbound").into_iter().filter(|it| it["action"]["content"].is_string());
+        all.cloned().collect::<Vec<_>>()
+    });
+    assert_eq!((told.len(), &told[0]["action"]["op"]), (1, &json!("follow_up")), "{told:?}");
+    assert_eq!(told[0]["action"]["session_key"], key);
+    assert_eq!(told[0]["platform"], "discord");
+    assert!(connector.read(|world| world.acks.contains(&id)));
+}
+
+#[test]
+fn bot_ids_that_make_no_sense_keep_nobody_from_starting() {
+    let (mut bench, connector) = bench("  relay_platforms: [discord, telegram]\n");
+    for rubbish in ["{nonsense", "[1, 2]", "7"] {
+        bench.launch_with(&[("GATEWAY_RELAY_BOT_IDS", rubbish)]);
+        until(&connector, "a handshake", |world| world.open() == 1 && world.frames("hello").len() >= 2);
+        let (_, said, _) = bench.terminate();
+        assert!(said.contains("relay_bot_ids"), "{rubbish}: {said}");
+        until(&connector, "its end", |world| world.open() == 0);
+    }
+    let hellos = connector.read(|world| world.frames("hello").into_iter().cloned().collect::<Vec<_>>());
+    let want = ["discord", "telegram"].map(|it| json!({"type": "hello", "platform": it, "botId": ""}));
+    assert_eq!(hellos, [want.clone(), want.clone(), want].concat());
 }

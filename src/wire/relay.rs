@@ -62,7 +62,7 @@ pub(crate) fn url(settings: &Settings) -> Option<String> {
 /// `None`: there were some, and none of them can be fronted. Empty: whatever the connector has for us.
 fn identities(settings: &Settings, others: &[Spoken], problems: &mut Vec<Problem>) -> Option<Vec<Identity>> {
     let names = settings.list(PLATFORMS);
-    let bots = bot_ids(settings);
+    let bots = bot_ids(settings, problems);
     let place = settings.origin(PLATFORMS).to_string();
     let mut identities: Vec<Identity> = Vec::new();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
@@ -85,12 +85,18 @@ fn identities(settings: &Settings, others: &[Spoken], problems: &mut Vec<Problem
 }
 
 /// What cannot be read is none: the connector then says who we are.
-fn bot_ids(settings: &Settings) -> Value {
-    match settings.value("gateway.relay_bot_ids") {
+fn bot_ids(settings: &Settings, problems: &mut Vec<Problem>) -> Value {
+    let path = "gateway.relay_bot_ids";
+    let read = match settings.value(path) {
         Some(Value::String(written)) => serde_json::from_str(&written).unwrap_or_default(),
         Some(table) => table,
-        None => Value::Null,
+        None => return Value::Null,
+    };
+    if !read.is_object() {
+        let what = "gateway.relay_bot_ids is no table of platforms; it is left out";
+        problems.push(Problem::warning(settings.origin(path).to_string(), what));
     }
+    read
 }
 
 fn text(table: &Value, name: &str) -> Option<String> {
@@ -148,6 +154,7 @@ fn config(
         credentials: credentials
             .map(|(gateway_id, secret)| Credentials { gateway_id, secret: Secret::new(secret) }),
         provision,
+        wake_url: settings.text("gateway.relay_wake_url"),
         terms: Terms {
             ladder: ladder(seconds(settings, "gateway.relay_reconnect_base").min(LONGEST_WAIT), LONGEST_WAIT),
             auth_retry_once: settings.flag("gateway.relay_auth_retry_once"),
@@ -179,10 +186,13 @@ pub(super) fn doze(settings: &Settings) -> Doze {
 
 fn policy(settings: &Settings, platform: Platform) -> Policy {
     let path = |name: &str| format!("platforms.{platform}.{name}");
-    let flag = |name: &str| settings.value(&path(name)).and_then(|it| it.as_bool()).unwrap_or_default();
+    // Of this platform, else of all of them, else as it is usual there.
+    let of_platform = path("require_mention");
+    let for_all = settings.is_set("require_mention") && !settings.is_set(&of_platform);
+    let require_mention = if for_all { "require_mention" } else { &of_platform };
     Policy {
         platform,
-        require_address: flag("require_mention"),
+        require_address: settings.flag(require_mention),
         free_response_scopes: settings.list(&path("free_response_channels")),
         allow_other_bots: access::bots(settings, platform.as_str()) != Bots::None,
     }

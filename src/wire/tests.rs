@@ -218,3 +218,29 @@ fn further_workspaces_of_slack_come_from_their_file() {
     assert_eq!(count, 1);
     assert!(told[0].contains("slack_tokens.json") && !told[0].contains("hush"), "{told:?}");
 }
+
+#[test]
+fn what_a_connector_passes_on_is_said_by_the_platform_or_for_all_of_them() {
+    let require = |yaml: &str| {
+        let yaml = format!("gateway: {{relay_url: 'https://c.example', relay_platforms: [matrix]}}\n{yaml}");
+        let wired = wired(&yaml, &[]).unwrap();
+        let relay = wired.gateway.adapters[0].relay().expect("a relay");
+        relay.policies()[0].require_address
+    };
+    assert!(!require(""), "as it is usual there");
+    for yes in [
+        "matrix: {require_mention: true}",
+        "platforms: {matrix: {require_mention: true}}",
+        "require_mention: true",
+        "matrix: {require_mention: true}\nrequire_mention: false",
+    ] {
+        assert!(require(yes), "{yes}");
+    }
+    assert!(
+        !require("matrix: {require_mention: false}\nrequire_mention: true"),
+        "the platform's own word counts"
+    );
+    let nested = "gateway: {relay_url: 'https://c.example', relay_platforms: [matrix], platforms: {matrix: {require_mention: true}}}";
+    let wired = wired(nested, &[]).unwrap();
+    assert!(wired.gateway.adapters[0].relay().expect("a relay").policies()[0].require_address);
+}

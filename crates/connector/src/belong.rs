@@ -1,13 +1,14 @@
 //! Whose message it is: authorised, wanted, and then for one instance. Nobody's is dropped before it costs anything.
 //!
 //! Where one instance has everybody, the lists of the configuration say who may talk, and so does a binding. Otherwise
-//! an author who is bound speaks to that instance, wherever it is; whoever is not speaks to the instance that has the
-//! scope: a guild, a workspace, a group; there the instance's policy says what it wants to hear. What an author says to
-//! an instance of their own is always wanted.
+//! an author who is bound speaks to that instance, wherever it is, and in direct messages to the one that takes those;
+//! whoever is not bound speaks to the instance that has the scope: a guild, a workspace, a group. There it says of
+//! people by name whether they are heard, and of all others its policy does. What an author says to an instance of
+//! their own is always wanted.
 
 use petasos_core::access::{self, Standing, Verdict};
-use petasos_core::message::ChatType;
-use petasos_core::{Millis, Source};
+use petasos_core::message::{ChatType, Delivery};
+use petasos_core::{Millis, Route, Source};
 use petasos_store::connector::Policy;
 use petasos_store::{Error as StoreError, Reads, Tx};
 
@@ -16,6 +17,7 @@ use crate::shell::Shell;
 /// The instance it goes to; `None`: nobody's.
 pub(crate) fn instance_for(db: &Reads, shell: &Shell, source: &Source) -> Result<Option<String>, StoreError> {
     let bound = match &source.user_id {
+        Some(user) if source.chat_type == ChatType::Dm => db.instance_of_direct(source.platform, user)?,
         Some(user) => db.instance_of_author(source.platform, user)?,
         None => None,
     };
@@ -36,8 +38,15 @@ pub(crate) fn instance_for(db: &Reads, shell: &Shell, source: &Source) -> Result
     }
     let Some(scope) = source.scope_id.as_ref().or(source.chat_id.as_ref()) else { return Ok(None) };
     let Some(instance) = db.instance_of_scope(source.platform, scope)? else { return Ok(None) };
-    let policy = db.policy(&instance, source.platform)?;
-    Ok(is_wanted(&policy, source).then_some(instance))
+    let named = match &source.user_id {
+        Some(user) => db.principal(&instance, source.platform, user)?,
+        None => None,
+    };
+    let wanted = match named {
+        Some(allowed) => allowed,
+        None => is_wanted(&db.policy(&instance, source.platform)?, source),
+    };
+    Ok(wanted.then_some(instance))
 }
 
 /// What is said to the instance, and what else it listens to.
@@ -59,5 +68,7 @@ pub(crate) fn link(tx: &Tx<'_>, source: &Source, code: &str, now: Millis) -> Res
         return Ok(false);
     };
     tx.bind_author(source.platform, user, &instance)?;
+    // Whoever had them before does not write to them any more.
+    tx.take_chat(source.platform, &Route::back_to(source, Delivery::Push).chat_id, &instance)?;
     Ok(true)
 }

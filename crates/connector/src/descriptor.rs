@@ -7,7 +7,7 @@ use petasos_platforms::Adapter;
 use crate::requests::MEMORY;
 
 /// What can be asked for through us. Anything else is answered with a failure.
-const OPS: [&str; 6] = ["send", "edit", "typing", "delete", "get_chat_info", "send_media"];
+const OPS: [&str; 7] = ["send", "follow_up", "edit", "typing", "delete", "get_chat_info", "send_media"];
 
 pub(crate) fn of(adapter: &Adapter) -> Descriptor {
     let can = adapter.capabilities();

@@ -112,15 +112,30 @@ pub(crate) async fn fetch(
         return Ok(None);
     };
     let bytes = match &media.reference {
-        None => {
-            fs::read(folder(shell).join(&media.id)).await.map_err(|error| Error::Io(error.to_string()))?
-        }
+        None => match fs::read(folder(shell).join(&media.id)).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::Io(error.to_string())),
+        },
         Some(offered) => match from_platform(shell, &media.id, offered).await? {
             Some(bytes) => bytes,
             None => return Ok(None),
         },
     };
     Ok(Some((bytes, media)))
+}
+
+/// A file that goes when it is dropped.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "a file stays until the next sweep");
+        }
+    }
 }
 
 async fn from_platform(shell: &Shell, id: &str, offered: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -134,11 +149,12 @@ async fn from_platform(shell: &Shell, id: &str, offered: &str) -> Result<Option<
     let failed = |error: io::Error| Error::Io(error.to_string());
     let folder = folder(shell);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).await.map_err(failed)?;
-    let path = folder.join(format!("{id}.{}", fresh()));
-    let mut file = fs::File::create(&path).await.map_err(failed)?;
+    // Whoever asked may go before it is here.
+    let scratch = Scratch(folder.join(format!("{id}.{}", fresh())));
+    let mut file = fs::File::create(&scratch.0).await.map_err(failed)?;
     let fetched = adapter.fetch(&source, &attachment, LARGEST as u64, &mut file).await;
-    let bytes = fs::read(&path).await;
-    fs::remove_file(&path).await.map_err(failed)?;
+    let bytes = fs::read(&scratch.0).await;
+    drop(scratch);
     match fetched {
         Ok(_fetched) => Ok(Some(bytes.map_err(failed)?)),
         Err(error) => {

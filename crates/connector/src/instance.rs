@@ -6,15 +6,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use petasos_core::Route;
 use petasos_core::relay::session::{Buried, Carries, Decision, Effect, Event, Mode, Write};
 use petasos_core::relay::{FromConnector, Session, close};
+use petasos_core::{Platform, Route};
 use petasos_gateway::{Error, clock};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::counts::Counts;
 use crate::queue::Books;
 use crate::say;
 use crate::shell::Shell;
@@ -24,6 +25,8 @@ use crate::socket::Wire;
 const DEPTH: usize = 1024;
 /// Asks that are decided together.
 const TOGETHER: usize = 256;
+/// Chats that are told that the queue is full.
+const MOST_TOLD: usize = 1000;
 /// How long to wait before the store is asked again for what it could not say.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -72,6 +75,7 @@ pub(crate) struct Seen {
     pub(crate) mode: &'static str,
     pub(crate) backlog: usize,
     pub(crate) gateways: Vec<String>,
+    pub(crate) counts: Counts,
 }
 
 /// The mailboxes. A task is started with the first ask, and stays.
@@ -96,6 +100,8 @@ impl Instances {
             shell: shell.clone(),
             session: Session::default(),
             wires: HashMap::new(),
+            counts: Counts::default(),
+            told: HashSet::new(),
         };
         tokio::spawn(task.run(asks));
         all.insert(instance.to_owned(), mailbox.clone());
@@ -114,6 +120,9 @@ struct Task {
     session: Session,
     /// By their numbers; those that count no longer go as soon as they are told.
     wires: HashMap<u64, Wire>,
+    counts: Counts,
+    /// Chats that know that the queue is full, until it is empty again.
+    told: HashSet<(Platform, String)>,
 }
 
 /// Nobody listens to what its sockets say any more, also if it panicked: they have to come again.
@@ -168,15 +177,17 @@ impl Task {
             self.step(Event::Tick, &mut turn);
         }
         let Turn { mut books, effects, done, backs } = turn;
+        let mut full = vec![];
         for write in &books.writes {
-            if let Write::Bury { id, why: why @ (Buried::Old | Buried::NotAcknowledged) } = write {
-                tracing::error!(instance = self.id, id, ?why, "what was owed to it is put aside");
+            let Write::Bury { id, why } = write else { continue };
+            self.counts.put_aside += 1;
+            match why {
+                Buried::Full => full.extend(backs.get(id).cloned()),
+                Buried::Old | Buried::NotAcknowledged => {
+                    tracing::error!(instance = self.id, id, ?why, "what was owed to it is put aside");
+                }
             }
         }
-        let full = books.writes.iter().find_map(|write| match write {
-            Write::Bury { id, why: Buried::Full } => backs.get(id).cloned(),
-            _other => None,
-        });
         books.passed.extend(effects.iter().filter_map(|effect| match effect {
             Effect::Pass { id, .. } => Some(id.clone()),
             _other => None,
@@ -187,7 +198,8 @@ impl Task {
                     // Whoever waits for it may have gone; it is on disk.
                     let _ = done.send(Ok(()));
                 }
-                self.carry_out(effects, &fresh, full).await;
+                self.carry_out(effects, &fresh).await;
+                self.tell_of_overflow(full);
             }
             Err(error) => {
                 tracing::error!(instance = self.id, %error, "not committed; its sockets are closed");
@@ -250,12 +262,20 @@ impl Task {
         turn.effects.extend(effects);
     }
 
-    async fn carry_out(
-        &mut self,
-        effects: Vec<Effect>,
-        fresh: &HashMap<String, Arrival>,
-        mut full: Option<Route>,
-    ) {
+    /// Whoever wrote what is not kept hears of it, once in each chat.
+    fn tell_of_overflow(&mut self, routes: Vec<Route>) {
+        if self.session.backlog() == 0 {
+            self.told.clear();
+        }
+        for route in routes {
+            let chat = (route.platform, route.chat_id.clone());
+            if self.told.len() < MOST_TOLD && self.told.insert(chat) {
+                say::say(&self.shell, route, FULL);
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, effects: Vec<Effect>, fresh: &HashMap<String, Arrival>) {
         for effect in effects {
             match effect {
                 Effect::Deliver { epoch, id } => self.deliver(epoch, &id, Some(&id), fresh).await,
@@ -266,6 +286,9 @@ impl Task {
                     }
                 }
                 Effect::Close { epoch, code } => {
+                    if code == close::SUPERSEDED && self.counts.superseded(Instant::now()) {
+                        tracing::warn!(instance = self.id, "its sockets keep taking over from each other");
+                    }
                     if let Some(wire) = self.wires.remove(&epoch) {
                         wire.close(code, "");
                     }
@@ -273,7 +296,6 @@ impl Task {
                 Effect::Poke => self.poke(),
                 Effect::Overflowed => {
                     tracing::error!(instance = self.id, "its queue is full; what comes now is put aside");
-                    full.take().into_iter().for_each(|route| say::say(&self.shell, route, FULL));
                 }
             }
         }
@@ -361,7 +383,7 @@ impl Task {
             Mode::Gone => "gone",
         };
         let gateways = self.wires.values().map(|wire| wire.gateway.clone()).collect();
-        Seen { mode, backlog: self.session.backlog(), gateways }
+        Seen { mode, backlog: self.session.backlog(), gateways, counts: self.counts.clone() }
     }
 }
 

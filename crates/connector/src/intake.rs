@@ -129,6 +129,7 @@ impl Intake {
             chat_id: Route::back_to(source, Delivery::Push).chat_id,
             session_key: session_key(source, &self.0.keys).as_str().to_owned(),
             thread_id: source.thread_id.clone(),
+            scope_id: source.scope_id.clone(),
             chat_type: source.chat_type.as_str().to_owned(),
             name: source.chat_name.clone(),
         }

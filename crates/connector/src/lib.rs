@@ -11,13 +11,16 @@
 
 mod belong;
 mod config;
+mod counts;
 mod descriptor;
 mod files;
+mod guests;
 mod instance;
 mod intake;
 mod limits;
 mod manage;
 mod outbound;
+mod people;
 mod proof;
 mod queue;
 mod requests;

@@ -3,7 +3,6 @@
 //! Tenant and instance come from what the caller has shown, never from what the body says.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -16,10 +15,9 @@ use petasos_store::connector::{Gateway, Policy, Redeemed};
 use petasos_store::{Error as StoreError, Tx};
 use serde_json::{Value, json};
 
+use crate::people;
 use crate::shell::Shell;
 
-/// How long a code that binds an author is good for.
-const CODE: Duration = Duration::from_secs(600);
 const LONGEST_ID: usize = 128;
 const LONGEST_URL: usize = 2048;
 const MOST_SCOPES: usize = 256;
@@ -37,8 +35,7 @@ pub(crate) async fn provision(
         return Ok(refused(StatusCode::UNAUTHORIZED, "unauthorized"));
     };
     let Some(wanted) = Wanted::read(body) else { return Ok(malformed("gatewayId")) };
-    let (platform, scopes) = (field(body, "platform"), list(body, "routeKeys"));
-    let platform = platform.and_then(|name| Platform::parse(&name));
+    let (platform, scopes) = (platform(body), list(body, "routeKeys"));
     let answer = shell.db.write(Commit::Connector, move |tx| {
         let gateway = wanted.have(tx, &tenant)?;
         let mut granted = vec![];
@@ -72,6 +69,10 @@ pub(crate) async fn enroll(shell: &Arc<Shell>, shown: Option<&str>, body: &Value
         };
         match tx.redeem(&code, &wanted.gateway, now)? {
             Redeemed::For { tenant } if known.as_ref().is_none_or(|known| *known == tenant) => {
+                // A secret that somebody has already is not told again; the error takes the redemption back.
+                if tx.gateways()?.iter().any(|row| row.id == wanted.gateway) {
+                    return Err(StoreError::Conflict("this gatewayId is taken; choose another"));
+                }
                 Ok(Some(credentials(&wanted.have(tx, &tenant)?)))
             }
             // The error takes the redemption back.
@@ -95,46 +96,45 @@ pub(crate) async fn manage(
     path: &str,
     body: &Value,
 ) -> Result<Response, Error> {
-    let instance = gateway.instance.clone();
-    let platform = field(body, "platform").and_then(|name| Platform::parse(&name));
-    let scope = field(body, "scopeId");
-    let now = clock::now();
-    let answer = match (path, platform, scope) {
-        ("/relay/policy", Some(platform), _) => {
-            let Some(policy) = policy(body) else {
-                return Ok(malformed("requireAddress, freeResponseScopes"));
-            };
-            shell.db.write(Commit::Connector, move |tx| tx.put_policy(&instance, platform, &policy)).await?;
-            json!({ "ok": true })
-        }
-        ("/manage/link", ..) => {
-            let code = shell
-                .db
-                .write(Commit::Connector, move |tx| tx.add_link_code(&instance, now.after(CODE)))
-                .await?;
-            json!({ "code": code, "expiresIn": CODE.as_secs() })
-        }
-        ("/manage/scope", Some(platform), Some(scope)) => {
-            shell.db.write(Commit::Connector, move |tx| tx.grant_scope(platform, &scope, &instance)).await?;
-            json!({ "ok": true })
-        }
-        ("/manage/scope/release", Some(platform), Some(scope)) => {
-            let released = shell
-                .db
-                .write(Commit::Connector, move |tx| tx.release_scope(platform, &scope, &instance))
-                .await?;
-            json!({ "ok": true, "released": released })
-        }
-        // Sockets that are open are closed by `watch`.
-        ("/manage/deprovision", ..) => {
+    match path {
+        "/relay/policy" => put_policy(shell, gateway, body).await,
+        "/relay/wake" => put_wake_url(shell, gateway, body).await,
+        "/manage/link" => people::link(shell, gateway).await,
+        "/manage/scope" => people::take_scope(shell, gateway, body).await,
+        "/manage/scope/release" => people::release_scope(shell, gateway, body).await,
+        "/manage/principal" => people::name(shell, gateway, body).await,
+        "/manage/dm-default" => people::take_direct(shell, gateway, body).await,
+        "/manage/deprovision" => {
+            let (instance, now) = (gateway.instance.clone(), clock::now());
+            // Sockets that are open are closed by `watch`.
             shell.db.write(Commit::Connector, move |tx| tx.deprovision(&instance, now)).await?;
-            json!({ "ok": true })
+            Ok(done())
         }
-        ("/relay/policy", None, _) => return Ok(malformed("platform")),
-        ("/manage/scope" | "/manage/scope/release", ..) => return Ok(malformed("platform and scopeId")),
-        _unknown => return Ok(refused(StatusCode::NOT_FOUND, "there is nothing here")),
+        _unknown => Ok(refused(StatusCode::NOT_FOUND, "there is nothing here")),
+    }
+}
+
+/// In place of what was said before.
+async fn put_policy(shell: &Shell, gateway: &Gateway, body: &Value) -> Result<Response, Error> {
+    let Some(platform) = platform(body) else { return Ok(malformed("platform")) };
+    let Some(policy) = policy(body) else { return Ok(malformed("requireAddress, freeResponseScopes")) };
+    let instance = gateway.instance.clone();
+    shell.db.write(Commit::Connector, move |tx| tx.put_policy(&instance, platform, &policy)).await?;
+    Ok(done())
+}
+
+/// `null`: nobody is to be woken any more.
+async fn put_wake_url(shell: &Shell, gateway: &Gateway, body: &Value) -> Result<Response, Error> {
+    let url = match body.get("wakeUrl") {
+        Some(Value::Null) => None,
+        given => match given.and_then(Value::as_str) {
+            Some(url) if !url.is_empty() && url.len() <= LONGEST_URL => Some(url.to_owned()),
+            Some(_) | None => return Ok(malformed("wakeUrl")),
+        },
     };
-    Ok(told(StatusCode::OK, &answer))
+    let instance = gateway.instance.clone();
+    shell.db.write(Commit::Connector, move |tx| tx.put_wake_url(&instance, url.as_deref())).await?;
+    Ok(done())
 }
 
 /// A gateway that somebody wants to have.
@@ -190,7 +190,16 @@ fn policy(body: &Value) -> Option<Policy> {
     })
 }
 
-fn field(body: &Value, name: &str) -> Option<String> {
+pub(crate) fn platform(body: &Value) -> Option<Platform> {
+    field(body, "platform").and_then(|name| Platform::parse(&name))
+}
+
+/// Nothing more is to be said.
+pub(crate) fn done() -> Response {
+    told(StatusCode::OK, &json!({ "ok": true }))
+}
+
+pub(crate) fn field(body: &Value, name: &str) -> Option<String> {
     let text = body.get(name)?.as_str()?;
     ((1..=LONGEST_ID).contains(&text.len())).then(|| text.to_owned())
 }
@@ -201,6 +210,6 @@ fn list(body: &Value, name: &str) -> Vec<String> {
     texts.take(MOST_SCOPES).map(str::to_owned).collect()
 }
 
-fn malformed(what: &str) -> Response {
+pub(crate) fn malformed(what: &str) -> Response {
     refused(StatusCode::BAD_REQUEST, &format!("no usable {what}"))
 }

@@ -50,25 +50,31 @@ async fn done(
     action: Action,
 ) -> Result<Answer, Answer> {
     let chat = may_speak(shell, gateway, adapter, &action).await?;
-    let once = |work| shell.requests.once(&shell.db, &gateway.instance, request, work);
+    let platform = adapter.platform();
+    let once = |chat: String, work| async move {
+        let place = format!("{platform}:{chat}");
+        shell.requests.once(&shell.db, &gateway.instance, request, &place, work).await
+    };
     let thread = action.thread();
     let to = |chat_id, reply_to| route(adapter, chat_id, thread, reply_to);
     Ok(match action {
         Action::Send { chat_id, content, reply_to, metadata: _ } => {
             let reply_to = vault::unlock(shell, gateway, adapter, &chat_id, reply_to).await?;
-            once(Box::pin(send(adapter, to(chat_id, reply_to), content)) as Work<'_>).await
+            let work = Box::pin(send(adapter, to(chat_id.clone(), reply_to), content)) as Work<'_>;
+            once(chat_id, work).await
         }
         Action::SendMedia { chat_id, media_kind, source_url, content, filename, reply_to, metadata: _ } => {
             let reply_to = vault::unlock(shell, gateway, adapter, &chat_id, reply_to).await?;
             let file = files::uploaded(shell, &gateway.instance, &source_url, media_kind, filename).await;
             let part = Part { text: content, ..Part::file(file.map_err(Answer::refused)?) };
-            once(Box::pin(send_part(adapter, to(chat_id, reply_to), part))).await
+            once(chat_id.clone(), Box::pin(send_part(adapter, to(chat_id, reply_to), part))).await
         }
         Action::FollowUp { session_key, kind, content, metadata: _ } => {
             let to = vault::follow(shell, gateway, adapter, session_key, kind).await?;
-            once(Box::pin(send(adapter, to, content))).await
+            once(to.chat_id.clone(), Box::pin(send(adapter, to, content))).await
         }
         Action::Edit { chat_id, message_id, content, metadata: _ } => {
+            may_change(shell, gateway, adapter, &chat_id, &message_id).await?;
             match adapter.render(&content).as_slice() {
                 [part] => {
                     let edited = adapter.edit(&to(chat_id, None), &message_id, part).await;
@@ -87,6 +93,7 @@ async fn done(
             sent(adapter.typing(&to(chat_id, None)).await.map(|()| None))
         }
         Action::Delete { chat_id, message_id, metadata: _ } => {
+            may_change(shell, gateway, adapter, &chat_id, &message_id).await?;
             sent(adapter.delete(&to(chat_id, None), &message_id).await.map(|()| None))
         }
         Action::ChatInfo { chat_id } => {
@@ -117,7 +124,7 @@ async fn may_speak(
     let met = shell.db.read(move |reader| {
         let met = reader.met(&instance, platform, &chat)?;
         // In a direct message the chat is the author.
-        let bound = met.is_some() || reader.instance_of_author(platform, &chat)?.as_ref() == Some(&instance);
+        let bound = met.is_some() || reader.instance_of_direct(platform, &chat)?.as_ref() == Some(&instance);
         let there = match &thread {
             Some(thread) => reader.met_in(&instance, platform, &chat, thread)?,
             None => true,
@@ -127,6 +134,28 @@ async fn may_speak(
     match met.await {
         Ok((met, bound)) if bound || shell.single.as_ref() == Some(&gateway.instance) => Ok(met),
         Ok(_) => Err(Answer::declined()),
+        Err(error) => Err(vault::later(&error)),
+    }
+}
+
+/// Where several instances speak with one voice, each changes only what it said itself. `Err`: what to answer.
+async fn may_change(
+    shell: &Shell,
+    gateway: &Gateway,
+    adapter: &Adapter,
+    chat: &str,
+    message: &str,
+) -> Result<(), Answer> {
+    if shell.single.as_ref() == Some(&gateway.instance) {
+        return Ok(());
+    }
+    let (instance, message) = (gateway.instance.clone(), format!("{}:{chat}:{message}", adapter.platform()));
+    match shell.db.read(move |reader| reader.wrote(&instance, &message)).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let code = Some(Kind::NotFound.name().to_owned());
+            Err(Answer { code, ..Answer::failed("message not found") })
+        }
         Err(error) => Err(vault::later(&error)),
     }
 }
@@ -187,6 +216,7 @@ const fn postponed(kind: Kind) -> Kind {
         Kind::TooLong
         | Kind::BadFormat
         | Kind::Forbidden
+        | Kind::Declined
         | Kind::NoFiles
         | Kind::ChatNotFound
         | Kind::NotFound

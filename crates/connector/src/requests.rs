@@ -43,11 +43,13 @@ impl Drop for Open<'_> {
 }
 
 impl Requests {
+    /// `place`: where what comes of it is said. See `written`.
     pub(crate) async fn once(
         &self,
         db: &Db,
         instance: &str,
         request: &str,
+        place: &str,
         work: impl Future<Output = Answer>,
     ) -> Answer {
         let name = (instance.to_owned(), request.to_owned());
@@ -61,7 +63,7 @@ impl Requests {
         let answer = match begin(db, &open.name).await {
             Ok(Request::New) => {
                 let answer = work.await;
-                if let Err(error) = end(db, &open.name, &answer).await {
+                if let Err(error) = end(db, &open.name, place, &answer).await {
                     // Whoever asks again hears that nobody knows, which is less than the truth and no lie.
                     tracing::error!(%error, "an answer is not kept");
                 }
@@ -96,11 +98,12 @@ async fn begin(db: &Db, (instance, request): &Name) -> Result<Request, Error> {
     db.write(Commit::Connector, move |tx| tx.begin_request(&instance, &request, now)).await
 }
 
-async fn end(db: &Db, (instance, request): &Name, answer: &Answer) -> Result<(), Error> {
+async fn end(db: &Db, (instance, request): &Name, place: &str, answer: &Answer) -> Result<(), Error> {
     let (instance, request) = (instance.clone(), request.clone());
+    let message = answer.message_id.as_ref().map(|id| format!("{place}:{id}"));
     let (known, text) = (answer.success || answer.ambiguous, answer.value().to_string());
     db.write(Commit::Connector, move |tx| match known {
-        true => tx.answer_request(&instance, &request, &text),
+        true => tx.answer_request(&instance, &request, &text, message.as_deref()),
         false => tx.forget_request(&instance, &request),
     })
     .await

@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
-    UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use petasos_core::relay::token::Refused;
 use petasos_gateway::Error;
-use petasos_platforms::listener::{Request, json, read, refused, unread};
+use petasos_platforms::listener::{Request, Seat, json, read, refused, unread};
 use petasos_store::Error as StoreError;
 use petasos_store::connector::Gateway;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
+use crate::guests::{Kind, Place};
 use crate::shell::Shell;
 use crate::{files, manage, proof, socket};
 
@@ -58,15 +60,26 @@ async fn open(shell: Arc<Shell>, mut request: Request) -> Response {
     if text(headers, &SEC_WEBSOCKET_VERSION).as_deref() != Some("13") {
         return refused(StatusCode::BAD_REQUEST, "sockets are spoken in version 13");
     }
-    let Ok(seat) = shell.seats.clone().try_acquire_owned() else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "too many sockets");
-    };
     let who = match proof::admit(&shell, text(headers, &AUTHORIZATION).as_deref()).await {
         Ok(who) => who,
         Err(error) => return troubled(&error),
     };
+    // Those who are told that they may not come in sit elsewhere.
+    let (seats, place) = match &who {
+        Ok(gateway) => match shell.guests.enter(Kind::Socket, gateway) {
+            Some(place) => (&shell.seats, Some(place)),
+            None => return busy(),
+        },
+        Err(_refused) => (&shell.strangers, None),
+    };
+    let Ok(seat) = seats.clone().try_acquire_owned() else {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "too many sockets");
+    };
     let upgrading = hyper::upgrade::on(&mut request);
-    tokio::spawn(socket::serve(shell, upgrading, who, seat));
+    tokio::spawn(async move {
+        socket::serve(shell, upgrading, who).await;
+        drop((seat, place));
+    });
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -76,7 +89,36 @@ async fn open(shell: Arc<Shell>, mut request: Request) -> Response {
     response
 }
 
+/// A gateway that has shown who it is: it keeps its seat, unless it has enough of them. `Err`: what it is told.
+async fn admitted(shell: &Shell, request: &Request) -> Result<Result<(Gateway, Place), Response>, Error> {
+    let shown = text(request.headers(), &AUTHORIZATION);
+    let gateway = match proof::admit(shell, shown.as_deref()).await? {
+        Ok(gateway) => gateway,
+        Err(why) => return Ok(Err(not_admitted(why))),
+    };
+    let Some(place) = shell.guests.enter(Kind::Request, &gateway) else { return Ok(Err(busy())) };
+    if let Some(seat) = request.extensions().get::<Seat>() {
+        seat.keep();
+    }
+    Ok(Ok((gateway, place)))
+}
+
+/// For somebody who has enough under way.
+fn busy() -> Response {
+    let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, "too much at once");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// What a first token is shown for is not kept a seat for.
 async fn asked(shell: &Arc<Shell>, path: &str, request: Request) -> Result<Response, Error> {
+    let known = match path {
+        "/relay/provision" | "/relay/enroll" => None,
+        _with_proof => match admitted(shell, &request).await? {
+            Ok(known) => Some(known),
+            Err(response) => return Ok(response),
+        },
+    };
     let (parts, body) = request.into_parts();
     let bytes = match read(&parts.headers, body, LONGEST_BODY).await {
         Ok(bytes) => bytes,
@@ -86,21 +128,19 @@ async fn asked(shell: &Arc<Shell>, path: &str, request: Request) -> Result<Respo
         return Ok(refused(StatusCode::BAD_REQUEST, "the body is no JSON"));
     };
     let shown = text(&parts.headers, &AUTHORIZATION);
-    match path {
-        "/relay/provision" => manage::provision(shell, shown.as_deref(), &body).await,
-        "/relay/enroll" => manage::enroll(shell, shown.as_deref(), &body).await,
-        _with_proof => match proof::admit(shell, shown.as_deref()).await? {
-            Ok(gateway) => manage::manage(shell, &gateway, path, &body).await,
-            Err(why) => Ok(not_admitted(why)),
-        },
+    match known {
+        Some((gateway, _place)) => manage::manage(shell, &gateway, path, &body).await,
+        None if path == "/relay/provision" => manage::provision(shell, shown.as_deref(), &body).await,
+        None => manage::enroll(shell, shown.as_deref(), &body).await,
     }
 }
 
 async fn fetch(shell: &Arc<Shell>, request: &Request) -> Result<Response, Error> {
-    let gateway = match proof::admit(shell, text(request.headers(), &AUTHORIZATION).as_deref()).await? {
-        Ok(gateway) => gateway,
-        Err(why) => return Ok(not_admitted(why)),
+    let (gateway, _place) = match admitted(shell, request).await? {
+        Ok(known) => known,
+        Err(response) => return Ok(response),
     };
+    let Some(_files) = room_for_a_file(shell, &gateway) else { return Ok(busy()) };
     let id = request.uri().path().strip_prefix(files::PATH).unwrap_or_default();
     let Some((bytes, media)) = files::fetch(shell, &gateway.instance, id).await? else {
         return Ok(refused(StatusCode::NOT_FOUND, "no such file"));
@@ -112,13 +152,19 @@ async fn fetch(shell: &Arc<Shell>, request: &Request) -> Result<Response, Error>
     Ok(response)
 }
 
+/// Files are large and slow: some seats are not theirs.
+fn room_for_a_file(shell: &Shell, gateway: &Gateway) -> Option<(Place, OwnedSemaphorePermit)> {
+    let place = shell.guests.enter(Kind::File, gateway)?;
+    Some((place, shell.files.clone().try_acquire_owned().ok()?))
+}
+
 async fn keep(shell: &Arc<Shell>, request: Request) -> Result<Response, Error> {
+    let (gateway, _place) = match admitted(shell, &request).await? {
+        Ok(known) => known,
+        Err(response) => return Ok(response),
+    };
+    let Some(_files) = room_for_a_file(shell, &gateway) else { return Ok(busy()) };
     let (parts, body) = request.into_parts();
-    let Gateway { instance, .. } =
-        match proof::admit(shell, text(&parts.headers, &AUTHORIZATION).as_deref()).await? {
-            Ok(gateway) => gateway,
-            Err(why) => return Ok(not_admitted(why)),
-        };
     let bytes = match read(&parts.headers, body, files::LARGEST).await {
         Ok(bytes) if bytes.is_empty() => return Ok(refused(StatusCode::BAD_REQUEST, "the file is empty")),
         Ok(bytes) => bytes,
@@ -126,7 +172,7 @@ async fn keep(shell: &Arc<Shell>, request: Request) -> Result<Response, Error> {
     };
     let name = text(&parts.headers, &HeaderName::from_static("x-media-filename"));
     let name = name.filter(|name| name.len() <= 255 && !name.contains(['/', '\\', '\0']));
-    let id = files::keep(shell, &instance, &bytes, name, text(&parts.headers, &CONTENT_TYPE)).await?;
+    let id = files::keep(shell, &gateway.instance, &bytes, name, text(&parts.headers, &CONTENT_TYPE)).await?;
     Ok(json(StatusCode::OK, &serde_json::json!({ "id": id, "size": bytes.len() })))
 }
 

@@ -13,6 +13,7 @@ use petasos_gateway::shell::{Db, Stopper};
 use petasos_platforms::Adapter;
 use tokio::sync::Semaphore;
 
+use crate::guests::Guests;
 use crate::instance::Instances;
 use crate::queue::Queue;
 use crate::requests::Requests;
@@ -32,6 +33,11 @@ pub(crate) struct Shell {
     pub(crate) requests: Requests,
     /// Sockets that may still be opened.
     pub(crate) seats: Arc<Semaphore>,
+    /// The same for those who are told that they may not come in.
+    pub(crate) strangers: Arc<Semaphore>,
+    /// Files that may be on their way at the same time.
+    pub(crate) files: Arc<Semaphore>,
+    pub(crate) guests: Arc<Guests>,
     pub(crate) silence: Duration,
     pub(crate) hello_within: Duration,
     /// Where gateways reach us.

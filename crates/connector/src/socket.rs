@@ -16,7 +16,7 @@ use petasos_core::relay::token::Refused;
 use petasos_core::relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
 use petasos_store::connector::Gateway;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -95,13 +95,8 @@ impl Wire {
     }
 }
 
-/// Keeps the socket until it ends. `seat` goes with it.
-pub(crate) async fn serve(
-    shell: Arc<Shell>,
-    upgrading: OnUpgrade,
-    who: Result<Gateway, Refused>,
-    seat: OwnedSemaphorePermit,
-) {
+/// Keeps the socket until it ends.
+pub(crate) async fn serve(shell: Arc<Shell>, upgrading: OnUpgrade, who: Result<Gateway, Refused>) {
     let Ok(Ok(upgraded)) = timeout(FAREWELL, upgrading).await else { return };
     let limits = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
@@ -112,7 +107,6 @@ pub(crate) async fn serve(
         Ok(gateway) => converse(shell, stream, gateway).await,
         Err(refused) => refuse(stream, refused).await,
     }
-    drop(seat);
 }
 
 /// A gateway learns that it may not come in from the close frame; an HTTP status would tell it to try for ever.

@@ -24,8 +24,10 @@ use crate::{limits, routes, status, sweep, watch};
 
 /// How long tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// The tenant of an instance that has everybody.
-const OWNER: &str = "default";
+/// Who may be told at the same time that they may not come in.
+const STRANGERS: usize = 64;
+/// Half of the listener's seats: the other half is for what takes a moment.
+const FILES: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -48,7 +50,7 @@ pub struct Running {
 }
 
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let listener = Listener::bind(&config.listen).await?;
+    let listener = Listener::bind(&config.listen).await?.displacing();
     let address = listener.address();
     let path = config.home.join(DATABASE);
     let opened = tokio::task::spawn_blocking(move || Store::open_connector(path)).await;
@@ -57,14 +59,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (db, writer) = gateway::open(store, stopper.clone())?;
     if let Some(single) = config.single_instance.clone() {
         let now = clock::now();
-        let made = db.write(Commit::Connector, move |tx| {
-            if tx.instance(&single)?.is_some() {
-                return Ok(());
-            }
-            tx.add_tenant(OWNER, now)?;
-            tx.ensure_instance(&single, OWNER, now)
-        });
-        made.await?;
+        db.write(Commit::Connector, move |tx| tx.ensure_single(&single, now)).await?;
     }
     let shell = Arc::new(Shell {
         queue: Queue::new(db.clone()),
@@ -78,6 +73,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         instances: Instances::default(),
         requests: Requests::default(),
         seats: Arc::new(Semaphore::new(limits::sockets(config.max_sockets))),
+        strangers: Arc::new(Semaphore::new(STRANGERS)),
+        files: Arc::new(Semaphore::new(FILES)),
+        guests: Arc::default(),
         silence: config.silence,
         hello_within: config.hello_within,
         url: config.public_url.unwrap_or_else(|| format!("http://{address}")),

@@ -56,8 +56,11 @@ async fn look(shell: &Arc<Shell>, links: &[LinkHandle]) -> Value {
         if mailbox.send(Ask::Look(ask)).await.is_err() {
             continue;
         }
-        if let Ok(Seen { mode, backlog, gateways }) = seen.await {
-            instances.push(json!({ "id": id, "mode": mode, "backlog": backlog, "gateways": gateways }));
+        if let Ok(Seen { mode, backlog, gateways, counts }) = seen.await {
+            instances.push(json!({
+                "id": id, "mode": mode, "backlog": backlog, "gateways": gateways,
+                "superseded": counts.superseded, "put_aside": counts.put_aside,
+            }));
         }
     }
     instances.sort_by_key(|it| it["id"].to_string());

@@ -2,6 +2,7 @@
 
 use petasos_gateway::Commit;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,16 +35,43 @@ async fn once(shell: &Shell) -> Result<(), Error> {
         .write(Commit::Connector, move |tx| {
             tx.forget_before(now.before(SEEN), now.before(MEMORY))?;
             tx.drop_permissions_before(now)?;
+            tx.drop_tokens_before(now)?;
             tx.drop_media_before(now)
         })
         .await?;
+    let folder = files::folder(shell);
     for id in gone {
-        match tokio::fs::remove_file(files::folder(shell).join(&id)).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!(%error, "a file that nobody wants stays");
-            }
-            Ok(()) | Err(_) => {}
+        remove(&folder.join(&id)).await;
+    }
+    strays(shell, &folder).await
+}
+
+/// Files that lie here and belong to nobody: whoever was to write their row has died.
+async fn strays(shell: &Shell, folder: &Path) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::Io(format!("connector-media cannot be read: {error}"));
+    let mut entries = match tokio::fs::read_dir(folder).await {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let known = shell.db.read(|reader| reader.media_here()).await?;
+    while let Some(entry) = entries.next_entry().await.map_err(failed)? {
+        let named = entry.file_name().to_str().is_some_and(|name| known.contains(name));
+        let written = entry.metadata().await.and_then(|about| about.modified());
+        // One that is being written now has no row yet.
+        let old = written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > EVERY));
+        if old && !named {
+            remove(&entry.path()).await;
         }
     }
     Ok(())
+}
+
+async fn remove(path: &Path) {
+    match tokio::fs::remove_file(path).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            tracing::warn!(%error, "a file that nobody wants stays");
+        }
+        Ok(()) | Err(_) => {}
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use petasos_fakes::relay::{Acks, Peer, fresh_token, now, token};
 use serde_json::json;
-use support::{BOT, Bench, SOON, body, wait_closed, wait_texts};
+use support::{BOT, Bench, SOON, body, get, wait_closed, wait_texts};
 
 fn text(text: &str) -> tungstenite::Message {
     tungstenite::Message::text(text.to_owned())
@@ -157,6 +157,13 @@ fn a_one_time_token_lets_one_gateway_in() {
         (told["gatewayId"].as_str().expect("an id"), told["secret"].as_str().expect("a secret"));
     drop(bench.greet(id, secret, Acks::None));
     assert_eq!(bench.post("/relay/enroll", None, &json!({"gatewayId": "x"})).status, 400);
+    // A name that is taken brings nobody its secret, and costs nobody their token.
+    let token = bench.write(|tx| tx.add_enrollment("t1", petasos_core::Millis((now() + 60) * 1000)));
+    let ask =
+        |id: &str| bench.post("/relay/enroll", None, &json!({"enrollmentToken": token, "gatewayId": id}));
+    let taken = ask(id);
+    assert_eq!((taken.status, taken.text.contains(secret)), (409, false), "{}", taken.text);
+    assert_eq!(ask("another").status, 200);
 }
 
 #[test]
@@ -198,8 +205,87 @@ fn a_policy_is_replaced_as_a_whole_and_scopes_are_taken_once() {
     assert_eq!(bench.post("/relay/policy", None, &policy(true, &[])).status, 401);
     let scope = json!({"platform": "telegram", "scopeId": "-100", "instanceId": "i2"});
     assert_eq!(bench.post("/manage/scope", Some(&bearer), &scope).status, 200);
-    assert_eq!(bench.post("/manage/scope", Some(&fresh_token("gw-2", &other)), &scope).status, 409);
+    assert_eq!(bench.post("/manage/scope", Some(&fresh_token("gw-2", &other)), &scope).status, 403);
     assert_eq!(bench.read(|reader| reader.instance_of_scope(telegram, "-100")).as_deref(), Some("i1"));
+}
+
+/// As much as one instance may leave here.
+fn full(id: &str) -> petasos_store::connector::Media {
+    petasos_store::connector::Media {
+        id: id.into(),
+        instance: "i1".into(),
+        reference: None,
+        name: None,
+        mime: None,
+        size: (256 << 20) - 10,
+        expires_at: petasos_core::Millis((now() + 3600) * 1000),
+    }
+}
+
+#[test]
+fn what_nobody_can_use_any_more_goes() {
+    let mut bench = Bench::idle();
+    bench.add_gateway("gw-1", "t1", "i1", None);
+    let folder = bench.home.path().join("connector-media");
+    std::fs::create_dir(&folder).expect("a folder");
+    let file = |name: &str, hours: u64| {
+        let file = std::fs::File::create(folder.join(name)).expect("a file");
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(hours * 3600)).expect("a time");
+    };
+    file("stray", 2);
+    file("stray.download", 30);
+    file("being-written", 0);
+    file("owned", 2);
+    let past = petasos_core::Millis(now() * 1000 - 1);
+    let (code, token) = bench.write(|tx| {
+        tx.put_media(&full("owned"))?;
+        Ok((tx.add_link_code("i1", past)?, tx.add_enrollment("t1", past)?))
+    });
+    bench.start(|_| {});
+    let left = || {
+        let names = std::fs::read_dir(&folder).expect("a folder").map(|it| it.expect("an entry").file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().expect("plain")).collect();
+        names.sort();
+        names
+    };
+    support::until("strays are gone", || left() == ["being-written", "owned"]);
+    // Sweeping rows comes before files. A time before they ended shows whether they are there.
+    let before = petasos_core::Millis(1);
+    bench.write(|tx| {
+        assert_eq!(tx.use_link_code(&code, before)?, None);
+        assert_eq!(tx.redeem(&token, "x", before)?, petasos_store::connector::Redeemed::Refused);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_address_to_be_woken_by_is_told_again_by_whoever_has_shown_who_they_are() {
+    let (bench, secret) = Bench::single();
+    let known = || bench.read(|reader| reader.instance("i1")).expect("an instance").wake_url;
+    let put = |bearer: Option<&str>, url: serde_json::Value| {
+        bench.post("/relay/wake", bearer, &json!({"wakeUrl": url, "instanceId": "i2"})).status
+    };
+    let bearer = fresh_token("gw-1", &secret);
+    assert_eq!((put(None, json!("https://x.example")), known()), (401, None));
+    assert_eq!(put(Some(&bearer), json!("https://w.example/1")), 200);
+    assert_eq!(known().as_deref(), Some("https://w.example/1"));
+    for nonsense in [json!(""), json!(7), json!("x".repeat(3000))] {
+        assert_eq!(put(Some(&bearer), nonsense), 400);
+    }
+    assert_eq!((put(Some(&bearer), json!(null)), known()), (200, None));
+}
+
+#[test]
+fn one_who_has_everybody_is_spoken_for_by_whoever_adds_the_first_gateway() {
+    let mut bench = Bench::idle();
+    bench.start(|config| config.single_instance = Some("i1".into()));
+    let secret = bench.add_gateway("gw-1", "t1", "i1", None);
+    drop(bench.greet("gw-1", &secret, Acks::None));
+    let taken = bench.refused(|tx| {
+        tx.add_tenant("t2", petasos_core::Millis(1))?;
+        tx.ensure_instance("i1", "t2", petasos_core::Millis(1))
+    });
+    assert!(taken.to_string().contains("another tenant"), "{taken}");
 }
 
 #[test]
@@ -229,17 +315,23 @@ fn a_file_is_its_instances_own() {
     let stranger = bench.greet("gw-2", &other, Acks::All);
     stranger.outbound("m2", &action);
     assert_eq!(stranger.answer("m2", SOON).expect("an answer")["success"], false);
+    let id = told["id"].as_str().expect("an id");
+    let fetched = |path: &str, bearer: Option<&str>| get(bench.address(), path, bearer);
+    let (own, theirs) = (fresh_token("gw-1", &secret), fresh_token("gw-2", &other));
+    let path = format!("/relay/media/{id}");
+    let got = fetched(&path, Some(&own));
+    assert!(got.status == 200 && got.text.ends_with("\r\n\r\npicture"), "{}", got.text);
+    assert_eq!(fetched(&path, Some(&theirs)).status, 404, "nobody learns that it is there");
+    assert_eq!((fetched(&path, None).status, fetched(&path, Some("x")).status), (401, 401));
+    assert_eq!(fetched("/relay/media/../../connector.db", Some(&own)).status, 404);
+    let end = petasos_core::Millis(now() * 1000 - 1);
+    let old = |id: &str| petasos_store::connector::Media { id: id.into(), expires_at: end, ..full("") };
+    bench.write(|tx| tx.put_media(&old("old")));
+    assert_eq!(fetched("/relay/media/old", Some(&own)).status, 404, "it was there for an hour");
+    bench.write(|tx| tx.put_media(&petasos_store::connector::Media { size: 1, ..full("lost") }));
+    assert_eq!(fetched("/relay/media/lost", Some(&own)).status, 404, "its file is gone");
     // The disk is everybody's: what one instance may leave there has an end.
-    let full = petasos_store::connector::Media {
-        id: "full".into(),
-        instance: "i1".into(),
-        reference: None,
-        name: None,
-        mime: None,
-        size: (256 << 20) - 10,
-        expires_at: petasos_core::Millis((now() + 3600) * 1000),
-    };
-    bench.write(|tx| tx.put_media(&full));
+    bench.write(|tx| tx.put_media(&full("full")));
     assert_eq!(upload(b"picture").status, 409);
     let folder = bench.home.path().join("connector-media");
     assert_eq!(

@@ -148,6 +148,7 @@ async fn work(shell: &Arc<Shell>) -> Option<Work> {
 /// `true`: the process ends.
 async fn lie_down(shell: &Arc<Shell>, doze: &Doze) -> bool {
     let Some(relay) = shell.channels.relay() else { return false };
+    let _told = shell.gate.doze();
     if !relay.go_idle(GRANTED_WITHIN).await {
         tracing::info!("the connector did not grant it; we stay");
         return false;

@@ -38,6 +38,8 @@ struct Book {
     /// Somebody does not want to wait for the turns.
     hurried: bool,
     exit_reason: Option<String>,
+    /// We lie down, or sleep: the door is open, and whoever comes is heard when we are back.
+    dozing: bool,
 }
 
 /// What the gateway says of its life.
@@ -65,7 +67,10 @@ impl Book {
     fn situation(&self) -> Situation {
         let leaving = self.life.leaving().map(|(why, since)| Leaving { why, since, deadline: self.deadline });
         Situation {
-            state: self.life.state(),
+            state: match self.life.state() {
+                State::Running if self.dozing => State::Draining,
+                state => state,
+            },
             drain: self.life.drain().cloned(),
             leaving,
             restart_requested: self.life.door() == Door::Leaving { restart: true },
@@ -145,6 +150,13 @@ impl Gate {
     pub(crate) fn hurry(&self) {
         self.book().hurried = true;
         self.turn_page();
+    }
+
+    /// Told to onlookers until what it gives is dropped.
+    pub(crate) fn doze(&self) -> Dozing {
+        self.book().dozing = true;
+        self.turn_page();
+        Dozing(self.clone())
     }
 
     pub(crate) fn door(&self) -> Door {
@@ -263,6 +275,17 @@ impl Gate {
     fn book(&self) -> MutexGuard<'_, Book> {
         // Nothing in here can panic half way through a change.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// We lie down, or sleep.
+#[derive(Debug)]
+pub(crate) struct Dozing(Gate);
+
+impl Drop for Dozing {
+    fn drop(&mut self) {
+        self.0.book().dozing = false;
+        self.0.turn_page();
     }
 }
 

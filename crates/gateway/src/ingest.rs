@@ -9,7 +9,7 @@ use petasos_core::access::{self, Access, Refusal, Standing, Verdict};
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
-use petasos_core::session::{KeyOptions, Reader, session_key};
+use petasos_core::session::{KeyOptions, Reader, platform_of, session_key};
 use petasos_core::{Inbound, Millis, Platform, Route, SessionKey, Source};
 use petasos_platforms::{Adapter, Post, Unreadable};
 use petasos_store::{Accepted, Candidate, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
@@ -144,7 +144,9 @@ impl Ingest {
 
     async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {
         let (rules, channels, now) = (self.rules.clone(), self.channels.clone(), clock::now());
-        self.traffic.heard(now);
+        if !inbound.internal {
+            self.traffic.heard(now);
+        }
         let placed =
             self.db.write(Commit::Submit, move |tx| place(tx, &rules, &channels, inbound, now)).await?;
         let submitted = match &placed {
@@ -200,6 +202,11 @@ impl Taker for Entrance {
 
     /// It may take a moment to stop; one that does nothing has nothing to stop.
     fn interrupt(&self, key: SessionKey) {
+        let relayed =
+            |platform| self.ingest.channels.adapter(platform).is_some_and(|it| it.relay().is_some());
+        if !platform_of(&key).is_some_and(relayed) {
+            return tracing::warn!("a connector may not stop what it does not carry");
+        }
         let router = self.ingest.router.clone();
         tokio::spawn(async move { router.stop_turn(key).await });
     }

@@ -1,5 +1,7 @@
 //! What kind of failure it was, in the words of the delivery contract.
 
+use petasos_core::relay::DECLINED;
+
 /// Adapters answer from the platform's structured codes; `of_text` is for what has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -7,6 +9,8 @@ pub enum Kind {
     BadFormat,
     /// We may not write there: blocked, removed, no rights.
     Forbidden,
+    /// Whoever fronts the chat lets nothing of ours through to it, in whatever form.
+    Declined,
     /// We may not send files (of this sort) there. Texts are another matter.
     NoFiles,
     /// The chat itself does not exist.
@@ -81,10 +85,11 @@ const WORDS: &[(Kind, &[&str])] = &[
     ),
 ];
 
-const NAMES: [(&str, Kind); 9] = [
+const NAMES: [(&str, Kind); 10] = [
     ("too_long", Kind::TooLong),
     ("bad_format", Kind::BadFormat),
     ("forbidden", Kind::Forbidden),
+    (DECLINED, Kind::Declined),
     ("no_files", Kind::NoFiles),
     ("chat_not_found", Kind::ChatNotFound),
     ("not_found", Kind::NotFound),
@@ -104,7 +109,7 @@ impl Kind {
     /// The chat will not take anything from us until somebody there acts.
     pub const fn is_dead_chat(self) -> bool {
         match self {
-            Self::Forbidden | Self::ChatNotFound => true,
+            Self::Forbidden | Self::Declined | Self::ChatNotFound => true,
             Self::TooLong
             | Self::BadFormat
             | Self::NoFiles
@@ -128,7 +133,7 @@ impl Kind {
         match self {
             Self::TooLong => "too_long",
             Self::BadFormat => "bad_format",
-            Self::Forbidden | Self::NoFiles => "forbidden",
+            Self::Forbidden | Self::Declined | Self::NoFiles => "forbidden",
             Self::ChatNotFound | Self::NotFound => "not_found",
             Self::RateLimited => "rate_limited",
             Self::Transient => "transient",

@@ -4,10 +4,12 @@
 //! connection carries one request. Dropping `serve` cuts off what is under way; a caller without an answer repeats
 //! its request, and the inbox knows what it already has.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -23,14 +25,14 @@ use petasos_core::Fault;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 pub type Request = axum::http::Request<Incoming>;
 
-/// Requests that are dealt with at the same time; more wait to be let in.
+/// Requests that are dealt with at the same time; more wait to be let in, or take the place of others: see `Full`.
 const CONNECTIONS: usize = 64;
 const HEADERS: usize = 100;
 const HEAD_BYTES: usize = 32 * 1024;
@@ -88,11 +90,36 @@ pub fn is_loopback(host: &str) -> bool {
     }
 }
 
+/// What becomes of a caller when every seat is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Full {
+    /// They wait until somebody has gone.
+    Wait,
+    /// Whoever sits longest without having shown who they are goes: strangers keep nobody out.
+    Displace,
+}
+
+/// The seat that a request has; it is among the request's extensions.
+#[derive(Debug, Clone, Default)]
+pub struct Seat(Arc<AtomicBool>);
+
+impl Seat {
+    /// Whoever has it has shown who they are: nobody takes it any more.
+    pub fn keep(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     seats: Arc<Semaphore>,
+    full: Full,
 }
 
 impl Listener {
@@ -100,7 +127,8 @@ impl Listener {
         let bound = async {
             let socket = TcpListener::bind((place.host.as_str(), place.port)).await?;
             let address = socket.local_addr()?;
-            Ok(Self { socket, address, seats: Arc::new(Semaphore::new(CONNECTIONS)) })
+            let seats = Arc::new(Semaphore::new(CONNECTIONS));
+            Ok(Self { socket, address, seats, full: Full::Wait })
         };
         bound.await.map_err(|error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => NotBound::InUse(place.clone()),
@@ -109,6 +137,11 @@ impl Listener {
             }
             _ => NotBound::NotNow { place: place.clone(), why: error.to_string() },
         })
+    }
+
+    /// For callers of whom some can show who they are, with `Seat::keep`.
+    pub fn displacing(self) -> Self {
+        Self { full: Full::Displace, ..self }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -122,18 +155,47 @@ impl Listener {
     {
         // Dropped with us, and with it every connection.
         let mut connections = JoinSet::new();
+        let mut seated = VecDeque::new();
         loop {
-            let Ok(seat) = self.seats.clone().acquire_owned().await else {
+            let let_in = match self.full {
+                Full::Wait => (self.seat().await, self.accept().await),
+                Full::Displace => {
+                    let stream = self.accept().await;
+                    self.displace(&mut seated);
+                    (self.seat().await, stream)
+                }
+            };
+            let (Some(permit), stream) = let_in else {
                 // Nobody closes it.
                 return std::future::pending().await;
             };
-            let stream = self.accept().await;
             while connections.try_join_next().is_some() {}
-            let answer = answer.clone();
-            connections.spawn(async move {
-                converse(stream, answer).await;
-                drop(seat);
+            let (answer, seat) = (answer.clone(), Seat::default());
+            let its = seat.clone();
+            let task = connections.spawn(async move {
+                converse(stream, answer, its).await;
+                drop(permit);
             });
+            if self.full == Full::Displace {
+                seated.push_back((task, seat));
+            }
+        }
+    }
+
+    async fn seat(&self) -> Option<OwnedSemaphorePermit> {
+        self.seats.clone().acquire_owned().await.ok()
+    }
+
+    /// Makes room, if there is none. `seated` holds no more than there are seats, but for those that are just going.
+    fn displace(&self, seated: &mut VecDeque<(AbortHandle, Seat)>) {
+        seated.retain(|(task, _)| !task.is_finished());
+        if !self.is_full() {
+            return;
+        }
+        if let Some(at) = seated.iter().position(|(_, seat)| !seat.is_kept())
+            && let Some((task, _)) = seated.remove(at)
+        {
+            task.abort();
         }
     }
 
@@ -198,11 +260,12 @@ pub fn bounded(head_within: Duration) -> http1::Builder {
     builder
 }
 
-async fn converse<F>(stream: TcpStream, answer: impl Fn(Request) -> F)
+async fn converse<F>(stream: TcpStream, answer: impl Fn(Request) -> F, seat: Seat)
 where
     F: Future<Output = Response>,
 {
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request| {
+        request.extensions_mut().insert(seat.clone());
         let answered = answer(request);
         async {
             let mut response = answered.await;

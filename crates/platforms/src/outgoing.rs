@@ -91,6 +91,8 @@ pub struct SendOptions<'a> {
     /// Without a sound at the other end.
     pub silent: bool,
     pub buttons: &'a [Button],
+    /// The conversation that it belongs to, where what may be said there hangs on it.
+    pub session: Option<&'a str>,
 }
 
 /// A small sign below a message of somebody else's: how far we are with it.

@@ -13,7 +13,7 @@ use petasos_platforms::{Error, File, Identity, Kind, Part, Receipt, SendOptions,
 use rig::{Rig, TOKEN, rig, rig_with, route};
 use serde_json::json;
 
-const REPLY: SendOptions<'static> = SendOptions { reply: true, silent: false, buttons: &[] };
+const REPLY: SendOptions<'static> = SendOptions { reply: true, silent: false, buttons: &[], session: None };
 const LATER: Meaning = Meaning::Later { after: None };
 
 fn bold() -> Part {
@@ -37,7 +37,7 @@ async fn a_message_is_marked_up_anchored_and_has_buttons() {
     let rig = rig();
     let to = Route { reply_to: Some(rig.fake.push_text(5, 5, "q").to_string()), ..route(5) };
     let buttons = [Button { label: "Yes".into(), data: "y".into() }];
-    let options = SendOptions { reply: true, silent: true, buttons: &buttons };
+    let options = SendOptions { reply: true, silent: true, buttons: &buttons, session: None };
     let receipt = rig.adapter.send(&to, &bold(), &options).await.expect("sent");
     let seen = &rig.fake.visible(5)[0];
     assert_eq!(receipt.message_id, Some(seen.id.to_string()));

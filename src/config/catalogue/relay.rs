@@ -9,6 +9,12 @@ const fn key(path: &'static str, kind: super::Kind, default: &'static str, help:
 
 pub(super) const KEYS: &[Key] = &[
     key("platforms.relay.enabled", Flag, "", "dial the connector; default: when there is an address"),
+    key(
+        "require_mention",
+        Flag,
+        "",
+        "over the relay: in groups, answer only when addressed, on platforms that do not say themselves",
+    ),
     key("gateway.relay_url", Text, "", "address of the connector")
         .env(&["GATEWAY_RELAY_URL"])
         .also(&["platforms.relay.extra.relay_url"]),

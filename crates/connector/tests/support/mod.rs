@@ -1,7 +1,8 @@
 //! A connector inside this process: real store, real sockets, fake Telegram and scripted gateways on loopback.
 #![allow(dead_code, clippy::expect_used, reason = "each test file uses the part it needs")]
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use petasos_connector::{Config, DATABASE};
@@ -100,6 +101,17 @@ impl Bench {
         done
     }
 
+    /// Why a job is not done.
+    pub fn refused<T: std::fmt::Debug>(
+        &self,
+        job: impl FnOnce(&Tx<'_>) -> petasos_store::Result<T>,
+    ) -> petasos_store::Error {
+        let mut store = Store::open_connector(self.home.path().join(DATABASE)).expect("a store");
+        let refused = store.write(job).expect_err("it is refused");
+        store.close().expect("closed");
+        refused
+    }
+
     pub fn read<T>(&self, question: impl FnOnce(&Reader) -> petasos_store::Result<T>) -> T {
         let reader = Reader::open_connector(self.home.path().join(DATABASE)).expect("a store");
         reader.ask(question).expect("an answer")
@@ -157,6 +169,24 @@ impl Bench {
         }
         delivery.post(self.address().port()).expect("an answer")
     }
+}
+
+/// What a file's address brings.
+pub fn get(address: SocketAddr, path: &str, bearer: Option<&str>) -> Reply {
+    let shown = bearer.map(|bearer| format!("Authorization: Bearer {bearer}\r\n")).unwrap_or_default();
+    let mut stream = begin(address, &format!("GET {path} HTTP/1.1\r\nHost: connector\r\n{shown}\r\n"));
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    Reply { status, text }
+}
+
+/// A connection on which this was said, and perhaps no more.
+pub fn begin(address: SocketAddr, said: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(SOON)).expect("a limit");
+    stream.write_all(said.as_bytes()).expect("it is heard");
+    stream
 }
 
 /// The JSON of an answer.

@@ -1,5 +1,6 @@
 //! What a gateway asks of a platform, and the answer to it.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -168,6 +169,20 @@ impl fmt::Display for Unread {
     }
 }
 
+/// Begins what stands in the place of a message's id where an answer is no reply to a message: it is made by naming
+/// what the connector holds for the conversation.
+const HELD: &str = "held:";
+
+/// In the place of a message's id: whoever answers names this kind of permission.
+pub fn held(kind: &str) -> String {
+    format!("{HELD}{kind}")
+}
+
+/// The kind of permission that an answer has to name; `None`: it is the id of a message.
+pub fn held_kind(message: &str) -> Option<&str> {
+    message.strip_prefix(HELD)
+}
+
 const OPS: [&str; 11] = [
     "send",
     "follow_up",
@@ -245,6 +260,14 @@ impl Action {
             | Self::ThreadCreate { metadata, .. }
             | Self::Draft { metadata, .. } => Some(metadata),
             Self::ChatInfo { .. } => None,
+        }
+    }
+
+    /// The platform whose permission it names; `None`: it is said in a chat.
+    pub fn named_platform(&self) -> Option<&str> {
+        match self {
+            Self::FollowUp { kind, .. } => kind.split('.').next(),
+            _said_in_a_chat => None,
         }
     }
 

@@ -18,6 +18,8 @@ pub struct Event {
     /// `text`, `photo`, `voice`, `command`, …
     pub kind: String,
     pub message_id: Option<String>,
+    /// What the connector calls this event, if it says: several may be about one message. Ours alone; others ignore it.
+    pub event_id: Option<String>,
     /// The same message, changed by its author: another event.
     pub is_edit: bool,
     /// What it answers.
@@ -40,6 +42,7 @@ const KINDS: [&str; 9] =
     ["text", "location", "photo", "video", "audio", "voice", "document", "sticker", "command"];
 /// Files that one message may bring, and neighbours that are read.
 const MOST: usize = 50;
+const LONGEST_ID: usize = 256;
 
 impl Event {
     pub fn read(value: &Value) -> Result<Self, Malformed> {
@@ -57,6 +60,7 @@ impl Event {
         Ok(Self {
             text: field::text(event, "text").unwrap_or_default(),
             message_id: field::given(event, "message_id").or_else(|| source.message_id.clone()),
+            event_id: field::given(event, "event_id").filter(|id| id.len() <= LONGEST_ID),
             is_edit: field::truth(from, "message_is_edit") || field::truth(event, "message_is_edit"),
             quoted: quote,
             files: files(event, &kind),
@@ -67,14 +71,16 @@ impl Event {
         })
     }
 
-    /// What makes this event the same as another one: its message, or the number it was kept under together with
+    /// What makes this event the same as another one: what the connector calls it, its message, or the number it was kept under together with
     /// what it says, so that a connector that starts its numbers again swallows nothing. `None`: nothing does.
     /// `digest` is of the event as it came.
     pub fn identity(&self, buffer: Option<&str>, digest: impl FnOnce() -> String) -> Option<String> {
+        let chat = self.source.chat_id.as_deref().unwrap_or_default();
+        if let Some(event) = &self.event_id {
+            return Some(format!("{chat}:event:{event}"));
+        }
         match (&self.message_id, buffer) {
-            (Some(message), _) if !self.is_edit => {
-                Some(format!("{}:{message}", self.source.chat_id.as_deref().unwrap_or_default()))
-            }
+            (Some(message), _) if !self.is_edit => Some(format!("{chat}:{message}")),
             (Some(_) | None, Some(buffer)) => Some(format!("buffer:{buffer}:{}", digest())),
             (Some(_) | None, None) => None,
         }
@@ -115,6 +121,7 @@ impl Event {
             "text": words(inbound),
             "message_type": kind,
             "message_id": inbound.source.message_id,
+            "event_id": inbound.dedup,
             "media_urls": urls,
             "media": media,
             "source": source,

@@ -93,6 +93,9 @@ fn an_event_is_the_same_by_its_message_or_by_its_number_and_content() {
     let edited = told(|event| event["source"]["message_is_edit"] = true.into());
     assert_eq!(edited.identity(Some("b1"), digest).as_deref(), Some("buffer:b1:d1"));
     assert_eq!(edited.identity(None, digest), None);
+    let pressed = |event: &str| told(|it| it["event_id"] = event.into()).identity(Some("b1"), digest);
+    assert_eq!(pressed("e1").as_deref(), Some("c1:event:e1"));
+    assert_ne!(pressed("e1"), pressed("e2"), "two presses below one message");
     let nameless = told(|event| event["message_id"] = Value::Null);
     assert_eq!(nameless.identity(Some("b1"), digest).as_deref(), Some("buffer:b1:d1"));
     assert_ne!(

@@ -58,6 +58,11 @@ impl Forward {
         value
     }
 
+    /// What the connector holds of it: the way to answer.
+    pub fn permission(&self) -> Option<&'static str> {
+        self.platform.eq_ignore_ascii_case("discord").then_some("discord.interaction_token")
+    }
+
     /// What somebody did, if it is something that a turn can answer. `None`: it never will be.
     pub fn event(&self) -> Option<Event> {
         if !self.platform.eq_ignore_ascii_case("discord") {
@@ -79,6 +84,7 @@ impl Forward {
             text,
             kind: kind.to_string(),
             message_id: field::given(&body, "id"),
+            event_id: None,
             is_edit: false,
             quoted: None,
             files: Vec::new(),

@@ -23,7 +23,7 @@ pub mod session;
 mod surrogate;
 pub mod token;
 
-pub use action::{Action, Answer, Media, REFUSED};
+pub use action::{Action, Answer, DECLINED, Media, REFUSED};
 pub use channel::{Channel, Terms};
 pub use descriptor::{Descriptor, Descriptors};
 pub use event::Event;

@@ -23,14 +23,15 @@ impl Default for KeyOptions {
     }
 }
 
-/// Where a message belongs. WhatsApp's two names for one person are not unified here: the adapter must
-/// give the same one every time.
+/// Where a message belongs. A person whom WhatsApp knows by a number and by a name of its own is two people here: only
+/// WhatsApp knows which of them are one.
 pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
     let chat = given(source.chat_id.as_ref());
     let thread = given(source.thread_id.as_ref());
     let user = given(source.user_id_alt.as_ref()).or(given(source.user_id.as_ref()));
+    let user = user.map(|user| person(source.platform, user));
     let parts = match source.chat_type {
-        ChatType::Dm => [chat.or(user), thread, None],
+        ChatType::Dm => [chat.map(|chat| person(source.platform, chat)).or(user), thread, None],
         ChatType::Group | ChatType::Channel | ChatType::Thread | ChatType::Forum | ChatType::Webhook => {
             let alone = options.group_per_user && (thread.is_none() || options.thread_per_user);
             [chat, thread, user.filter(|_| alone)]
@@ -51,6 +52,18 @@ pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
 pub fn platform_of(key: &SessionKey) -> Option<Platform> {
     // Neither profiles nor platforms contain colons.
     key.0.split(':').nth(2).and_then(Platform::parse)
+}
+
+/// Who is meant, however the platform writes it: WhatsApp names one person as a number, with the device that they wrote
+/// from, and with its server.
+fn person(platform: Platform, id: &str) -> &str {
+    if platform.as_str() != "whatsapp" {
+        return id;
+    }
+    let id = id.trim();
+    let bare = id.strip_prefix('+').unwrap_or(id);
+    let bare = bare.split([':', '@']).next().unwrap_or(bare);
+    if bare.is_empty() { id } else { bare }
 }
 
 fn profile<'a>(source: &'a Source, options: &KeyOptions) -> &'a str {
@@ -125,6 +138,142 @@ mod tests {
             it.thread_id = Some("t1".into());
         });
         check("agent:main:telegram:dm", |it| it.chat_id = None);
+    }
+
+    /// platform, type, chat, thread, user, their other id; then what is set; then the key.
+    type Row = (&'static str, [&'static str; 5], Flags, &'static str);
+
+    #[derive(Debug, Clone, Copy, Default)]
+    struct Flags {
+        group_shared: bool,
+        thread_per_user: bool,
+        scope: &'static str,
+        /// In the source, and whether profiles share the gateway.
+        profile: Option<(&'static str, bool)>,
+    }
+
+    const PLAIN: Flags = Flags { group_shared: false, thread_per_user: false, scope: "", profile: None };
+
+    /// As hermes-agent 0.19 makes them, row by row.
+    const ROWS: [Row; 26] = [
+        ("discord", ["dm", "c1", "", "u1", ""], PLAIN, "agent:main:discord:dm:c1"),
+        ("slack", ["dm", "D1", "171.5", "U1", ""], PLAIN, "agent:main:slack:dm:D1:171.5"),
+        ("discord", ["dm", "", "", "u1", ""], PLAIN, "agent:main:discord:dm:u1"),
+        ("signal", ["dm", "", "", "+1555", "uuid-9"], PLAIN, "agent:main:signal:dm:uuid-9"),
+        ("telegram", ["dm", "", "t7", "", ""], PLAIN, "agent:main:telegram:dm:t7"),
+        ("telegram", ["dm", "", "", "", ""], PLAIN, "agent:main:telegram:dm"),
+        ("telegram", ["group", "-100", "", "42", ""], PLAIN, "agent:main:telegram:group:-100:42"),
+        ("signal", ["group", "g1", "", "+1555", "uuid-9"], PLAIN, "agent:main:signal:group:g1:uuid-9"),
+        (
+            "telegram",
+            ["group", "-100", "", "42", ""],
+            Flags { group_shared: true, ..PLAIN },
+            "agent:main:telegram:group:-100",
+        ),
+        ("telegram", ["group", "-100", "", "", ""], PLAIN, "agent:main:telegram:group:-100"),
+        ("telegram", ["forum", "-100", "7", "42", ""], PLAIN, "agent:main:telegram:forum:-100:7"),
+        (
+            "telegram",
+            ["forum", "-100", "7", "42", ""],
+            Flags { thread_per_user: true, ..PLAIN },
+            "agent:main:telegram:forum:-100:7:42",
+        ),
+        (
+            "discord",
+            ["thread", "c1", "th1", "u1", ""],
+            Flags { group_shared: true, thread_per_user: true, ..PLAIN },
+            "agent:main:discord:thread:c1:th1",
+        ),
+        (
+            "discord",
+            ["group", "chan1", "", "u1", ""],
+            Flags { scope: "G1", ..PLAIN },
+            "agent:main:discord:group:chan1:u1",
+        ),
+        (
+            "discord",
+            ["group", "chan1", "", "u1", ""],
+            Flags { scope: "G2", ..PLAIN },
+            "agent:main:discord:group:chan1:u1",
+        ),
+        (
+            "slack",
+            ["channel", "C1", "", "U1", ""],
+            Flags { scope: "T1", ..PLAIN },
+            "agent:main:slack:channel:C1:U1",
+        ),
+        ("discord", ["thread", "th1", "th1", "u1", ""], PLAIN, "agent:main:discord:thread:th1:th1"),
+        (
+            "discord",
+            ["group", "c1", "", "u1", ""],
+            Flags { profile: Some(("coder", true)), ..PLAIN },
+            "agent:coder:discord:group:c1:u1",
+        ),
+        (
+            "discord",
+            ["group", "c1", "", "u1", ""],
+            Flags { profile: Some(("default", true)), ..PLAIN },
+            "agent:main:discord:group:c1:u1",
+        ),
+        (
+            "discord",
+            ["group", "c1", "", "u1", ""],
+            Flags { profile: Some(("coder", false)), ..PLAIN },
+            "agent:main:discord:group:c1:u1",
+        ),
+        (
+            "whatsapp",
+            ["dm", "60123456789@s.whatsapp.net", "", "x", ""],
+            PLAIN,
+            "agent:main:whatsapp:dm:60123456789",
+        ),
+        (
+            "whatsapp",
+            ["dm", "+60123456789:12@s.whatsapp.net", "", "", ""],
+            PLAIN,
+            "agent:main:whatsapp:dm:60123456789",
+        ),
+        (
+            "whatsapp",
+            ["group", "1203@g.us", "", "60123456789@s.whatsapp.net", ""],
+            PLAIN,
+            "agent:main:whatsapp:group:1203@g.us:60123456789",
+        ),
+        (
+            "relay",
+            ["channel", "chan-9", "", "user-3", ""],
+            Flags { scope: "guild-7", ..PLAIN },
+            "agent:main:relay:channel:chan-9:user-3",
+        ),
+        ("discord", ["channel", "", "", "", ""], PLAIN, "agent:main:discord:channel"),
+        (
+            "matrix",
+            ["group", "!r:hs.org", "", "@a:hs.org", ""],
+            PLAIN,
+            "agent:main:matrix:group:!r:hs.org:@a:hs.org",
+        ),
+    ];
+
+    #[test]
+    fn keys_are_those_that_other_gateways_make() {
+        for (row, (platform, [kind, chat, thread, user, alt], flags, want)) in ROWS.into_iter().enumerate() {
+            let some = |text: &str| Some(text).filter(|text| !text.is_empty()).map(String::from);
+            let source = Source {
+                chat_type: serde_json::from_value(kind.into()).unwrap(),
+                thread_id: some(thread),
+                user_id: some(user),
+                user_id_alt: some(alt),
+                scope_id: some(flags.scope),
+                profile: flags.profile.map(|(name, _)| name.into()),
+                ..Source::new(Platform::parse(platform).unwrap(), ChatType::Dm, chat)
+            };
+            let options = KeyOptions {
+                group_per_user: !flags.group_shared,
+                thread_per_user: flags.thread_per_user,
+                multiplex_profiles: flags.profile.is_some_and(|(_, shared)| shared),
+            };
+            assert_eq!(session_key(&source, &options).as_str(), want, "row {}", row + 1);
+        }
     }
 
     #[test]

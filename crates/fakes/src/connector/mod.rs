@@ -116,6 +116,17 @@ impl Connector {
         self.shared.world.change(|world| world.short_lives = times);
     }
 
+    /// The next `times` hellos get no descriptor.
+    pub fn mute(&self, times: usize) {
+        self.shared.world.change(|world| world.mute = times);
+    }
+
+    /// What a follow-up of this conversation may name leads to this chat.
+    pub fn hold(&self, session: &str, kind: &str, chat: &str) {
+        let name = (session.to_owned(), kind.to_owned());
+        self.shared.world.change(|world| world.held.insert(name, chat.to_owned()));
+    }
+
     /// How `going_idle` is answered: after this wait, or never.
     pub fn grant_idle(&self, after: Option<Duration>) {
         self.shared.world.change(|world| world.grants = after);

@@ -141,6 +141,10 @@ impl Seat {
 
     fn hello(&self, platform: &str) {
         self.shared.ring(|world| {
+            if world.mute > 0 {
+                world.mute -= 1;
+                return;
+            }
             let descriptor = json!({"type": "descriptor", "descriptor": world.descriptor(platform).clone()});
             let short = world.short_lives > 0;
             world.short_lives = world.short_lives.saturating_sub(1);
@@ -197,7 +201,10 @@ impl Seat {
                 Some(Reply::Nothing | Reply::Drop | Reply::Later | Reply::After(_)) | None => {}
             }
             let value = world.perform(action);
-            world.known.insert(request.clone(), value.clone());
+            // What had no effect may be asked for again.
+            if value["success"] == true {
+                world.known.insert(request.clone(), value.clone());
+            }
             match reply {
                 Some(Reply::Nothing) => {}
                 Some(Reply::Drop) => {

@@ -28,6 +28,10 @@ pub struct World {
     pub(super) connections: Vec<Connection>,
     pub(super) refusals: VecDeque<(u16, String)>,
     pub(super) short_lives: usize,
+    /// Hellos that are not answered.
+    pub(super) mute: usize,
+    /// The chats that permissions lead to, by conversation and kind.
+    pub(super) held: BTreeMap<(String, String), String>,
     pub(super) grants: Option<Duration>,
     pub(super) replies: VecDeque<(Saying, Reply)>,
     /// Replies that met a message.
@@ -113,6 +117,8 @@ impl Default for World {
             connections: Vec::new(),
             refusals: VecDeque::new(),
             short_lives: 0,
+            mute: 0,
+            held: BTreeMap::new(),
             grants: Some(Duration::ZERO),
             replies: VecDeque::new(),
             troubled: 0,
@@ -199,8 +205,13 @@ impl World {
     /// Carries an action out, as a platform would.
     pub(super) fn perform(&mut self, action: &Value) -> Value {
         let text = |name: &str| action[name].as_str().unwrap_or_default().to_owned();
-        let chat = text("chat_id");
-        match action["op"].as_str().unwrap_or_default() {
+        let op = action["op"].as_str().unwrap_or_default();
+        let chat = match (op, self.held.get(&(text("session_key"), text("kind")))) {
+            ("follow_up", Some(chat)) => chat.clone(),
+            ("follow_up", None) => return json!({"success": false, "error": "nothing is held for it"}),
+            (_said_in_a_chat, _) => text("chat_id"),
+        };
+        match op {
             "send" | "send_media" | "follow_up" => {
                 let id = format!("out-{}", self.number());
                 let message = Message {

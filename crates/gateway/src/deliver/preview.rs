@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::{Fault, Millis, Reached};
-use petasos_platforms::{Error as SendError, Part, Receipt, SendOptions};
+use petasos_platforms::{Error as SendError, Kind, Part, Receipt, SendOptions};
 use petasos_store::Stagehand;
 
 use super::Transport;
@@ -111,6 +111,12 @@ impl Lane {
     ) -> Result<(), SendError> {
         let edited = self.adapter.edit(&following.route, &message, part).await;
         following.shown = Some(Shown { step, text, message: Some(message) });
+        if let Err(error) = &edited
+            && error.kind() == Kind::Declined
+        {
+            // Its answer would be declined, too: the lane need not ask.
+            self.commit(Commit::DropPreview, self.dead_chat(error).into_iter().collect()).await;
+        }
         edited.map(drop)
     }
 
@@ -132,7 +138,8 @@ impl Lane {
             Ok(Stagehand::Stay) | Err(_) => return Ok(()),
         }
         let reply = self.adapter.capabilities().reply_to.quotes(0);
-        let options = SendOptions { reply, silent: true, buttons: &[] };
+        let session = Some(following.key.as_str());
+        let options = SendOptions { reply, silent: true, buttons: &[], session };
         match self.adapter.send(&following.route, part, &options).await {
             Ok(Receipt { message_id: Some(message), .. }) => {
                 self.commit(

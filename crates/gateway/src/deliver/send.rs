@@ -11,7 +11,7 @@ use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Setback};
 use petasos_core::media::{self, Media};
 use petasos_core::outbox::{Item, Kind, Left, Preview, State};
-use petasos_core::{Fault, Millis, OutboxId, Reached, Route};
+use petasos_core::{Fault, Millis, OutboxId, Reached, Route, SessionKey};
 use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendOptions};
 
 use super::attach;
@@ -176,7 +176,8 @@ impl Lane {
                 let last = part + 1 == parts.len();
                 let buttons = if last { &item.draft.buttons[..] } else { &[] };
                 let reply = self.adapter.capabilities().reply_to.quotes(*part);
-                let options = SendOptions { reply, silent: !last, buttons };
+                let session = item.draft.session_key.as_ref().map(SessionKey::as_str);
+                let options = SendOptions { reply, silent: !last, buttons, session };
                 let key = lane::key(item, *part, *marked);
                 let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
                 let sent = self.adapter.send_once(route, &part, &options, &key).await;
@@ -200,7 +201,9 @@ impl Lane {
 
     pub(super) async fn failed(&mut self, item: &Item, act: &Act, error: &SendError) -> Next {
         let (now, fault) = (clock::now(), error.fault());
-        if let (Act::Replace { message }, Fault::Refused) = (act, fault) {
+        // Where nothing of ours is let through, no other way is tried.
+        let declined = error.kind() == Failed::Declined;
+        if let (Act::Replace { message }, Fault::Refused, false) = (act, fault, declined) {
             // What it replaces is gone or too old.
             return self.send_anew(item, message).await;
         }
@@ -212,7 +215,7 @@ impl Lane {
             self.budget.penalize(now, after);
         }
         let setback = lane::setback(item, act, fault, error.reached(), now, clock::roll());
-        let dead = matches!(act, Act::Send { .. }).then(|| self.dead_chat(error)).flatten();
+        let dead = (declined || matches!(act, Act::Send { .. })).then(|| self.dead_chat(error)).flatten();
         let spent = lane::spends_key(act, error.reached()).then_some(Write::KeySpent { item: item.id });
         self.set_back(item, setback, error.to_string(), spent, dead).await
     }
@@ -249,12 +252,16 @@ impl Lane {
         let left = match self.adapter.delete(&item.draft.route, preview).await {
             // One that is gone already counts as taken back.
             Ok(()) => Left::Nothing,
-            Err(error) if error.fault() == Fault::Refused => {
+            Err(error) if error.fault() == Fault::Refused && error.kind() != Failed::Declined => {
                 tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview was not taken back");
                 Left::Perhaps
             }
             Err(error) => {
-                let act = Act::Withdraw { message: preview.to_owned() };
+                // To take it back is a part of replacing it; if that is not let through, neither is the rest.
+                let act = match error.fault() {
+                    Fault::Refused => Act::Replace { message: preview.to_owned() },
+                    Fault::Later { .. } | Fault::Fatal => Act::Withdraw { message: preview.to_owned() },
+                };
                 return Box::pin(self.failed(item, &act, &error)).await;
             }
         };

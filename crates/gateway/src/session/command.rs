@@ -114,6 +114,7 @@ impl Session {
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
         let given_away = self.shell.delegation.stop(&self.key);
         let interrupted = self.interrupt().await?;
+        self.tell_of_stop(pending);
         // Fetching their files is what they were waiting for.
         let taken = self.arriving.take_back(|it| it.id < pending.id && !it.inbound.internal);
         let cancelled: Vec<_> = taken.iter().map(|(id, _)| *id).collect();
@@ -129,6 +130,14 @@ impl Session {
         .await?;
         taken.iter().for_each(|(_, run)| self.settled(run.as_ref()));
         Ok(())
+    }
+
+    /// Where a conversation may be run by others, too, they hear of it.
+    fn tell_of_stop(&self, pending: &Pending) {
+        let adapter = self.shell.channels.adapter(pending.inbound.source.platform);
+        if let Some(relay) = adapter.and_then(|adapter| adapter.relay()) {
+            relay.stopped(self.key.as_str());
+        }
     }
 
     /// A message of its own turn, behind everything that waits.

@@ -150,7 +150,7 @@ impl Error {
             Self::Answered { .. } => match self.kind() {
                 Kind::TooLong => "discord_too_long",
                 Kind::BadFormat => "discord_bad_format",
-                Kind::Forbidden => "discord_forbidden",
+                Kind::Forbidden | Kind::Declined => "discord_forbidden",
                 Kind::NoFiles => "discord_no_files",
                 Kind::ChatNotFound => "discord_chat_not_found",
                 Kind::NotFound => "discord_not_found",

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
+use futures_util::future::join_all;
 use petasos_core::relay::{address, token as tokens};
 use petasos_core::{Platform, Secret};
 use reqwest::header::AUTHORIZATION;
@@ -17,6 +18,8 @@ use super::wire::Wire;
 use crate::http::{self, Failure};
 
 const WITHIN: Duration = Duration::from_secs(15);
+/// Policies that are on their way at the same time: no connector need serve one gateway in many places.
+const AT_ONCE: usize = 3;
 
 /// Who we are at the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,8 +134,8 @@ pub(super) fn base(url: &str) -> Option<Url> {
 }
 
 impl Wire {
-    /// Credentials, if there are none and somebody can vouch for us; then the policies. Nothing of it keeps us from
-    /// dialling.
+    /// Credentials, if there are none and somebody can vouch for us; then, at the same time, what the connector is to
+    /// know of us. Nothing of it keeps us from dialling.
     pub(super) async fn prepare(&self) {
         if let (None, Some(provision)) = (self.credentials(), &self.config.provision) {
             match self.provision(provision).await {
@@ -144,11 +147,38 @@ impl Wire {
             }
         }
         let Some(credentials) = self.credentials() else { return };
-        for policy in &self.config.policies {
-            if let Err(error) = self.put_policy(&credentials, policy).await {
-                warn!(platform = %policy.platform, %error, "the connector did not take the policy");
+        let (called, ()) = tokio::join!(self.put_wake_url(&credentials), self.put_policies(&credentials));
+        match called {
+            Ok(()) => {}
+            // Of another make: it has the address that it was given when we were let in, if any.
+            Err(Refused::Status { status: 400 | 404 | 405 }) => {
+                info!("the connector takes no new address to wake us by");
+            }
+            Err(error) => warn!(%error, "the connector did not take the address to wake us by"),
+        }
+    }
+
+    async fn put_policies(&self, credentials: &Credentials) {
+        for some in self.config.policies.chunks(AT_ONCE) {
+            let taken = join_all(some.iter().map(|policy| self.put_policy(credentials, policy))).await;
+            for (policy, taken) in some.iter().zip(taken) {
+                if let Err(error) = taken {
+                    warn!(platform = %policy.platform, %error, "the connector did not take the policy");
+                }
             }
         }
+    }
+
+    /// What it was given when we were let in may be old, and whoever enrolled before there was one gave none.
+    async fn put_wake_url(&self, credentials: &Credentials) -> Result<(), Refused> {
+        let Some(wake_url) = &self.config.wake_url else { return Ok(()) };
+        self.put(credentials, "wake", &json!({ "wakeUrl": wake_url })).await
+    }
+
+    async fn put(&self, credentials: &Credentials, what: &str, body: &Value) -> Result<(), Refused> {
+        let request = self.client.post(address::endpoint(&self.config.url, what)).json(body);
+        let answer = http::once(authorized(request, &token(credentials)), WITHIN).await?;
+        if answer.status == 200 { Ok(()) } else { Err(Refused::Status { status: answer.status }) }
     }
 
     /// One request for each identity; what the first one brings counts. A platform that fails does not keep the others.
@@ -189,9 +219,7 @@ impl Wire {
             "freeResponseScopes": policy.free_response_scopes,
             "allowOtherBots": policy.allow_other_bots,
         });
-        let request = self.client.post(address::endpoint(&self.config.url, "policy")).json(&body);
-        let answer = http::once(authorized(request, &token(credentials)), WITHIN).await?;
-        if answer.status == 200 { Ok(()) } else { Err(Refused::Status { status: answer.status }) }
+        self.put(credentials, "policy", &body).await
     }
 }
 

@@ -75,6 +75,16 @@ impl Error {
         }
     }
 
+    /// The answer to a follow-up: this way is closed, and says nothing of the chat.
+    pub(super) fn is_only_about_the_way(&self) -> bool {
+        match self {
+            Self::Refused { ambiguous, after, kind, .. } => {
+                !ambiguous && after.is_none() && !matches!(kind, Kind::RateLimited | Kind::Transient)
+            }
+            _of_the_chat_or_the_line => false,
+        }
+    }
+
     pub fn fault(&self) -> Fault {
         match self {
             Self::Refused { ambiguous: true, after, .. } => Fault::Later { after: *after },
@@ -83,6 +93,7 @@ impl Error {
                 Kind::TooLong
                 | Kind::BadFormat
                 | Kind::Forbidden
+                | Kind::Declined
                 | Kind::NoFiles
                 | Kind::ChatNotFound
                 | Kind::NotFound => Fault::Refused,
@@ -125,8 +136,7 @@ impl Error {
 
     pub fn kind(&self) -> Kind {
         match self {
-            // Nothing will get there until somebody lets us.
-            Self::Declined => Kind::Forbidden,
+            Self::Declined => Kind::Declined,
             Self::Refused { ambiguous: true, .. } | Self::Unanswered(_) | Self::Lost => Kind::Unknown,
             Self::Refused { kind, .. } => *kind,
             Self::TooLong => Kind::TooLong,
@@ -175,7 +185,7 @@ mod tests {
             (error.fault(), error.reached(), error.kind())
         };
         let later = |after: Option<u64>| Fault::Later { after: after.map(Duration::from_secs) };
-        assert_eq!(of(Answer::declined()), (Fault::Refused, Reached::No, Kind::Forbidden));
+        assert_eq!(of(Answer::declined()), (Fault::Refused, Reached::No, Kind::Declined));
         assert_eq!(of(Answer::doubtful("timed out")), (later(None), Reached::Untold, Kind::Unknown));
         assert_eq!(of(Answer::failed("chat not found")), (Fault::Refused, Reached::No, Kind::ChatNotFound));
         assert_eq!(of(Answer::failed("unsupported op: fly")).0, Fault::Refused);

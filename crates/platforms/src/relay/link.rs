@@ -360,6 +360,12 @@ impl<'a> Link<'a> {
                 Ok(())
             }
             Ask::Wake => self.feed(Event::Wake),
+            Ask::Tell(frame) => {
+                if matches!(self.channel.state, State::Serving { .. }) {
+                    self.say(&frame);
+                }
+                Ok(())
+            }
         }
     }
 

@@ -22,20 +22,38 @@ struct Known {
     used: u64,
     scope: Option<String>,
     user: Option<String>,
+    /// The connector lets nothing of ours through to it, and nothing has come from there since.
+    declined: bool,
 }
 
 impl Memory {
     pub(super) fn learn(&mut self, source: &Source) {
         let Some(chat) = source.chat_id.clone().filter(|chat| !chat.is_empty()) else { return };
-        let place = (source.platform, chat);
+        self.change(source.platform, chat, |known| Known {
+            used: known.used,
+            scope: source.scope_id.clone().or(known.scope),
+            user: source.user_id.clone().or(known.user),
+            declined: false,
+        });
+    }
+
+    /// What became of something that was to go there.
+    pub(super) fn note(&mut self, platform: Platform, chat: &str, declined: bool) {
+        if declined != self.is_declined(platform, chat) {
+            self.change(platform, chat.to_owned(), |known| Known { declined, ..known });
+        }
+    }
+
+    pub(super) fn is_declined(&self, platform: Platform, chat: &str) -> bool {
+        self.chats.get(&(platform, chat.to_owned())).is_some_and(|known| known.declined)
+    }
+
+    fn change(&mut self, platform: Platform, chat: String, change: impl FnOnce(Known) -> Known) {
+        let place = (platform, chat);
         self.next += 1;
-        let known = self.chats.entry(place.clone()).or_default();
+        let known = self.chats.remove(&place).unwrap_or_default();
         self.order.remove(&known.used);
-        *known = Known {
-            used: self.next,
-            scope: source.scope_id.clone().or(known.scope.take()),
-            user: source.user_id.clone().or(known.user.take()),
-        };
+        self.chats.insert(place.clone(), Known { used: self.next, ..change(known) });
         self.order.insert(self.next, place);
         while self.chats.len() > MOST {
             let Some((_, oldest)) = self.order.pop_first() else { return };
@@ -80,6 +98,24 @@ mod tests {
         assert_eq!(told("room"), json!({"scope_id": "g1"}));
         assert_eq!(told("direct"), json!({"user_id": "u1"}));
         assert_eq!(told("unseen"), json!({}));
+    }
+
+    #[test]
+    fn a_chat_that_is_barred_is_open_again_when_something_comes_or_gets_through() {
+        let (mut memory, relay) = (Memory::default(), Platform::relay());
+        memory.learn(&source("room", Some("g1"), None));
+        for opened in [
+            |it: &mut Memory| it.learn(&source("room", None, None)),
+            |it: &mut Memory| {
+                it.note(Platform::relay(), "room", false);
+            },
+        ] {
+            memory.note(relay, "room", true);
+            assert!(memory.is_declined(relay, "room") && !memory.is_declined(relay, "other"));
+            opened(&mut memory);
+            assert!(!memory.is_declined(relay, "room"));
+            assert_eq!(Value::Object(memory.metadata(relay, "room")), json!({"scope_id": "g1"}));
+        }
     }
 
     #[test]

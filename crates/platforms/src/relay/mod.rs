@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
-use petasos_core::relay::{Descriptor, Terms, address};
+use petasos_core::relay::{Descriptor, FromGateway, Terms, address};
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform, Secret, Source};
 
@@ -44,6 +44,8 @@ pub struct Config {
     pub credentials: Option<Credentials>,
     /// Where credentials come from if there are none.
     pub provision: Option<Provision>,
+    /// What the connector calls when something waits for us; it may have heard of another one, or of none.
+    pub wake_url: Option<String>,
     /// What the connector is to pass on, for each platform.
     pub policies: Vec<Policy>,
     pub terms: Terms,
@@ -71,6 +73,7 @@ impl Config {
             identities: Vec::new(),
             credentials: None,
             provision: None,
+            wake_url: None,
             policies: Vec::new(),
             terms: Terms::default(),
             open_timeout: Duration::from_secs(10),
@@ -168,9 +171,19 @@ impl Relay {
         self.wire.wake().await;
     }
 
+    /// Somebody wants this conversation to stop: whoever else runs it has to hear of it.
+    pub fn stopped(&self, session_key: &str) {
+        self.wire.tell(FromGateway::Interrupt { session_key: session_key.to_owned(), reason: None });
+    }
+
     /// The handshake is done, and the connection stands.
     pub fn is_up(&self) -> bool {
         *self.wire.standing.borrow() == Standing::Up
+    }
+
+    /// What the connector is asked to pass on.
+    pub fn policies(&self) -> &[Policy] {
+        &self.wire.config.policies
     }
 
     pub fn leads(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use petasos_core::Inbound;
+use petasos_core::relay::action::held;
 use petasos_core::relay::{Event, Forward};
 use serde_json::Value;
 
@@ -60,13 +61,14 @@ impl Told {
     /// A request that a platform made there. What no turn can answer is only acknowledged.
     pub(super) fn forward(forward: &Value, buffer: Option<String>, generation: u64) -> Self {
         let raw = forward.to_string();
-        let event = Forward::read(forward).ok().and_then(|forward| forward.event());
+        let forward = Forward::read(forward).ok();
+        let event = forward.as_ref().and_then(Forward::event);
         let what = match event {
             Some(event) if !event.text.is_empty() || event.prompt_response.is_some() => {
                 let name = event.message_id.clone().unwrap_or_else(|| hash(&raw));
                 let mut inbound = event.inbound(format!("pt:{name}"), false);
-                // An interaction is no message that could be answered by its id.
-                inbound.source.message_id = None;
+                // An interaction is no message: it is answered through what the connector holds of it.
+                inbound.source.message_id = forward.as_ref().and_then(Forward::permission).map(held);
                 What::Event(Box::new(inbound))
             }
             Some(_) | None => What::Nothing,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use petasos_core::message::Attachment;
+use petasos_core::relay::action::held_kind;
 use petasos_core::relay::{Action, Answer, Media, address};
 use petasos_core::{Route, Source};
 use reqwest::Url;
@@ -40,7 +41,11 @@ impl Relay {
         if part.is_empty() {
             return Ok(Receipt::default());
         }
-        let reply_to = to.reply_to.clone().filter(|_| options.reply);
+        let request = key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(unique, str::to_owned);
+        if let Some(receipt) = self.follow_up(to, part, options, &request).await? {
+            return Ok(receipt);
+        }
+        let reply_to = to.reply_to.clone().filter(|id| options.reply && held_kind(id).is_none());
         let (chat_id, metadata) = (to.chat_id.clone(), self.metadata(to));
         let action = match &part.file {
             None => Action::Send { chat_id, content: part.text.clone(), reply_to, metadata },
@@ -54,9 +59,36 @@ impl Relay {
                 metadata,
             },
         };
-        let request = key.filter(|key| key.len() <= LONGEST_KEY).map_or_else(unique, str::to_owned);
         let answer = self.ask(to, &action, request).await?;
         Ok(Receipt { message_id: answer.message_id, ..Receipt::default() })
+    }
+
+    /// Answers what is no message through what the connector holds of it. `None`: there is no such way, or no longer;
+    /// the chat itself is left, under the same number, so that it is said once whatever became of the other.
+    async fn follow_up(
+        &self,
+        to: &Route,
+        part: &Part,
+        options: &SendOptions<'_>,
+        request: &str,
+    ) -> Result<Option<Receipt>, Error> {
+        let kind =
+            to.reply_to.as_deref().filter(|_| options.reply && part.file.is_none()).and_then(held_kind);
+        let (Some(kind), Some(session_key)) = (kind, options.session) else { return Ok(None) };
+        let (session_key, kind) = (session_key.to_owned(), kind.to_owned());
+        let content = part.text.clone();
+        let action = Action::FollowUp { session_key, kind, content, metadata: self.metadata(to) };
+        if !self.offers(to, action.op()) {
+            return Ok(None);
+        }
+        match self.ask(to, &action, request.to_owned()).await {
+            Ok(answer) => Ok(Some(Receipt { message_id: answer.message_id, ..Receipt::default() })),
+            Err(error) if error.is_only_about_the_way() => {
+                info!(platform = %to.platform, "what the connector held is gone; the chat itself is told");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// How long the connector remembers the numbers of questions.
@@ -93,7 +125,9 @@ impl Relay {
     }
 
     pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
-        let Some(message_id) = to.reply_to.clone() else { return Ok(()) };
+        let Some(message_id) = to.reply_to.clone().filter(|id| held_kind(id).is_none()) else {
+            return Ok(());
+        };
         let react = |emoji: &str, remove| Action::React {
             chat_id: to.chat_id.clone(),
             message_id: message_id.clone(),
@@ -132,12 +166,18 @@ impl Relay {
 
     async fn ask(&self, to: &Route, action: &Action, request: String) -> Result<Answer, Error> {
         let answer = self.wire.ask(to.platform, action, request).await?;
+        if answer.success || answer.is_declined() {
+            self.wire.note(to.platform, &to.chat_id, answer.is_declined());
+        }
         if answer.success { Ok(answer) } else { Err(Error::of(&answer)) }
     }
 
-    /// What is not offered is left out.
+    /// What is not offered is left out, and so is everything where nothing is let through.
     async fn courtesy(&self, to: &Route, action: Action) -> Result<(), Error> {
         let op = action.op();
+        if self.wire.is_declined(to.platform, &to.chat_id) {
+            return Ok(());
+        }
         if !self.offers(to, op) {
             if self.wire.is_first_lack(op) {
                 info!(platform = %to.platform, op, "the connector does not offer this; it is left out");

@@ -11,6 +11,7 @@ use reqwest::Client;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::control::{self, Credentials};
 use super::memory::Memory;
@@ -20,10 +21,22 @@ use crate::{download, http};
 /// What is asked of the task that keeps the connection.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Send { request: String, line: String, answer: oneshot::Sender<Result<Answer, Error>> },
-    GoIdle { within: Duration, answer: oneshot::Sender<bool> },
-    Sleep { hold: Option<Duration>, answer: oneshot::Sender<bool> },
+    Send {
+        request: String,
+        line: String,
+        answer: oneshot::Sender<Result<Answer, Error>>,
+    },
+    GoIdle {
+        within: Duration,
+        answer: oneshot::Sender<bool>,
+    },
+    Sleep {
+        hold: Option<Duration>,
+        answer: oneshot::Sender<bool>,
+    },
     Wake,
+    /// Whoever is not connected has nobody to tell.
+    Tell(FromGateway),
 }
 
 /// How it is with the connection, for those that follow it.
@@ -120,12 +133,30 @@ impl Wire {
         self.lock().memory.metadata(platform, chat)
     }
 
+    pub(super) fn note(&self, platform: Platform, chat: &str, declined: bool) {
+        self.lock().memory.note(platform, chat, declined);
+    }
+
+    pub(super) fn is_declined(&self, platform: Platform, chat: &str) -> bool {
+        self.lock().memory.is_declined(platform, chat)
+    }
+
     pub(super) fn is_first_lack(&self, op: &'static str) -> bool {
         self.lock().missing.insert(op)
     }
 
     pub(super) fn identity(&self, platform: Platform) -> Option<&Identity> {
         self.config.identities.iter().find(|identity| identity.platform == platform)
+    }
+
+    /// Whose credential it is for. What names a permission is for the platform of that one, if we speak for it.
+    fn tag(&self, platform: Platform, action: &Action) -> Option<(String, Option<String>)> {
+        if let Some(named) = action.named_platform() {
+            let identity = self.identity(Platform::parse(named)?)?;
+            return Some((named.to_owned(), Some(identity.bot_id.clone())));
+        }
+        let bot_id = self.identity(platform).map(|identity| identity.bot_id.clone());
+        (platform != Platform::relay()).then(|| (platform.as_str().to_owned(), bot_id))
     }
 
     /// One question, one try. `request`: the number under which the connector may recognise it.
@@ -135,9 +166,7 @@ impl Wire {
         action: &Action,
         request: String,
     ) -> Result<Answer, Error> {
-        let to = (platform != Platform::relay()).then(|| {
-            (platform.as_str().to_owned(), self.identity(platform).map(|identity| identity.bot_id.clone()))
-        });
+        let to = self.tag(platform, action);
         let line = FromGateway::outbound(request.clone(), action, to).line().map_err(|_| Error::TooLong)?;
         let asks = self.lock().asks.clone().ok_or(Error::NotConnected)?;
         let (answer, answered) = oneshot::channel();
@@ -163,6 +192,14 @@ impl Wire {
         let (answer, asleep) = oneshot::channel();
         let asked = asks.send(Ask::Sleep { hold, answer }).await;
         asked.is_ok() && asleep.await.unwrap_or_default()
+    }
+
+    /// Said, or not: nobody waits for it.
+    pub(super) fn tell(&self, frame: FromGateway) {
+        let told = self.lock().asks.as_ref().map(|asks| asks.try_send(Ask::Tell(frame)));
+        if !matches!(told, Some(Ok(()))) {
+            debug!("the connector is not told");
+        }
     }
 
     pub(super) async fn wake(&self) {

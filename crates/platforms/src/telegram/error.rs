@@ -94,7 +94,7 @@ impl Error {
             Self::Answered { .. } => match self.kind() {
                 Kind::TooLong => "telegram_too_long",
                 Kind::BadFormat => "telegram_bad_format",
-                Kind::Forbidden => "telegram_forbidden",
+                Kind::Forbidden | Kind::Declined => "telegram_forbidden",
                 Kind::NoFiles => "telegram_no_files",
                 Kind::ChatNotFound => "telegram_chat_not_found",
                 Kind::NotFound => "telegram_not_found",

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::rig::{DIRECT, GUILD, ROOM, Rig, USER, rig, rig_with, route};
 
-const REPLY: SendOptions<'static> = SendOptions { reply: true, silent: false, buttons: &[] };
+const REPLY: SendOptions<'static> = SendOptions { reply: true, silent: false, buttons: &[], session: None };
 const LATER: Meaning = Meaning::Later { after: None };
 
 async fn send(rig: &Rig, to: &Route) -> Result<Receipt, Error> {
@@ -31,7 +31,7 @@ async fn a_message_is_anchored_has_buttons_and_calls_nobody_by_accident() {
     let rig = rig();
     let question = rig.fake.push_text(DIRECT, USER, "q");
     let buttons = [Button { label: "Yes".into(), data: "y".into() }];
-    let options = SendOptions { reply: true, silent: false, buttons: &buttons };
+    let options = SendOptions { reply: true, silent: false, buttons: &buttons, session: None };
     let part = Part::plain("@everyone look");
     let receipt = rig.adapter.send(&answering(question), &part, &options).await.expect("sent");
     let seen = &rig.fake.visible(DIRECT)[0];

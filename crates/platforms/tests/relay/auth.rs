@@ -140,3 +140,22 @@ async fn enrolling_brings_credentials_once() {
     let refused = enroll(&asked).await.expect_err("used").to_string();
     assert!(refused.contains("403") && !refused.contains("once\""), "{refused}");
 }
+
+#[tokio::test]
+async fn the_address_to_be_woken_by_is_told_at_every_start_and_a_connector_need_not_know_what_that_is() {
+    for status in [200, 404] {
+        let rig = rig_with(|config| {
+            config.credentials = Some(credentials("gw-alpha", "s3cret"));
+            config.wake_url = Some("https://wake.example/1".into());
+        });
+        rig.fake.answer("wake", status, json!({}));
+        let _line = rig.up().await;
+        let told = rig.fake.read(|world| world.posted.clone());
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            (told[0].endpoint.as_str(), &told[0].body),
+            ("wake", &json!({"wakeUrl": "https://wake.example/1"}))
+        );
+        assert!(told[0].bearer.is_some());
+    }
+}

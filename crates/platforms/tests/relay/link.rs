@@ -251,3 +251,15 @@ async fn a_line_without_a_sign_of_life_is_given_up() {
     let told = line.told.lock().expect("whole").clone();
     assert!(told.contains(&Health::Degraded { reason: "relay_silent" }), "{told:?}");
 }
+
+#[tokio::test]
+async fn a_connector_that_says_nothing_is_not_waited_for() {
+    let rig = rig_with(|config| config.terms.handshake = Duration::from_millis(200));
+    rig.fake.mute(1);
+    let line = rig.start();
+    rig.until("a second try", |world| (world.frames("hello").len() == 2).then_some(())).await;
+    rig.until("the end of the first", |world| (world.closed == 1).then_some(())).await;
+    line.until_up().await;
+    assert_eq!(rig.fake.read(|world| (world.connections(), world.open())), (2, 1));
+    rig.say("at last").await.expect("it is up");
+}

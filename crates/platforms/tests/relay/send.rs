@@ -7,7 +7,7 @@ use petasos_fakes::connector::{Reply, event};
 use petasos_platforms::{Kind, Mark, Part, SendOptions};
 use serde_json::json;
 
-use crate::rig::{platform, rig, rig_with, route};
+use crate::rig::{platform, rig, rig_with, route, said};
 
 #[tokio::test]
 async fn a_message_is_sent_edited_and_taken_back() {
@@ -143,7 +143,7 @@ async fn a_connector_that_knows_its_questions_sends_once() {
         rig.adapter().send_once(
             &to,
             &part,
-            &petasos_platforms::SendOptions { reply: false, silent: false, buttons: &[] },
+            &petasos_platforms::SendOptions { reply: false, silent: false, buttons: &[], session: None },
             "out:1:0",
         )
     };
@@ -175,4 +175,71 @@ async fn a_platform_that_is_not_fronted_by_name_is_tagged_without_a_bot() {
     rig.adapter().send(&to, &Part::plain("hi"), &SendOptions::default()).await.expect("sent");
     let frame = rig.fake.read(|world| world.frames("outbound")[1].clone());
     assert!(frame.get("platform").is_none());
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_answered_by_naming_what_the_connector_holds() {
+    let rig = rig();
+    let _line = rig.up().await;
+    let key = "agent:main:discord:dm:c1";
+    let follow = async |kind: &str| {
+        let to = Route { reply_to: Some(format!("held:{kind}")), ..route("c1") };
+        let options = SendOptions { reply: true, session: Some(key), ..SendOptions::default() };
+        rig.adapter().send_once(&to, &Part::plain("later"), &options, "out:7:0").await.expect("said")
+    };
+    let frames = |op: &'static str| {
+        rig.fake.read(|world| {
+            let all = world.frames("outbound").into_iter().filter(|it| it["action"]["op"] == op);
+            all.cloned().collect::<Vec<_>>()
+        })
+    };
+    rig.fake.hold(key, "discord.interaction_token", "c1");
+    assert!(follow("discord.interaction_token").await.message_id.is_some());
+    let told = &frames("follow_up")[0];
+    assert_eq!((&told["platform"], &told["botId"]), (&json!("discord"), &json!("app")));
+    assert_eq!(
+        told["action"],
+        json!({"op": "follow_up", "session_key": key, "kind": "discord.interaction_token", "content": "later",
+               "metadata": {}})
+    );
+    assert!(frames("send").is_empty());
+    // Of a platform that we do not speak for: whose credential it takes is the connector's to know.
+    rig.fake.hold(key, "telegram.x", "c1");
+    rig.adapter()
+        .send_once(&route("c1"), &Part::plain("x"), &SendOptions::default(), "other")
+        .await
+        .expect("said");
+    let to = Route { reply_to: Some("held:telegram.x".into()), ..route("c1") };
+    let options = SendOptions { reply: true, session: Some(key), ..SendOptions::default() };
+    rig.adapter().send_once(&to, &Part::plain("y"), &options, "out:8:0").await.expect("said");
+    let told = &frames("follow_up")[1];
+    assert!(told.get("platform").is_none() && told.get("botId").is_none(), "{told}");
+    // What is held no longer is no reason to say nothing.
+    let to = Route { reply_to: Some("held:discord.gone".into()), ..route("c1") };
+    rig.adapter().send_once(&to, &Part::plain("z"), &options, "out:9:0").await.expect("said");
+    let sent = frames("send");
+    let sent = sent.last().expect("sent");
+    assert_eq!((&sent["requestId"], &sent["action"]["reply_to"]), (&json!("out:9:0"), &json!(null)));
+    let texts: Vec<_> = rig.fake.visible("c1").into_iter().map(|it| it.text).collect();
+    assert_eq!(texts, ["later", "x", "y", "z"]);
+}
+
+#[tokio::test]
+async fn where_nothing_is_let_through_no_courtesy_is_tried_until_something_comes_from_there() {
+    let rig = rig();
+    rig.fake.describe("discord", |it| it["supported_ops"] = json!(["send", "typing", "react"]));
+    let mut line = rig.up().await;
+    rig.fake.trouble(Reply::Result(json!({"success": false, "code": "egress_declined"})));
+    rig.say("x").await.expect_err("declined");
+    let asked = || rig.fake.read(|world| world.frames("outbound").len());
+    let to = Route { reply_to: Some("m1".into()), ..route("c1") };
+    rig.adapter().typing(&to).await.expect("left out");
+    rig.adapter().react(&to, petasos_platforms::Mark::Done).await.expect("left out");
+    assert_eq!(asked(), 1, "the message alone was asked for");
+    rig.adapter().typing(&route("c2")).await.expect("another chat");
+    assert_eq!(asked(), 2);
+    rig.fake.push(said("let me in"));
+    line.texts(1).await;
+    rig.adapter().typing(&to).await.expect("heard");
+    assert_eq!(asked(), 3);
 }

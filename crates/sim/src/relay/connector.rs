@@ -147,6 +147,7 @@ impl Sim {
             chat_id: Route::back_to(source, Delivery::Push).chat_id,
             session_key: session_key(source, &Default::default()).as_str().to_owned(),
             thread_id: None,
+            scope_id: None,
             chat_type: source.chat_type.as_str().to_owned(),
             name: None,
         };

@@ -111,7 +111,7 @@ impl Sim {
         let Ask::Send { .. } = ask else { return self.tell_answer(wire, name, answer) };
         let (known, text) = (answer.success || answer.ambiguous, answer.value().to_string());
         let ended = self.their_commit("answer", |tx| match known {
-            true => tx.answer_request(INSTANCE, &name, &text),
+            true => tx.answer_request(INSTANCE, &name, &text, None),
             false => tx.forget_request(INSTANCE, &name),
         });
         match ended {

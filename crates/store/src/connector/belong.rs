@@ -30,6 +30,20 @@ impl Reads {
         Ok(read.query_row([platform.as_str(), user], |row| row.get(0)).optional()?)
     }
 
+    /// The same for what they say to the bot alone.
+    pub fn instance_of_direct(&self, platform: Platform, user: &str) -> Result<Option<String>> {
+        let mut read =
+            self.sql("SELECT coalesce(direct, instance) FROM authors WHERE platform = ?1 AND user_id = ?2")?;
+        Ok(read.query_row([platform.as_str(), user], |row| row.get(0)).optional()?)
+    }
+
+    /// What was said of somebody; `None`: nothing, and the policy counts.
+    pub fn principal(&self, instance: &str, platform: Platform, user: &str) -> Result<Option<bool>> {
+        let mut read = self
+            .sql("SELECT allowed FROM principals WHERE instance = ?1 AND platform = ?2 AND user_id = ?3")?;
+        Ok(read.query_row([instance, platform.as_str(), user], |row| row.get(0)).optional()?)
+    }
+
     pub fn instance_of_scope(&self, platform: Platform, scope: &str) -> Result<Option<String>> {
         let mut read = self.sql("SELECT instance FROM scopes WHERE platform = ?1 AND scope_id = ?2")?;
         Ok(read.query_row([platform.as_str(), scope], |row| row.get(0)).optional()?)
@@ -54,9 +68,41 @@ impl Tx<'_> {
         self.known(instance)?;
         self.sql(
             "INSERT INTO authors (platform, user_id, instance) VALUES (?1, ?2, ?3)
-             ON CONFLICT (platform, user_id) DO UPDATE SET instance = excluded.instance",
+             ON CONFLICT (platform, user_id) DO UPDATE SET instance = excluded.instance, direct = NULL",
         )?
         .execute([platform.as_str(), user, instance])?;
+        Ok(())
+    }
+
+    /// This instance gets the direct messages of an author of the same tenant. `false`: they are not one.
+    pub fn take_direct(&self, platform: Platform, user: &str, instance: &str) -> Result<bool> {
+        let mut take = self.sql(
+            "UPDATE authors SET direct = ?3 WHERE platform = ?1 AND user_id = ?2
+             AND (SELECT tenant FROM instances WHERE id = authors.instance)
+                 = (SELECT tenant FROM instances WHERE id = ?3)",
+        )?;
+        Ok(take.execute([platform.as_str(), user, instance])? > 0)
+    }
+
+    /// `None`: nothing is said of them any more.
+    pub fn put_principal(
+        &self,
+        instance: &str,
+        platform: Platform,
+        user: &str,
+        allowed: Option<bool>,
+    ) -> Result<()> {
+        let Some(allowed) = allowed else {
+            self.sql("DELETE FROM principals WHERE instance = ?1 AND platform = ?2 AND user_id = ?3")?
+                .execute([instance, platform.as_str(), user])?;
+            return Ok(());
+        };
+        self.known(instance)?;
+        self.sql(
+            "INSERT INTO principals (instance, platform, user_id, allowed) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (instance, platform, user_id) DO UPDATE SET allowed = excluded.allowed",
+        )?
+        .execute(params![instance, platform.as_str(), user, allowed])?;
         Ok(())
     }
 

@@ -14,6 +14,8 @@ pub struct Chat {
     pub chat_id: String,
     pub session_key: String,
     pub thread_id: Option<String>,
+    /// The guild or workspace that it is in.
+    pub scope_id: Option<String>,
     pub chat_type: String,
     pub name: Option<String>,
 }
@@ -32,13 +34,13 @@ impl Reads {
     /// A chat in which the instance was spoken to; `None`: it never was.
     pub fn met(&self, instance: &str, platform: Platform, chat: &str) -> Result<Option<Chat>> {
         let mut read = self.sql(
-            "SELECT session_key, chat_type, name, thread_id FROM chats
+            "SELECT session_key, chat_type, name, thread_id, scope_id FROM chats
              WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 ORDER BY at DESC LIMIT 1",
         )?;
         let found = read.query_row([instance, platform.as_str(), chat], |row| {
             let (session_key, chat_type, name) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let (chat_id, thread_id) = (chat.to_owned(), row.get(3)?);
-            Ok(Chat { platform, chat_id, session_key, thread_id, chat_type, name })
+            let (chat_id, thread_id, scope_id) = (chat.to_owned(), row.get(3)?, row.get(4)?);
+            Ok(Chat { platform, chat_id, session_key, thread_id, scope_id, chat_type, name })
         });
         Ok(found.optional()?)
     }
@@ -49,6 +51,20 @@ impl Reads {
             "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND chat_id = ?3 AND thread_id = ?4",
         )?;
         Ok(read.exists([instance, platform.as_str(), chat, thread])?)
+    }
+
+    /// Whether the instance was spoken to anywhere in this scope, or in the chat of that name.
+    pub fn met_in_scope(&self, instance: &str, platform: Platform, scope: &str) -> Result<bool> {
+        let mut read = self.sql(
+            "SELECT 1 FROM chats WHERE instance = ?1 AND platform = ?2 AND (scope_id = ?3 OR chat_id = ?3)",
+        )?;
+        Ok(read.exists([instance, platform.as_str(), scope])?)
+    }
+
+    /// Whether this message came of something that the instance asked for, as far back as that is remembered.
+    pub fn wrote(&self, instance: &str, message: &str) -> Result<bool> {
+        let mut read = self.sql("SELECT 1 FROM requests WHERE instance = ?1 AND message = ?2")?;
+        Ok(read.exists([instance, message])?)
     }
 
     /// The instance and the chat of a session, within a tenant.
@@ -75,10 +91,10 @@ impl Reads {
 impl Tx<'_> {
     pub(super) fn meet(&self, instance: &str, chat: &Chat, now: Millis) -> Result<()> {
         self.sql(
-            "INSERT INTO chats (instance, platform, chat_id, session_key, thread_id, chat_type, name, at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (instance, platform, chat_id, session_key)
-             DO UPDATE SET thread_id = excluded.thread_id, chat_type = excluded.chat_type, name = excluded.name,
-                 at = excluded.at",
+            "INSERT INTO chats (instance, platform, chat_id, session_key, thread_id, scope_id, chat_type, name, at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (instance, platform, chat_id, session_key)
+             DO UPDATE SET thread_id = excluded.thread_id, scope_id = excluded.scope_id,
+                 chat_type = excluded.chat_type, name = excluded.name, at = excluded.at",
         )?
         .execute(params![
             instance,
@@ -86,10 +102,20 @@ impl Tx<'_> {
             chat.chat_id,
             chat.session_key,
             chat.thread_id,
+            chat.scope_id,
             chat.chat_type,
             chat.name,
             at(now)
         ])?;
+        Ok(())
+    }
+
+    /// The chat is this instance's alone from now on: what others had of it, they have no longer.
+    pub fn take_chat(&self, platform: Platform, chat: &str, instance: &str) -> Result<()> {
+        for table in ["chats", "vault"] {
+            let take = format!("DELETE FROM {table} WHERE platform = ?1 AND chat_id = ?2 AND instance != ?3");
+            self.sql(&take)?.execute([platform.as_str(), chat, instance])?;
+        }
         Ok(())
     }
 
@@ -103,9 +129,16 @@ impl Tx<'_> {
         Ok(known)
     }
 
-    pub fn answer_request(&self, instance: &str, request: &str, answer: &str) -> Result<()> {
-        self.sql("UPDATE requests SET answer = ?3 WHERE instance = ?1 AND request = ?2")?
-            .execute([instance, request, answer])?;
+    /// `message`: what came of it.
+    pub fn answer_request(
+        &self,
+        instance: &str,
+        request: &str,
+        answer: &str,
+        message: Option<&str>,
+    ) -> Result<()> {
+        self.sql("UPDATE requests SET answer = ?3, message = ?4 WHERE instance = ?1 AND request = ?2")?
+            .execute(params![instance, request, answer, message])?;
         Ok(())
     }
 

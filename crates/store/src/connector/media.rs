@@ -1,5 +1,7 @@
 //! Files between a platform and an instance.
 
+use std::collections::HashSet;
+
 use petasos_core::Millis;
 use rusqlite::{OptionalExtension, params};
 
@@ -41,6 +43,12 @@ impl Reads {
             })
         });
         Ok(found.optional()?)
+    }
+
+    /// The names of the files that lie here.
+    pub fn media_here(&self) -> Result<HashSet<String>> {
+        let mut read = self.sql("SELECT id FROM media WHERE reference IS NULL")?;
+        read.query_and_then([], |row| Ok(row.get(0)?))?.collect()
     }
 
     /// Bytes of the files of this instance that lie here.

@@ -11,6 +11,8 @@ use crate::value::{amount, at, count, rows, time_at};
 
 /// Put-aside events of one instance that are kept.
 const MOST_DEAD: usize = 1000;
+/// The same in bytes: the disk is everybody's.
+const MOST_DEAD_BYTES: u64 = 32 << 20;
 
 /// Something new for an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,9 +190,11 @@ impl Tx<'_> {
     fn thin_out(&self, instance: &str) -> Result<()> {
         self.sql(
             "DELETE FROM dead WHERE instance = ?1 AND id NOT IN
-             (SELECT id FROM dead WHERE instance = ?1 ORDER BY at DESC, id DESC LIMIT ?2)",
+             (SELECT id FROM (SELECT id, at, sum(octet_length(payload)) OVER (ORDER BY at DESC, id DESC) AS bytes
+                              FROM dead WHERE instance = ?1)
+              WHERE bytes <= ?3 ORDER BY at DESC, id DESC LIMIT ?2)",
         )?
-        .execute(params![instance, rows(MOST_DEAD)])?;
+        .execute(params![instance, rows(MOST_DEAD), amount(MOST_DEAD_BYTES)])?;
         Ok(())
     }
 

@@ -46,6 +46,9 @@ pub struct Instance {
     pub wake_url: Option<String>,
 }
 
+/// The tenant of what nobody has spoken for.
+const NOBODY: &str = "default";
+
 const GATEWAY: &str = "SELECT g.id, g.instance, i.tenant, g.secret,
         CASE WHEN g.former_until > ?2 THEN g.former END, g.delivery_key
     FROM gateways g JOIN instances i ON i.id = g.instance";
@@ -95,6 +98,16 @@ impl Tx<'_> {
         Ok(add.execute(params![id, at(now)])? > 0)
     }
 
+    /// The one instance that has everybody, if need be with a tenant that nobody named: whoever adds a gateway for it
+    /// says whose it is.
+    pub fn ensure_single(&self, id: &str, now: Millis) -> Result<()> {
+        if self.instance(id)?.is_some() {
+            return Ok(());
+        }
+        self.add_tenant(NOBODY, now)?;
+        self.ensure_instance(id, NOBODY, now)
+    }
+
     /// Makes the instance if need be. One of another tenant is a conflict.
     pub fn ensure_instance(&self, id: &str, tenant: &str, now: Millis) -> Result<()> {
         if !self.sql("SELECT 1 FROM tenants WHERE id = ?1")?.exists([tenant])? {
@@ -104,6 +117,12 @@ impl Tx<'_> {
             "INSERT INTO instances (id, tenant, created_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?
         .execute(params![id, tenant, at(now)])?;
+        // Nobody has spoken for it yet.
+        self.sql(
+            "UPDATE instances SET tenant = ?2 WHERE id = ?1 AND tenant = ?3
+             AND NOT EXISTS (SELECT 1 FROM gateways WHERE instance = ?1)",
+        )?
+        .execute([id, tenant, NOBODY])?;
         match self.instance(id)? {
             Some(found) if found.tenant == tenant => Ok(()),
             Some(_) | None => Err(Error::Conflict("the instance belongs to another tenant")),
@@ -160,9 +179,13 @@ impl Tx<'_> {
     pub fn deprovision(&self, instance: &str, now: Millis) -> Result<()> {
         self.sql("UPDATE gateways SET revoked_at = coalesce(revoked_at, ?2) WHERE instance = ?1")?
             .execute(params![instance, at(now)])?;
-        for table in ["authors", "scopes", "links", "policies", "chats"] {
+        for table in ["authors", "principals", "scopes", "links", "policies", "chats", "vault"] {
             self.sql(&format!("DELETE FROM {table} WHERE instance = ?1"))?.execute([instance])?;
         }
+        self.sql("UPDATE authors SET direct = NULL WHERE direct = ?1")?.execute([instance])?;
+        // Files that lie here go with the next sweep.
+        self.sql("UPDATE media SET expires_at = min(expires_at, ?2) WHERE instance = ?1")?
+            .execute(params![instance, at(now)])?;
         self.revise()
     }
 

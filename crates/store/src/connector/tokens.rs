@@ -40,6 +40,13 @@ impl Tx<'_> {
         Ok(token)
     }
 
+    /// What nobody can use any more: one-time tokens and codes that bind an author.
+    pub fn drop_tokens_before(&self, now: Millis) -> Result<()> {
+        self.sql("DELETE FROM enrollments WHERE expires_at <= ?1")?.execute([at(now)])?;
+        self.sql("DELETE FROM links WHERE expires_at <= ?1")?.execute([at(now)])?;
+        Ok(())
+    }
+
     /// Uses the token up for this gateway; of two who try, one succeeds.
     pub fn redeem(&self, token: &str, gateway: &str, now: Millis) -> Result<Redeemed> {
         let mut redeem = self.sql(

@@ -109,11 +109,22 @@ CREATE TABLE unreadable (
 CREATE UNIQUE INDEX unreadable_event ON unreadable (link, event) WHERE event IS NOT NULL;
 
 -- authors: whose messages go to which instance. Written by: commands, `/manage/*`, `/link CODE` in a direct message.
+-- `direct`: another instance of the same tenant that gets their direct messages.
 CREATE TABLE authors (
     platform TEXT NOT NULL,
     user_id  TEXT NOT NULL,
     instance TEXT NOT NULL REFERENCES instances (id),
+    direct   TEXT REFERENCES instances (id),
     PRIMARY KEY (platform, user_id)
+) STRICT, WITHOUT ROWID;
+
+-- principals: who is let through to an instance in its scopes whatever its policy says, and who is not.
+CREATE TABLE principals (
+    instance TEXT    NOT NULL REFERENCES instances (id),
+    platform TEXT    NOT NULL,
+    user_id  TEXT    NOT NULL,
+    allowed  INTEGER NOT NULL CHECK (allowed IN (0, 1)),
+    PRIMARY KEY (instance, platform, user_id)
 ) STRICT, WITHOUT ROWID;
 
 -- scopes: guilds, workspaces and groups in which everyone speaks to one instance.
@@ -149,6 +160,7 @@ CREATE TABLE chats (
     chat_id     TEXT    NOT NULL,
     session_key TEXT    NOT NULL,
     thread_id   TEXT,
+    scope_id    TEXT,
     chat_type   TEXT    NOT NULL,
     name        TEXT,
     at          INTEGER NOT NULL,
@@ -175,15 +187,18 @@ CREATE INDEX vault_age ON vault (expires_at);
 
 -- requests: what gateways asked for and must not happen twice.
 -- Written by: the socket's task: before the platform is asked (no answer), and with its answer.
+-- `message`: what came of it (platform, chat and id), which is that instance's to change.
 -- A crash leaves: rows without an answer, whose effect nobody knows; whoever asks again is told so.
 CREATE TABLE requests (
     instance TEXT    NOT NULL,
     request  TEXT    NOT NULL,
     answer   TEXT,
+    message  TEXT,
     at       INTEGER NOT NULL,
     PRIMARY KEY (instance, request)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX requests_age ON requests (at);
+CREATE INDEX requests_message ON requests (instance, message) WHERE message IS NOT NULL;
 
 -- media: files on their way between a platform and an instance. `reference`: where the platform has it (JSON);
 -- without one the file lies in `<home>/connector-media` under its id.

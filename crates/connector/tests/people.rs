@@ -1,0 +1,237 @@
+//! Who speaks to which instance, and what a gateway can change about that.
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::time::Duration;
+
+use petasos_core::Platform;
+use petasos_fakes::Discord;
+use petasos_fakes::discord::Incoming;
+use petasos_fakes::relay::{Acks, Peer, fresh_token};
+use petasos_platforms::{Adapter, Secret, discord};
+use serde_json::{Value, json};
+use support::{ANN, BOT, Bench, SOON, body, until, wait_closed, wait_texts};
+
+const ROOM: u64 = 70;
+
+fn platform(name: &str) -> Platform {
+    Platform::parse(name).expect("known")
+}
+
+fn discord_at(fake: &Discord) -> Adapter {
+    // Begins with 900, the fake bot's id, in base 64.
+    let mut config = discord::Config::new(Secret::new("OTAw.x.secret"));
+    config.api_base = fake.api_base();
+    config.identify_gap = Duration::ZERO;
+    config.auto_thread = false;
+    config.require_mention = false;
+    Adapter::Discord(discord::Discord::new(config).expect("valid"))
+}
+
+fn a_guild() -> Discord {
+    let fake = Discord::start().expect("a fake");
+    fake.add_guild(1);
+    fake.add_channel(1, ROOM, "general");
+    fake
+}
+
+#[track_caller]
+fn ask(peer: &Peer, request: &str, action: Value) -> Value {
+    peer.outbound(request, &action);
+    peer.answer(request, SOON).expect("an answer")
+}
+
+fn send(chat: &str, text: &str) -> Value {
+    json!({"op": "send", "chat_id": chat, "content": text, "reply_to": null, "metadata": {}})
+}
+
+#[test]
+fn people_are_heard_by_name_or_shut_out_whatever_the_policy_says() {
+    let fake = a_guild();
+    let mut bench = Bench::idle();
+    let secret = bench.add_gateway("gw-1", "t1", "i1", None);
+    bench.write(|tx| tx.grant_scope(platform("discord"), "1", "i1"));
+    bench.start(|config| config.adapters.push(discord_at(&fake)));
+    fake.wait_until(SOON, |world| (world.heard(2).count() == 1).then_some(()))
+        .expect("the connector listens");
+    let name = |policy: &str| {
+        let bearer = fresh_token("gw-1", &secret);
+        let body = json!({"platform": "discord", "userId": "6", "policy": policy, "instanceId": "i2"});
+        bench.post("/manage/principal", Some(&bearer), &body).status
+    };
+    assert_eq!((name("perhaps"), bench.post("/manage/principal", None, &json!({})).status), (400, 401));
+    // In each round: what is said among people, what is said to us, and somebody else, who is heard in any case.
+    let rounds: [(Option<&str>, &[&str]); 4] = [
+        (None, &["to you 0"]),
+        (Some("allow"), &["among us 1", "to you 1"]),
+        (Some("deny"), &[]),
+        (Some("default"), &["to you 3"]),
+    ];
+    let mut want: Vec<String> = vec![];
+    for (round, (policy, heard)) in rounds.into_iter().enumerate() {
+        if let Some(policy) = policy {
+            assert_eq!(name(policy), 200);
+        }
+        fake.push_text(ROOM, 6, format!("among us {round}"));
+        fake.push(Incoming::text(ROOM, 6, format!("to you {round}")).mentioning_bot());
+        fake.push(Incoming::text(ROOM, 8, format!("me too {round}")).mentioning_bot());
+        want.extend(heard.iter().map(|text| (*text).to_owned()));
+        want.push(format!("me too {round}"));
+        bench.wait_depth("i1", want.len() as u64);
+    }
+    let peer = bench.dial("gw-1", &secret, Acks::All);
+    peer.hello("discord", "");
+    let all = peer.wait_until(SOON, |heard| (heard.texts().len() == want.len()).then(|| heard.texts()));
+    for (got, want) in all.expect("everything").iter().zip(&want) {
+        assert!(got.contains(want.as_str()), "{got} for {want}");
+    }
+}
+
+#[test]
+fn direct_messages_come_to_the_instance_of_the_tenant_that_takes_them() {
+    let mut bench = Bench::idle();
+    let first = bench.add_gateway("gw-1", "t1", "i1", None);
+    let second = bench.add_gateway("gw-2", "t1", "i2", None);
+    let stranger = bench.add_gateway("gw-3", "t2", "i3", None);
+    bench.write(|tx| tx.bind_author(platform("telegram"), &ANN.to_string(), "i1"));
+    bench.start(|_| {});
+    let take = |gateway: &str, secret: &str, user: i64| {
+        let body = json!({"platform": "telegram", "userId": user.to_string()});
+        bench.post("/manage/dm-default", Some(&fresh_token(gateway, secret)), &body).status
+    };
+    assert_eq!(take("gw-3", &stranger, ANN), 403, "another tenant's person");
+    assert_eq!(take("gw-2", &second, 99), 403, "nobody's person");
+    let one = bench.greet("gw-1", &first, Acks::All);
+    bench.say("before");
+    wait_texts(&one, &["before"]);
+    assert_eq!(take("gw-2", &second, ANN), 200);
+    let two = bench.greet("gw-2", &second, Acks::All);
+    bench.say("after");
+    wait_texts(&two, &["after"]);
+    bench.telegram.push_text(-100, ANN, "among others");
+    wait_texts(&one, &["before", "among others"]);
+    assert_eq!(ask(&two, "a", send(&ANN.to_string(), "hello"))["success"], true);
+}
+
+#[test]
+fn whoever_is_deprovisioned_is_out_and_nobody_writes_to_them_any_more() {
+    let mut bench = Bench::idle();
+    let first = bench.add_gateway("gw-1", "t1", "i1", None);
+    let second = bench.add_gateway("gw-2", "t1", "i2", None);
+    bench.write(|tx| {
+        tx.bind_author(platform("telegram"), &ANN.to_string(), "i1")?;
+        tx.bind_author(platform("telegram"), "8", "i2")
+    });
+    bench.start(|_| {});
+    let (one, two) = (bench.greet("gw-1", &first, Acks::All), bench.greet("gw-2", &second, Acks::All));
+    bench.say("hello");
+    wait_texts(&one, &["hello"]);
+    let bearer = fresh_token("gw-1", &first);
+    let gone = bench.post("/manage/deprovision", Some(&bearer), &json!({"instanceId": "i2"}));
+    assert_eq!((gone.status, body(&gone)["ok"].clone()), (200, json!(true)));
+    assert_eq!(wait_closed(&one, 4401), "unauthorized");
+    assert_eq!(bench.post("/manage/link", Some(&bearer), &json!({})).status, 401);
+    let again = bench.dial("gw-1", &first, Acks::All);
+    again.hello("telegram", BOT);
+    wait_closed(&again, 4401);
+    bench.say("is anybody there?");
+    bench.telegram.push_text(8, 8, "I am");
+    wait_texts(&two, &["I am"]);
+    assert_eq!(bench.depth("i1").entries, 0, "their author is bound to nobody");
+}
+
+#[test]
+fn whoever_links_to_another_is_not_written_to_by_the_first_any_more() {
+    let mut bench = Bench::idle();
+    let first = bench.add_gateway("gw-1", "t1", "i1", None);
+    let second = bench.add_gateway("gw-2", "t2", "i2", None);
+    bench.start(|_| {});
+    let link = |gateway: &str, secret: &str, answers: usize| {
+        let told = bench.post("/manage/link", Some(&fresh_token(gateway, secret)), &json!({}));
+        bench.say(format!("/link {}", body(&told)["code"].as_str().expect("a code")));
+        until("they are told", || bench.telegram.texts(ANN).len() >= answers);
+    };
+    link("gw-1", &first, 1);
+    let one = bench.greet("gw-1", &first, Acks::All);
+    bench.say("hello");
+    wait_texts(&one, &["hello"]);
+    let chat = ANN.to_string();
+    let sent = ask(&one, "a", send(&chat, "yes?"));
+    assert_eq!(sent["success"], true);
+    link("gw-2", &second, 3);
+    assert_eq!(ask(&one, "b", send(&chat, "come back"))["code"], "egress_declined");
+    let edit = json!({"op": "edit", "chat_id": chat, "message_id": sent["message_id"], "content": "x", "metadata": {}});
+    assert_eq!(ask(&one, "c", edit)["code"], "egress_declined");
+    let two = bench.greet("gw-2", &second, Acks::All);
+    assert_eq!(ask(&two, "a", send(&chat, "welcome"))["success"], true, "its number is its own");
+    assert_eq!(bench.telegram.texts(ANN).len(), 4);
+}
+
+#[test]
+fn in_a_chat_of_several_everyone_changes_what_they_said_themselves() {
+    let fake = a_guild();
+    let mut bench = Bench::idle();
+    let first = bench.add_gateway("gw-1", "t1", "i1", None);
+    let second = bench.add_gateway("gw-2", "t2", "i2", None);
+    bench.write(|tx| {
+        tx.bind_author(platform("discord"), "5", "i1")?;
+        tx.bind_author(platform("discord"), "6", "i2")
+    });
+    bench.start(|config| config.adapters.push(discord_at(&fake)));
+    let greet = |gateway: &str, secret: &str| {
+        let peer = bench.dial(gateway, secret, Acks::All);
+        peer.hello("discord", "");
+        peer.wait_until(SOON, |heard| heard.of_type("descriptor").next().map(|_| ())).expect("a descriptor");
+        peer
+    };
+    let (one, two) = (greet("gw-1", &first), greet("gw-2", &second));
+    fake.push_text(ROOM, 5, "hello");
+    wait_texts(&one, &["hello"]);
+    fake.push_text(ROOM, 6, "me too");
+    wait_texts(&two, &["me too"]);
+    let sent = ask(&one, "a", send("70", "mine"));
+    let change = |op: &str| json!({"op": op, "chat_id": "70", "message_id": sent["message_id"], "content": "changed", "metadata": {}});
+    for op in ["edit", "delete"] {
+        let answer = ask(&two, op, change(op));
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("not_found")), "{op}");
+    }
+    assert_eq!(fake.texts(ROOM), ["mine"]);
+    assert_eq!(ask(&one, "b", change("edit"))["success"], true);
+    assert_eq!(fake.texts(ROOM), ["changed"]);
+    // Everybody in a guild is for those alone who have somebody in it, and for the first of them.
+    let take = |gateway: &str, secret: &str, scope: &str| {
+        let body = json!({"platform": "discord", "scopeId": scope});
+        bench.post("/manage/scope", Some(&fresh_token(gateway, secret)), &body).status
+    };
+    assert_eq!(
+        (take("gw-2", &second, "2"), take("gw-2", &second, "1"), take("gw-1", &first, "1")),
+        (403, 200, 409)
+    );
+}
+
+#[test]
+fn sockets_that_take_over_and_messages_that_are_put_aside_are_counted() {
+    let (bench, secret) = Bench::single_with(|config| config.terms.most_entries = 1);
+    let kept = bench.greet("gw-1", &secret, Acks::None);
+    bench.say("kept");
+    wait_texts(&kept, &["kept"]);
+    bench.say("not kept");
+    bench.telegram.push_text(8, 8, "nor this");
+    bench.say("nor that");
+    bench.wait_taken();
+    until("both chats are told", || bench.telegram.texts(ANN).len() + bench.telegram.texts(8).len() == 2);
+    assert_eq!((bench.telegram.texts(ANN).len(), bench.telegram.texts(8).len()), (1, 1));
+    let counts = |put_aside: u64, superseded: u64| {
+        until("an onlooker sees it", || {
+            let status = petasos_connector::Status::read(bench.home.path());
+            let seen = status.map(|it| it.0["instances"][0].clone()).unwrap_or_default();
+            seen["put_aside"] == put_aside && seen["superseded"] == superseded
+        });
+    };
+    counts(3, 0);
+    let newer = bench.greet("gw-1", &secret, Acks::None);
+    wait_closed(&kept, 4409);
+    counts(3, 1);
+    drop(newer);
+}
