@@ -3,9 +3,9 @@
 //!
 //! The life of an event, by file: an adapter hears it (supervised as in the gateway), `intake` asks `belong` whose it
 //! is, `instance` has it appended and synced, and only then the platform is told; `socket` writes it to the gateway,
-//! whose acknowledgement deletes it. What a gateway asks of a platform is done in `outbound`, by permissions
-//! that never leave `vault`. `queue` is the one way
-//! to the queue; `wake` calls whoever sleeps; `serve` and `routes` are the door.
+//! whose acknowledgement deletes it. What a gateway asks of a platform is done in `outbound`, by permissions that never
+//! leave `vault`. `queue` is the one way to the queue; `wake` calls whoever sleeps; `routes` is the door, `guests` sees
+//! that there is room for everybody, `manage` and `people` do what is asked over HTTP.
 //!
 //! Absent on purpose: turns and models (`gateway`, `agent`), SQL (`store`), decisions about the queue (`core::relay`).
 

@@ -1,14 +1,16 @@
 //! The door: one address for sockets, a few for what is asked over HTTP. Everything else is not here.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use futures_util::stream;
 use petasos_core::relay::token::Refused;
 use petasos_gateway::Error;
 use petasos_platforms::listener::{Request, Seat, json, read, refused, unread};
@@ -16,14 +18,17 @@ use petasos_store::Error as StoreError;
 use petasos_store::connector::Gateway;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::guests::{Kind, Place};
 use crate::shell::Shell;
-use crate::{files, manage, proof, socket};
+use crate::{files, guests, manage, proof, socket};
 
 /// Of a request that is no file.
 const LONGEST_BODY: usize = 64 * 1024;
+/// Of a file, on its way out.
+const PIECE: usize = 64 * 1024;
 
 pub(crate) async fn answer(shell: Arc<Shell>, request: Request) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -66,7 +71,7 @@ async fn open(shell: Arc<Shell>, mut request: Request) -> Response {
     };
     // Those who are told that they may not come in sit elsewhere.
     let (seats, place) = match &who {
-        Ok(gateway) => match shell.guests.enter(Kind::Socket, gateway) {
+        Ok(gateway) => match shell.guests.enter_now(Kind::Socket, gateway) {
             Some(place) => (&shell.seats, Some(place)),
             None => return busy(),
         },
@@ -96,7 +101,7 @@ async fn admitted(shell: &Shell, request: &Request) -> Result<Result<(Gateway, P
         Ok(gateway) => gateway,
         Err(why) => return Ok(Err(not_admitted(why))),
     };
-    let Some(place) = shell.guests.enter(Kind::Request, &gateway) else { return Ok(Err(busy())) };
+    let Some(place) = shell.guests.enter(Kind::Request, &gateway).await else { return Ok(Err(busy())) };
     if let Some(seat) = request.extensions().get::<Seat>() {
         seat.keep();
     }
@@ -136,26 +141,37 @@ async fn asked(shell: &Arc<Shell>, path: &str, request: Request) -> Result<Respo
 }
 
 async fn fetch(shell: &Arc<Shell>, request: &Request) -> Result<Response, Error> {
-    let (gateway, _place) = match admitted(shell, request).await? {
+    let (gateway, place) = match admitted(shell, request).await? {
         Ok(known) => known,
         Err(response) => return Ok(response),
     };
-    let Some(_files) = room_for_a_file(shell, &gateway) else { return Ok(busy()) };
+    let Some(files) = room_for_a_file(shell, &gateway).await else { return Ok(busy()) };
     let id = request.uri().path().strip_prefix(files::PATH).unwrap_or_default();
     let Some((bytes, media)) = files::fetch(shell, &gateway.instance, id).await? else {
         return Ok(refused(StatusCode::NOT_FOUND, "no such file"));
     };
-    let mut response = Response::new(Body::from(bytes));
+    let length = bytes.len();
+    let mut response = Response::new(in_pieces(bytes, (place, files)));
+    response.headers_mut().insert(CONTENT_LENGTH, length.into());
     let kind = media.mime.and_then(|mime| HeaderValue::try_from(mime).ok());
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     response.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(response)
 }
 
+/// Whoever reads it slowly has their places for as long.
+fn in_pieces(bytes: Vec<u8>, places: impl Send + 'static) -> Body {
+    Body::from_stream(stream::unfold((Bytes::from(bytes), places), |(mut left, places)| async {
+        let piece = left.split_to(left.len().min(PIECE));
+        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (left, places)))
+    }))
+}
+
 /// Files are large and slow: some seats are not theirs.
-fn room_for_a_file(shell: &Shell, gateway: &Gateway) -> Option<(Place, OwnedSemaphorePermit)> {
-    let place = shell.guests.enter(Kind::File, gateway)?;
-    Some((place, shell.files.clone().try_acquire_owned().ok()?))
+async fn room_for_a_file(shell: &Shell, gateway: &Gateway) -> Option<(Place, OwnedSemaphorePermit)> {
+    let place = shell.guests.enter(Kind::File, gateway).await?;
+    let seat = timeout(guests::PATIENCE, shell.files.clone().acquire_owned()).await.ok()?.ok()?;
+    Some((place, seat))
 }
 
 async fn keep(shell: &Arc<Shell>, request: Request) -> Result<Response, Error> {
@@ -163,7 +179,7 @@ async fn keep(shell: &Arc<Shell>, request: Request) -> Result<Response, Error> {
         Ok(known) => known,
         Err(response) => return Ok(response),
     };
-    let Some(_files) = room_for_a_file(shell, &gateway) else { return Ok(busy()) };
+    let Some(_files) = room_for_a_file(shell, &gateway).await else { return Ok(busy()) };
     let (parts, body) = request.into_parts();
     let bytes = match read(&parts.headers, body, files::LARGEST).await {
         Ok(bytes) if bytes.is_empty() => return Ok(refused(StatusCode::BAD_REQUEST, "the file is empty")),

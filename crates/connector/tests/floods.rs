@@ -13,7 +13,7 @@ use petasos_fakes::hooks::{Delivery, Reply};
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
 use petasos_store::connector::Arrival;
 use serde_json::json;
-use support::{BOT, Bench, SOON, begin, until, wait_closed, wait_texts};
+use support::{BOT, Bench, SOON, begin, body, get, until, wait_closed, wait_texts};
 use tokio_tungstenite::tungstenite::Message;
 
 /// Whoever is not to notice anything waits no longer than this, on a machine that does much else.
@@ -152,6 +152,30 @@ fn slow_uploads_of_one_tenant_leave_room_for_another() {
     is_served(&bench, &peer, &["hello"]);
     drop(held);
     until("those that go make room", || upload("gw-1", &loud).status == 200);
+}
+
+#[test]
+fn slow_readers_of_one_tenant_leave_room_for_another() {
+    let (bench, loud, quiet) = two_tenants(|_| {});
+    let token = fresh_token("gw-1", &loud);
+    let kept = Delivery { path: "/relay/media".into(), headers: vec![], body: vec![7; 24 << 20] }
+        .header("Authorization", format!("Bearer {token}"))
+        .post(bench.address().port())
+        .expect("an answer");
+    let path = format!("/relay/media/{}", body(&kept)["id"].as_str().expect("an id"));
+    let ask = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
+    // None of them reads what it asked for.
+    let held: Vec<_> = (0..70).map(|_| begin(bench.address(), &ask)).collect();
+    until("it has enough under way", || {
+        get(bench.address(), "/relay/media/none", Some(&token)).status == 503
+    });
+    let began = Instant::now();
+    assert_eq!(get(bench.address(), "/relay/media/none", Some(&fresh_token("gw-2", &quiet))).status, 404);
+    let peer = bench.greet("gw-2", &quiet, Acks::All);
+    assert!(began.elapsed() < UNDISTURBED, "{:?}", began.elapsed());
+    is_served(&bench, &peer, &["hello"]);
+    drop(held);
+    until("those that go make room", || get(bench.address(), &path, Some(&token)).status == 200);
 }
 
 #[test]

@@ -186,6 +186,8 @@ fn in_a_chat_of_several_everyone_changes_what_they_said_themselves() {
         peer
     };
     let (one, two) = (greet("gw-1", &first), greet("gw-2", &second));
+    fake.wait_until(SOON, |world| (world.heard(2).count() == 1).then_some(()))
+        .expect("the connector listens");
     fake.push_text(ROOM, 5, "hello");
     wait_texts(&one, &["hello"]);
     fake.push_text(ROOM, 6, "me too");

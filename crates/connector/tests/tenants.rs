@@ -68,6 +68,8 @@ fn a_thread_is_written_to_only_where_one_was_spoken_to_in_it_and_an_id_leads_now
     bench.write(|tx| tx.bind_author(platform("discord"), &ANN.to_string(), "i1"));
     bench.start(|config| config.adapters.push(discord_at(&fake)));
     let peer = greet(&bench, "gw-1", &secret, "discord");
+    fake.wait_until(SOON, |world| (world.heard(2).count() == 1).then_some(()))
+        .expect("the connector listens");
     fake.push_text(DIRECT, ANN, "here");
     fake.push_text(71, ANN, "and in our thread");
     wait_texts(&peer, &["here", "and in our thread"]);

@@ -175,8 +175,9 @@ impl Bench {
 pub fn get(address: SocketAddr, path: &str, bearer: Option<&str>) -> Reply {
     let shown = bearer.map(|bearer| format!("Authorization: Bearer {bearer}\r\n")).unwrap_or_default();
     let mut stream = begin(address, &format!("GET {path} HTTP/1.1\r\nHost: connector\r\n{shown}\r\n"));
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer");
+    let mut bytes = vec![];
+    stream.read_to_end(&mut bytes).expect("an answer");
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     Reply { status, text }
 }
