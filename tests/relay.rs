@@ -8,13 +8,13 @@ mod support;
 mod sleep;
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_fakes::connector::{Reply, World, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
 use serde_json::json;
-use support::{Bench, SOON, failed, fine};
+use support::{Bench, SOON, eventually, failed, fine};
 
 const DISCORD: &str =
     "  relay_platforms: [discord]\n  relay_bot_ids: '{\"discord\": {\"botId\": \"app\"}}'\n";
@@ -33,15 +33,6 @@ fn say(connector: &Connector, chat: &str, text: &str) -> String {
 fn until(connector: &Connector, what: &str, look: impl Fn(&World) -> bool) {
     let seen = connector.wait_until(SOON, |world| look(world).then_some(()));
     assert!(seen.is_some(), "never happened: {what}; {:?}", connector.read(|world| world.chats.clone()));
-}
-
-#[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < end, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn shows(world: &World, chat: &str, text: &str) -> bool {
