@@ -157,8 +157,8 @@ impl Intake {
     ) -> Result<(), NotTaken> {
         match self.offer(events, unreadable, cursor).await? {
             Taken::Committed | Taken::Known => Ok(()),
-            Taken::NotTaken => Err(NotTaken::Refused),
-            Taken::Unfit | Taken::NoHome | Taken::Closed(_) => Err(NotTaken::Unfit),
+            Taken::NotTaken | Taken::Closed(_) => Err(NotTaken::Refused),
+            Taken::Unfit | Taken::NoHome => Err(NotTaken::Unfit),
         }
     }
 
@@ -232,9 +232,11 @@ mod tests {
     async fn only_a_committed_batch_is_taken() {
         assert_eq!(answered(Some(Taken::Committed)).await, Ok(()));
         assert_eq!(answered(Some(Taken::Known)).await, Ok(()));
-        assert_eq!(answered(Some(Taken::NotTaken)).await, Err(NotTaken::Refused));
+        for later in [Taken::NotTaken, Taken::Closed(Closed::Draining)] {
+            assert_eq!(answered(Some(later)).await, Err(NotTaken::Refused));
+        }
         // Nothing waits for these: what comes behind them would wait, too.
-        for unfit in [Taken::Unfit, Taken::NoHome, Taken::Closed(Closed::Draining)] {
+        for unfit in [Taken::Unfit, Taken::NoHome] {
             assert_eq!(answered(Some(unfit)).await, Err(NotTaken::Unfit));
         }
         assert_eq!(answered(None).await, Err(NotTaken::Refused), "dropped unanswered");
