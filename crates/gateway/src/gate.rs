@@ -14,6 +14,7 @@ use petasos_core::lifecycle::{
 };
 use petasos_core::{Millis, SessionKey, TurnId};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::clock;
 
@@ -240,21 +241,25 @@ impl Gate {
         }
     }
 
-    /// Resolves when nobody is at work any more, or nobody is to be waited for. `step` is called at every change.
-    pub(crate) async fn quiet(&self, deadline: Millis, mut step: impl FnMut(usize, Option<Millis>)) {
+    /// Resolves when nobody is at work any more, or nobody is to be waited for. `step` is called at every change, with
+    /// how long that may still take. A clock that is set meanwhile changes nothing: how long we wait is a promise.
+    pub(crate) async fn quiet(&self, deadline: Millis, mut step: impl FnMut(usize, Duration)) {
+        let (began, wall) = (Instant::now(), clock::now());
         let mut editions = self.watch();
         loop {
             editions.mark_unchanged();
+            let now = wall.after(began.elapsed());
             let (until, count) = {
                 let book = self.book();
-                let until = wait_until(book.holders.values(), deadline, clock::now());
+                let until = wait_until(book.holders.values(), deadline, now);
                 (until.filter(|_| !book.hurried), book.holders.len())
             };
-            step(count, until);
-            let Some(until) = until else { return };
+            let left = until.map(|until| until.since(now));
+            step(count, left.unwrap_or_default());
+            let Some(left) = left else { return };
             tokio::select! {
                 _ = editions.changed() => {}
-                () = clock::sleep_until(until) => {}
+                () = tokio::time::sleep(left) => {}
             }
         }
     }
@@ -411,6 +416,34 @@ mod tests {
         gate.hurry();
         gate.quiet(far, |_, _| {}).await;
         drop(b);
+    }
+
+    static SET_BACK: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_back_makes_no_stop_longer() {
+        let wall = |ms: u64| Millis(1_790_000_000_000 - ms);
+        clock::replace(|| Millis(1_790_000_000_000 - SET_BACK.load(Ordering::SeqCst)));
+        let gate = open();
+        let _works = gate.claim(&key("a"), Claim::User).unwrap();
+        let other = gate.claim(&key("b"), Claim::User).unwrap();
+        let began = Instant::now();
+        let waiting = tokio::spawn({
+            let gate = gate.clone();
+            let mut longest = Duration::ZERO;
+            async move {
+                gate.quiet(wall(0).after(Duration::from_secs(60)), |_, left| longest = longest.max(left))
+                    .await;
+                longest
+            }
+        });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        SET_BACK.store(3_600_000, Ordering::SeqCst);
+        drop(other);
+        let longest = waiting.await.unwrap();
+        let took = began.elapsed();
+        assert!(took >= Duration::from_secs(60) && took < Duration::from_secs(61), "{took:?}");
+        assert!(longest <= Duration::from_secs(60), "{longest:?}");
     }
 
     #[test]

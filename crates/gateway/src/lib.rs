@@ -8,6 +8,7 @@
 
 mod approvals;
 mod boot;
+mod broken;
 mod channels;
 pub mod clock;
 mod commit;

@@ -4,7 +4,7 @@
 //! A crash between any two of these steps costs nothing but time: the next start finds the journal as it is, and
 //! without the note of a clean stop it looks for what was cut off.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::lifecycle::{Event, From, How, Leave, hung_after};
 use tokio::task::JoinHandle;
@@ -151,9 +151,4 @@ async fn leave_word(shell: &Arc<Shell>, why: Leave, drained: Drained) {
             tracing::warn!(%error, "home channels will not hear that we are back");
         }
     }
-}
-
-/// The instant on the monotonic clock that lies as far ahead as this one on the wall clock.
-pub(crate) fn instant(at: petasos_core::Millis) -> Instant {
-    Instant::now() + at.since(clock::now())
 }

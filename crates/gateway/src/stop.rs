@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use petasos_core::journal::Write;
 use petasos_core::lifecycle::{From, Holder, Leave, hung_after, stop_budget};
@@ -19,7 +19,6 @@ use petasos_store::{Error as StoreError, Tx};
 use crate::commit::Commit;
 use crate::gate::Situation;
 use crate::lifetime::Lifetime;
-use crate::running::instant;
 use crate::sd::Notifier;
 use crate::session::Shell;
 use crate::supervise::LinkHandle;
@@ -37,6 +36,8 @@ pub(crate) enum Drained {
 
 /// A disk that does not answer within this time must not keep us here.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Less than this is nobody's grant, only the time between two looks at the clock.
+const BREATH: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What has to be put right when every session has ended.
@@ -69,13 +70,13 @@ pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Wa
             "waiting for turns"
         );
     }
-    let (mut left, mut granted) = (usize::MAX, deadline);
-    let quiet = shell.gate.quiet(deadline, |count, until| {
-        let end = until.unwrap_or_else(clock::now);
-        watchdog.not_before(instant(end) + hung_after(Duration::ZERO));
+    let (mut left, mut granted) = (usize::MAX, Instant::now() + lifetime.drain_timeout);
+    let quiet = shell.gate.quiet(deadline, |count, more| {
+        let end = Instant::now() + more;
+        watchdog.not_before(end + hung_after(Duration::ZERO));
         // Somebody finished, or was given more time: whoever counts the seconds of our stop may start anew.
-        if (count < left && left != usize::MAX) || end > granted {
-            notifier.extend(stop_budget(end.since(clock::now())));
+        if (count < left && left != usize::MAX) || end > granted + BREATH {
+            notifier.extend(stop_budget(more));
         }
         (left, granted) = (count, granted.max(end));
     });

@@ -13,6 +13,7 @@ use petasos_core::{Fault, Inbound, Platform, SessionKey};
 use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
 use tokio::sync::{mpsc, watch};
 
+use crate::broken::{Broken, breaks};
 use crate::connection::{Connection, Heard, Parting};
 use crate::home::scoped::{NotTaken, Scoped, Sole};
 use crate::lifetime::Lifetime;
@@ -329,6 +330,7 @@ impl<T: Taker> Supervisor<T> {
             Err(error) => {
                 tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
                 match error {
+                    _any if breaks(Broken::Refusals) => Taken::Committed,
                     Error::Store(error) if error.fault() == Fault::Refused => Taken::Unfit,
                     _trouble => Taken::NotTaken,
                 }

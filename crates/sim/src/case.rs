@@ -30,10 +30,14 @@ pub enum Scenario {
     Relay,
     /// For a while the disk takes nothing.
     Disk,
+    /// Somebody sets the clock, forward and back.
+    Clock,
+    /// Work that is due again and again.
+    Jobs,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Conversation,
         Self::Crash,
         Self::Drain,
@@ -44,6 +48,8 @@ impl Scenario {
         Self::Storm,
         Self::Relay,
         Self::Disk,
+        Self::Clock,
+        Self::Jobs,
     ];
 
     pub fn named(name: &str) -> Option<Self> {
@@ -62,6 +68,8 @@ impl Scenario {
             Self::Storm => "storm",
             Self::Relay => "relay",
             Self::Disk => "disk",
+            Self::Clock => "clock",
+            Self::Jobs => "jobs",
         }
     }
 }
@@ -152,6 +160,9 @@ pub(crate) struct Plan {
     pub(crate) completions: u64,
     /// Stretches in which the disk takes nothing.
     pub(crate) full: u64,
+    /// How often a clock is set.
+    pub(crate) jumps: u64,
+    pub(crate) jobs: u64,
     /// Everything comes through a connector.
     pub(crate) relayed: bool,
     /// What is said between the two is cut off, or held up.
@@ -192,6 +203,8 @@ impl Plan {
             stops: 0,
             completions: 0,
             full: 0,
+            jumps: 0,
+            jobs: 0,
             relayed: false,
             wire_odds: 0,
             session: session::Terms::default(),
@@ -215,6 +228,20 @@ impl Plan {
                 (plan.drains, plan.stops, plan.completions) = (rng.below(3), rng.below(3), rng.below(5));
             }
             Scenario::Relay => plan.relay(&mut rng),
+            Scenario::Jobs => {
+                (plan.jobs, plan.messages, plan.chats) = (rng.between(1, 3), rng.between(1, 6), 2);
+                (plan.crash_odds, plan.crashes) = (rng.pick(&[0, 20, 60]), 5);
+                (plan.drains, plan.stops, plan.full) = (rng.below(2), rng.below(2), rng.below(2));
+                (plan.jumps, plan.span) = (rng.below(3), rng.between(60_000, 600_000));
+            }
+            Scenario::Clock => {
+                if rng.odds(300) {
+                    plan.relay(&mut rng);
+                }
+                (plan.jumps, plan.stops, plan.completions) = (rng.between(1, 4), rng.below(3), rng.below(3));
+                (plan.crash_odds, plan.crashes) = (rng.pick(&[0, 30]), 3);
+                (plan.send_odds, plan.poll_odds) = (200, 150);
+            }
             Scenario::Disk => {
                 if rng.odds(500) {
                     plan.relay(&mut rng);

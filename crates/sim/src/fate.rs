@@ -1,6 +1,5 @@
 //! What goes wrong: commits that the process does not survive, requests that fail.
 
-use petasos_core::Millis;
 use petasos_store::Tx;
 
 use crate::outside::Trouble;
@@ -81,11 +80,6 @@ impl Sim {
         self.relay.connector = None;
         self.relay.life += 1;
         self.relay_soon(relay::Event::Start, 200, 20_000);
-    }
-
-    /// The connector's clock on the wall.
-    pub(crate) fn their_now(&self) -> Millis {
-        self.time
     }
 
     /// In how many milliseconds there is something to hear.

@@ -10,6 +10,7 @@
 #![allow(clippy::expect_used, reason = "a simulation that cannot go on stops")]
 
 mod case;
+mod clock;
 mod fate;
 mod outside;
 mod plant;

@@ -68,6 +68,8 @@ pub(crate) struct World {
     pub(crate) said: Vec<Said>,
     /// Which background work ends, and for whom.
     pub(crate) ended: Vec<Ended>,
+    /// What is to be done again and again.
+    pub(crate) errands: Vec<Errand>,
     /// How often each call of a tool that changes something took effect.
     pub(crate) effects: BTreeMap<String, u32>,
 }
@@ -118,6 +120,15 @@ pub(crate) struct Said {
 pub(crate) struct Ended {
     pub(crate) chat: usize,
     pub(crate) inbox: Option<InboxId>,
+}
+
+/// A job, told as `[j0]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand {
+    pub(crate) chat: usize,
+    pub(crate) minutes: u64,
+    pub(crate) runs: u32,
+    pub(crate) made: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -175,7 +186,13 @@ impl World {
             };
             Chat { class, id: format!("{}", 100 + number), shown: vec![], keys: BTreeMap::new() }
         });
-        Self { chats: chats.collect(), said: vec![], ended: vec![], effects: BTreeMap::new() }
+        Self {
+            chats: chats.collect(),
+            said: vec![],
+            ended: vec![],
+            errands: vec![],
+            effects: BTreeMap::new(),
+        }
     }
 
     /// Who wrote it, and where.

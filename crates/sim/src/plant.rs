@@ -48,10 +48,12 @@ pub enum Bug {
     IgnoresRefusals,
     /// Whoever can keep nothing stays connected, until the connector blames its messages.
     StaysConnected,
+    /// The run of a job is one commit, its next moment another.
+    RunsAgain,
 }
 
 impl Bug {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -71,6 +73,7 @@ impl Bug {
         Self::RepeatsRequests,
         Self::IgnoresRefusals,
         Self::StaysConnected,
+        Self::RunsAgain,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -84,7 +87,7 @@ impl Bug {
             | Self::IgnoresRefusals => &[Promise::G1],
             Self::ForgetsMerged | Self::StaysConnected => &[Promise::G2],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
-            Self::RepeatsTools => &[Promise::G3],
+            Self::RepeatsTools | Self::RunsAgain => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
             Self::HearsOldWork => &[Promise::G2, Promise::G3],
             Self::UnmarkedCopy | Self::PreviewFirst | Self::RepeatsRequests => &[Promise::G4],
@@ -111,6 +114,7 @@ impl Bug {
             | Self::CursorBeforeQueue
             | Self::RepeatsRequests => Scenario::Relay,
             Self::IgnoresRefusals | Self::StaysConnected => Scenario::Disk,
+            Self::RunsAgain => Scenario::Jobs,
         }
     }
 

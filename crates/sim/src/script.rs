@@ -3,7 +3,8 @@
 use petasos_core::Millis;
 use petasos_core::lifecycle::{From, How, Leave};
 
-use crate::outside::{Ended, Said};
+use crate::clock;
+use crate::outside::{Ended, Errand, Said};
 use crate::relay;
 use crate::rng::Rng;
 use crate::shell::Event;
@@ -39,6 +40,15 @@ impl Sim {
             let at = Millis(START.0 + 1_000 + script.below(span));
             self.at(at, Event::WorkEnds(usize::try_from(number).unwrap_or_default()));
         }
+        for number in 0..self.plan.jobs {
+            // Only where answers are sent: what is told is seen.
+            let (chat, minutes) =
+                (usize::try_from(script.below(2)).unwrap_or_default(), script.between(1, 2));
+            let runs = u32::try_from(script.between(1, 4)).unwrap_or(1);
+            self.world.errands.push(Errand { chat, minutes, runs, made: false });
+            let at = Millis(START.0 + 1_000 + script.below(span / 2));
+            self.at(at, Event::NewJob(usize::try_from(number).unwrap_or_default()));
+        }
         for _ in 0..self.plan.drains {
             let from = script.below(span);
             let to = from + script.between(500, 40_000);
@@ -57,6 +67,11 @@ impl Sim {
             let to = from + script.between(500, longest);
             self.at(Millis(START.0 + from), Event::Disk { whose, full: true });
             self.at(Millis(START.0 + to), Event::Disk { whose, full: false });
+        }
+        for _ in 0..self.plan.jumps {
+            let whose = if self.plan.relayed && script.odds(300) { Whose::Theirs } else { Whose::Ours };
+            let by = clock::jump(script, self.plan.jobs > 0);
+            self.at(Millis(START.0 + script.below(span + 30_000)), Event::Clock { whose, by });
         }
         if self.plan.relayed {
             self.relay_soon(relay::Event::Start, 0, 1_000);

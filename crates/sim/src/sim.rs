@@ -73,6 +73,8 @@ pub struct Figures {
     pub sleeps: u64,
     /// Commits that a full disk refused.
     pub refusals: u64,
+    /// How often a clock was set.
+    pub jumps: u64,
 }
 
 impl Figures {
@@ -87,6 +89,7 @@ impl Figures {
         self.grants += one.grants;
         self.sleeps += one.sleeps;
         self.refusals += one.refusals;
+        self.jumps += one.jumps;
     }
 }
 
@@ -98,6 +101,9 @@ pub(crate) struct Sim {
     pub(crate) time: Millis,
     /// The gateway's clock on the wall.
     pub(crate) now: Millis,
+    /// How far each clock is ahead of time, in milliseconds.
+    pub(crate) ahead: i64,
+    pub(crate) their_ahead: i64,
     pub(crate) life: u32,
     pub(crate) world: World,
     pub(crate) truth: Truth,
@@ -137,6 +143,8 @@ impl Sim {
             bug,
             time: START,
             now: START,
+            ahead: 0,
+            their_ahead: 0,
             life: 1,
             world,
             truth: Truth::default(),
@@ -178,7 +186,7 @@ impl Sim {
         let last = START.0 + self.plan.span + REST;
         while let Some(((at, ..), event)) = self.events.pop_first() {
             self.time = at.max(self.time);
-            self.now = self.time;
+            self.read_clock();
             self.figures.steps += 1;
             self.tell_story(&event);
             match self.dispatch(event) {
@@ -226,6 +234,9 @@ impl Sim {
             && process.store.backlog().is_ok_and(|it| it.queued + it.claimed == 0)
             && process.store.outbox_counts().is_ok_and(|it| it.due + it.sending + it.streaming == 0)
             && process.store.queued_completions().is_ok_and(|it| it.is_empty())
+            && self.world.errands.iter().all(|errand| errand.made)
+            && process.store.job_count().is_ok_and(|count| count == 0)
+            && process.store.runs_to_tell().is_ok_and(|it| it.is_empty())
     }
 
     /// Everything was written, and is accepted for good.
@@ -255,12 +266,17 @@ impl Sim {
                 Ok(())
             }
             Event::WorkEnds(number) => self.work_ends(number),
+            Event::NewJob(number) => self.new_job(number),
             Event::Drain { on } => {
                 self.drain(on);
                 Ok(())
             }
             Event::Leave(why) => self.leave(why),
             Event::Boot => self.boot(),
+            Event::Clock { whose, by } => {
+                self.set_clock(whose, by);
+                Ok(())
+            }
             Event::Disk { whose, full } => {
                 self.full.retain(|it| *it != whose);
                 self.full.extend(full.then_some(whose));
@@ -298,8 +314,11 @@ impl Sim {
             Event::Report { life, key, work, report } if here(self, life) => {
                 self.reported(&key, work, *report)
             }
+            Event::Jumped { life } if here(self, life) => self.jumped(),
+            Event::LaneLook { life, lane } if here(self, life) => self.lane_look(&lane),
             Event::LaneTick { life, lane } if here(self, life) => self.lane_tick(&lane),
             Event::Sent { life, lane, op, answer } if here(self, life) => self.sent(&lane, op, answer),
+            Event::Cron { life } if here(self, life) => self.cron(),
             Event::HandOver { life } if here(self, life) => self.hand_over(),
             Event::StopTick { life } if here(self, life) => self.stop_tick(),
             Event::Part { life } if here(self, life) => self.part(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use petasos_core::admission::{Ack, QUEUE_CAP};
 use petasos_core::journal::{Outcome, Write};
-use petasos_core::link::{self, Link};
+use petasos_core::link;
 use petasos_core::outbox::{Kind, State};
 use petasos_core::transcript::Role;
 use petasos_core::{InboxId, Millis, OutboxId, TurnId};
@@ -14,6 +14,7 @@ use petasos_store::{Reads, Stage};
 use crate::outside::{Class, MARK, Said, World, cited};
 use crate::promise::Promise;
 use crate::relay::Relay;
+use crate::shell::Line;
 
 /// What has been seen to happen, as far as later checks need it.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(crate) struct Truth {
     /// Growing answers: they keep their place, whatever is sent meanwhile.
     pub(crate) streamed: BTreeSet<(TurnId, u32)>,
     last_sent: BTreeMap<usize, OutboxId>,
+    /// Runs of jobs, by their due times.
+    runs: BTreeMap<(usize, Millis), InboxId>,
 }
 
 pub(crate) type Check = Result<(), (Promise, String)>;
@@ -58,6 +61,14 @@ impl Truth {
                 }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// A job runs.
+    pub(crate) fn run(&mut self, job: usize, due: Millis, inbox: InboxId) -> Check {
+        if *self.runs.entry((job, due)).or_insert(inbox) != inbox {
+            return broken(Promise::G3, format!("[j{job}] runs twice for {}", due.0));
         }
         Ok(())
     }
@@ -120,7 +131,8 @@ impl Truth {
             let homes = cited(&shown.text, 'm').into_iter().map(|number| world.said[number].chat);
             let homes =
                 homes.chain(cited(&shown.text, 'c').into_iter().map(|number| world.ended[number].chat));
-            let mut homes = homes;
+            let jobs = cited(&shown.text, 'j').into_iter().map(|number| world.errands[number].chat);
+            let mut homes = homes.chain(jobs);
             if let Some(home) = homes.find(|home| *home != at) {
                 let text = &shown.text;
                 return broken(Promise::G5, format!("{text:?} is for chat {home} and stands in chat {at}"));
@@ -160,26 +172,24 @@ impl Truth {
         Ok(())
     }
 
-    /// `heard`: whether something came in over this generation of the link, and when last.
-    pub(crate) fn link(&self, link: &Link, terms: &link::Terms, heard: Option<Millis>, now: Millis) -> Check {
+    /// `set`: the clock that a link goes by was set; what it measures is wrong by as much, until that is noticed.
+    pub(crate) fn link(&self, line: &Line, terms: &link::Terms, set: bool, now: Millis) -> Check {
+        let Line { link, heard, waits } = line;
+        let slack = Duration::from_secs(if set { 40 } else { 1 });
         match &link.state {
             // It says itself that it is down, and has its own patience.
             link::State::Up { .. } if link.trouble.is_some() => Ok(()),
-            link::State::Up { .. } => match heard {
+            link::State::Up { .. } => match *heard {
                 None => broken(Promise::G7, "a link counts as up that never said anything"),
-                Some(at)
-                    if terms
-                        .longest_silence
-                        .is_some_and(|most| now.since(at) > most + Duration::from_secs(1)) =>
-                {
+                Some(at) if terms.longest_silence.is_some_and(|most| now.since(at) > most + slack) => {
                     broken(Promise::G7, format!("a link counts as up that is silent since {} ms", at.0))
                 }
                 Some(_) => Ok(()),
             },
-            link::State::Waiting { until, .. } => {
-                let wait = until.since(now);
-                if wait > Duration::from_secs(3600) {
-                    return broken(Promise::G7, format!("the next try is {} s away", wait.as_secs()));
+            link::State::Waiting { .. } => {
+                let waits = waits.map_or(Duration::ZERO, |since| now.since(since));
+                if waits > Duration::from_secs(3600) + slack {
+                    return broken(Promise::G7, format!("the last try was {} s ago", waits.as_secs()));
                 }
                 Ok(())
             }
@@ -214,7 +224,31 @@ impl Truth {
         if open.due + open.sending + open.streaming > 0 {
             return broken(Promise::G4, format!("something is still owed: {open:?}"));
         }
+        self.jobs(world, store)?;
         self.completions(world, store)
+    }
+
+    /// Every run was told, once.
+    fn jobs(&self, world: &World, store: &Reads) -> Check {
+        let dead = store.items_in(State::Dead, 10_000).unwrap_or_default();
+        for (job, due) in self.runs.keys() {
+            let name = format!("⏰ [j{job}] at {}", due.0);
+            let there = world.chats[world.errands[*job].chat].visible().filter(|it| it.text.contains(&name));
+            let (seen, unmarked) = there
+                .fold((0, 0), |(all, bare), it| (all + 1, bare + usize::from(!it.text.starts_with(MARK))));
+            let given_up = dead.iter().any(|item| item.draft.text.contains(&name));
+            if unmarked > 1 || (seen == 0 && !given_up) {
+                return broken(Promise::G8, format!("[j{job}] at {} was told {unmarked} times", due.0));
+            }
+        }
+        let all = world.errands.iter().enumerate();
+        for (number, errand) in all.filter(|(_, errand)| errand.made) {
+            let ran = self.runs.keys().filter(|(job, _)| *job == number).count();
+            if ran as u32 != errand.runs {
+                return broken(Promise::G8, format!("[j{number}] ran {ran} times, not {}", errand.runs));
+            }
+        }
+        Ok(())
     }
 
     fn outcome(
@@ -293,7 +327,8 @@ impl Truth {
             }
             let acks = [Ack::Queued, Ack::Interrupting, Ack::Steered, Ack::Held, Ack::AfterRestart];
             let is_ack = |text: &str| acks.iter().filter_map(|ack| ack.text()).any(|ack| text.contains(ack));
-            let is_notice = |text: &str| !is_ack(text) && !text.contains("[m") && !text.contains("[c");
+            let is_told = |text: &str| ["[m", "[c", "[j"].iter().any(|name| text.contains(name));
+            let is_notice = |text: &str| !is_ack(text) && !is_told(text);
             let mut seen: BTreeSet<OutboxId> = BTreeSet::new();
             seen.extend(
                 chat.visible()

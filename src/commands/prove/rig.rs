@@ -109,6 +109,9 @@ impl Rig {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("PETASOS_HOME", &self.home).env("GATEWAY_ALLOW_ALL_USERS", "true");
         command.env("HERMES_RESTART_DRAIN_TIMEOUT", "0").env("HERMES_GATEWAY_MAX_STARTS", "0");
+        // A test may want to see it fail.
+        #[cfg(debug_assertions)]
+        command.envs(std::env::var_os("PETASOS_BREAKS").map(|wishes| ("PETASOS_BREAKS", wishes)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| format!("this program cannot be started: {error}"))?;
         self.gateway = Some(child);
@@ -148,8 +151,7 @@ impl Rig {
             if strays.count() > 0 {
                 return Err(format!("chat {chat} shows what is not meant for it"));
             }
-            let whole = texts.iter().filter(|text| text.ends_with(&format!("echo: hello from {chat}")));
-            let unmarked = whole.filter(|text| !text.contains(MARK)).count();
+            let unmarked = self.unmarked(chat);
             if unmarked > 1 {
                 return Err(format!("chat {chat} shows its answer {unmarked} times without a mark"));
             }
@@ -171,6 +173,13 @@ impl Rig {
     /// A fault that met nothing shows nothing.
     pub(super) fn struck(&self) -> Result<(), String> {
         if self.telegram.struck() > 0 { Ok(()) } else { Err("the fault struck nothing".into()) }
+    }
+
+    /// How often the answer stands there, as if for the first time.
+    pub(super) fn unmarked(&self, chat: i64) -> usize {
+        let want = format!("echo: hello from {chat}");
+        let texts = self.telegram.texts(chat);
+        texts.iter().filter(|text| text.ends_with(&want) && !text.contains(MARK)).count()
     }
 
     pub(super) fn marked(&self, chat: i64) -> usize {

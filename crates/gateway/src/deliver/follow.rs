@@ -146,6 +146,11 @@ impl Following {
         }
     }
 
+    /// Not before then. A platform may want us to wait for longer than any look is planned ahead.
+    pub(super) fn put_off(&mut self, at: Millis, now: Millis) {
+        self.look_at = at.min(now.after(LINGER));
+    }
+
     /// A look further ahead than any we plan was planned before the clock was set back.
     fn is_due(&self, now: Millis) -> bool {
         self.look_at <= now || self.look_at > now.after(LINGER)
@@ -206,6 +211,19 @@ mod tests {
         );
         drop(show);
         assert_eq!(following.look(soon, Showing::Text), Look::Over);
+    }
+
+    #[test]
+    fn a_look_that_is_put_off_is_not_due_at_once_however_long_the_platform_wants_us_to_wait() {
+        for seconds in [1, 59, 60, 61, 300, 86_400] {
+            let mut followed = Followed::default();
+            let (_show, mut following) = following(1, "a growing text");
+            following.put_off(NOW.after(Duration::from_secs(seconds)), NOW);
+            followed.add(following);
+            assert!(followed.take_due(NOW).is_none(), "{seconds} s");
+            let next = followed.next_look().expect("a look");
+            assert!(next > NOW && followed.take_due(next).is_some(), "{seconds} s");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Lane {
                 if at <= now {
                     self.preview(&mut following, step, text).await;
                 } else {
-                    following.look_at = at;
+                    following.put_off(at, now);
                 }
             }
         }

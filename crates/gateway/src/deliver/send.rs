@@ -16,6 +16,7 @@ use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendO
 
 use super::attach;
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
+use crate::broken::{Broken, breaks};
 use crate::commit::Commit;
 use crate::{Error, clock, fetch};
 
@@ -173,13 +174,14 @@ impl Lane {
             // Without buttons: what replaces a message needs none, and an edit takes those of the old one away.
             Act::Replace { message } => self.adapter.edit(route, message, &parts[0]).await,
             Act::Send { part, marked } => {
+                let marked = *marked && !breaks(Broken::Marks);
                 let last = part + 1 == parts.len();
                 let buttons = if last { &item.draft.buttons[..] } else { &[] };
                 let reply = self.adapter.capabilities().reply_to.quotes(*part);
                 let session = item.draft.session_key.as_ref().map(SessionKey::as_str);
                 let options = SendOptions { reply, silent: !last, buttons, session };
-                let key = lane::key(item, *part, *marked);
-                let part = if *marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
+                let key = lane::key(item, *part, marked);
+                let part = if marked { parts[*part].led_by(RECOVERED) } else { parts[*part].clone() };
                 let sent = self.adapter.send_once(route, &part, &options, &key).await;
                 match (sent, &part.file) {
                     (Err(error), Some(file)) if is_about_the_file(&error) => {
@@ -190,7 +192,7 @@ impl Lane {
                         };
                         let notice = attach::notice(&file.name, why);
                         // An earlier one may have been seen, whatever it was about.
-                        let notice = if *marked { notice.led_by(RECOVERED) } else { notice };
+                        let notice = if marked { notice.led_by(RECOVERED) } else { notice };
                         self.adapter.send_once(route, &notice, &options, &format!("{key}n")).await
                     }
                     (sent, _) => sent,

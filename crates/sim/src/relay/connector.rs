@@ -306,7 +306,8 @@ impl Sim {
             }
             Write::Bury { id, .. } => {
                 let number = self.relay.entries[id];
-                if self.relay.stalls < self.plan.session.strikes {
+                let excused = u64::from(self.relay.stalls) + self.figures.jumps;
+                if excused < u64::from(self.plan.session.strikes) {
                     let what = format!("[m{number}] was put aside, and nothing is wrong with it");
                     return Err(Halt::broken(Promise::G2, what));
                 }

@@ -73,10 +73,13 @@ impl Sim {
         for lane in due {
             self.lane_due(lane);
         }
-        let pull = Class::Pull.platform();
-        let there = self.p().waiting.remove(&pull).unwrap_or_default();
-        self.take_up(there);
+        // What needs no link goes on at once: the page, and scheduled work.
+        for own in [Class::Pull.platform(), super::cron::channel()] {
+            let there = self.p().waiting.remove(&own).unwrap_or_default();
+            self.take_up(there);
+        }
         self.soon(Event::HandOver { life: self.life }, 0, 50);
+        self.cron_soon();
         Ok(())
     }
 

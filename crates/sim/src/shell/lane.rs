@@ -99,7 +99,7 @@ impl Sim {
                 self.deliver_due(lane, vec![])?;
                 continue;
             }
-            let due = lane.followed.iter().position(|it| it.look_at <= self.now);
+            let due = lane.followed.iter().position(|it| it.is_due(self.now));
             let (None, Some(at)) = (lane.due_at, due) else { return Ok(()) };
             let following = lane.followed.remove(at);
             self.show(lane, following)?;

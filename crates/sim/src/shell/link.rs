@@ -21,6 +21,8 @@ pub(crate) struct Line {
     pub(crate) link: Link,
     /// When something last came in over this generation.
     pub(crate) heard: Option<Millis>,
+    /// Since when it waits for its next try.
+    pub(crate) waits: Option<Millis>,
 }
 
 impl Line {
@@ -41,13 +43,15 @@ pub(crate) fn terms(platform: Platform) -> link::Terms {
 
 impl Sim {
     pub(crate) fn feed_link(&mut self, platform: Platform, event: link::Event) -> Flow {
-        let (now, roll, bug) = (self.now, self.chance.next(), self.bug);
+        let (now, time, roll, bug) = (self.now, self.time, self.chance.next(), self.bug);
         let Some(line) = self.p().lines.get_mut(&platform) else { return Ok(()) };
         let (mut link, effect) = std::mem::take(&mut line.link).step(now, roll, event, &terms(platform));
         if bug == Some(Bug::GivesUpLink) && link.attempts >= 3 {
             link.state = State::Paused;
         }
         line.link = link;
+        let waits = matches!(line.link.state, State::Waiting { .. });
+        line.waits = if waits { line.waits.or(Some(time)) } else { None };
         if let Some(due) = line.link.due(&terms(platform)) {
             self.at(due, Event::LinkTick { life: self.life, platform });
         }
@@ -83,7 +87,7 @@ impl Sim {
         }
         let process = self.process.as_ref().expect("running");
         if let Some(line) = process.lines.get(&platform) {
-            self.truth.link(&line.link, &terms(platform), line.heard, self.time)?;
+            self.truth.link(line, &terms(platform), self.figures.jumps > 0, self.time)?;
         }
         Ok(())
     }

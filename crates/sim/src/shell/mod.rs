@@ -5,6 +5,7 @@
 
 mod boot;
 mod command;
+mod cron;
 mod lane;
 mod link;
 mod preview;
@@ -102,10 +103,15 @@ pub(crate) enum Event {
     Submit(usize),
     WebAcked(usize),
     WorkEnds(usize),
+    NewJob(usize),
     Drain {
         on: bool,
     },
     Leave(Leave),
+    Clock {
+        whose: crate::sim::Whose,
+        by: i64,
+    },
     Disk {
         whose: crate::sim::Whose,
         full: bool,
@@ -147,6 +153,14 @@ pub(crate) enum Event {
         work: u64,
         report: Box<Report>,
     },
+    /// The clock is found to have been set.
+    Jumped {
+        life: u32,
+    },
+    LaneLook {
+        life: u32,
+        lane: String,
+    },
     LaneTick {
         life: u32,
         lane: String,
@@ -158,6 +172,9 @@ pub(crate) enum Event {
         answer: crate::outside::Answer,
     },
     HandOver {
+        life: u32,
+    },
+    Cron {
         life: u32,
     },
     StopTick {

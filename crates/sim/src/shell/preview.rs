@@ -17,6 +17,7 @@ use crate::promise::Promise;
 use crate::sim::{Flow, Halt, Sim};
 
 const GAP: Duration = Duration::from_millis(800);
+const LANE_LINGER: Duration = Duration::from_secs(60);
 /// Growing answers that one chat shows at the same time.
 const MOST: usize = 8;
 
@@ -29,6 +30,13 @@ pub(crate) struct Following {
     pub(crate) look_at: Millis,
     /// What is visible now: which step, which text, under which id.
     shown: Option<(u32, String, String)>,
+}
+
+impl Following {
+    /// A look further ahead than any we plan was planned before the clock was set back.
+    pub(crate) fn is_due(&self, now: Millis) -> bool {
+        self.look_at <= now || self.look_at > now.after(LANE_LINGER)
+    }
 }
 
 /// A preview on its way.
@@ -79,7 +87,7 @@ impl Sim {
             return Ok(());
         }
         if let Some(at) = at.filter(|at| *at > now) {
-            following.look_at = at;
+            following.look_at = at.min(now.after(LANE_LINGER));
             lane.followed.push(following);
             return Ok(());
         }

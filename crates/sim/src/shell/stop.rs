@@ -23,6 +23,7 @@ impl Sim {
             return;
         }
         self.gate_moved();
+        self.cron_soon();
     }
 
     pub(crate) fn leave(&mut self, why: Leave) -> Flow {
@@ -38,7 +39,8 @@ impl Sim {
             .iter()
             .filter_map(|(key, turn)| turn.map(|turn| (turn, key.clone())))
             .collect();
-        let deadline = now.after(DRAIN_TIMEOUT);
+        // However the clock is set meanwhile.
+        let deadline = time.after(DRAIN_TIMEOUT);
         let (drained, parting, sleeps) = (false, false, false);
         process.stop = Some(Stop {
             why,
@@ -82,13 +84,13 @@ impl Sim {
         });
         Self::unless_full(due)?.unwrap_or_default().into_iter().for_each(|lane| self.lane_due(lane));
         self.gate_moved();
-        self.at(deadline, Event::StopTick { life: self.life });
+        self.later(Event::StopTick { life: self.life }, deadline.0 - time.0);
         Ok(())
     }
 
     /// Waits until nobody works any more, or their time is over; then says goodbye.
     pub(crate) fn stop_tick(&mut self) -> Flow {
-        let now = self.now;
+        let now = self.time;
         let process = self.p();
         let Some(stop) = &mut process.stop else { return Ok(()) };
         let quiet = process.gate.holders.is_empty();

@@ -93,6 +93,7 @@ impl Sim {
             self.enqueue(session, pending, Arrival::Text, Promised::Given);
         }
         self.give_back(&session.key.clone());
+        self.cron_soon();
         // Its queue is looked at again by whoever called us, or by this.
         self.soon(Event::Hear { life: self.life, key: session.key.clone() }, 0, 5);
     }
@@ -102,7 +103,7 @@ impl Sim {
         self.truth.model_asked(turn.id)?;
         self.figures.calls += 1;
         let answer = self.think(&turn.session, turn.id, turn.step, last);
-        let took = self.luck.between(50, 15_000);
+        let took = self.thinks_for();
         let id = self.p().number();
         let until = Millis(self.time.0 + took);
         session.work = Some(Work { id, text: answer.text.clone(), since: self.time, until });
@@ -121,6 +122,12 @@ impl Sim {
         Ok(())
     }
 
+    fn thinks_for(&mut self) -> u64 {
+        // Longer than a stop waits, where it matters what a clock shows meanwhile.
+        let long = self.plan.jumps > 0 && self.luck.odds(60);
+        if long { self.luck.between(30_000, 200_000) } else { self.luck.between(50, 15_000) }
+    }
+
     /// What the model says: it names everything it was asked since its last answer.
     fn think(&mut self, session: &petasos_core::SessionId, turn: TurnId, step: u32, last: bool) -> Answer {
         let rows = self.p().store.history(session, 400).unwrap_or_default();
@@ -133,7 +140,7 @@ impl Sim {
             asked.push_str(&row.message.content);
         }
         let mut text = String::from("re");
-        for letter in ['m', 'c'] {
+        for letter in ['m', 'c', 'j'] {
             for number in cited(&asked, letter) {
                 text.push_str(&format!(" [{letter}{number}]"));
             }

@@ -1,0 +1,24 @@
+//! Promises that a test has this program break, to show that whoever tries them notices.
+//!
+//! Named by the variable `PETASOS_BREAKS`. Builds without debug assertions know nothing of it.
+
+/// What can be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// A copy says nothing of being one.
+    Marks,
+    /// What the store refused is acknowledged.
+    Refusals,
+}
+
+#[cfg(debug_assertions)]
+pub(crate) fn breaks(what: Broken) -> bool {
+    static WISHES: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let wishes = WISHES.get_or_init(|| std::env::var("PETASOS_BREAKS").unwrap_or_default());
+    wishes.split(',').any(|wish| wish == format!("{what:?}"))
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn breaks(_what: Broken) -> bool {
+    false
+}
