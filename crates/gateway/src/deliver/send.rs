@@ -249,13 +249,18 @@ impl Lane {
     }
 
     /// The preview cannot become the answer: that is a new message. First what may be left of the other is taken back:
-    /// as long as it may be there, a second message beside it would be a copy that nobody marked.
+    /// as long as it may be there, a second message beside it would be a copy that nobody marked. A deletion whose fate is
+    /// unknown may still come: nothing is written into that message any more.
     async fn send_anew(&mut self, item: &Item, preview: &str) -> Next {
         let left = match self.adapter.delete(&item.draft.route, preview).await {
             // One that is gone already counts as taken back.
             Ok(()) => Left::Nothing,
             Err(error) if error.fault() == Fault::Refused && error.kind() != Failed::Declined => {
                 tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview was not taken back");
+                Left::Perhaps
+            }
+            Err(error) if error.reached() != Reached::No => {
+                tracing::warn!(lane = self.name, item = %item.id, %error, "nobody knows whether a preview is gone");
                 Left::Perhaps
             }
             Err(error) => {

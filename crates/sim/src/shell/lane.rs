@@ -309,7 +309,7 @@ impl Sim {
 
     fn taken_back(&mut self, lane: &mut Lane, item: Item, preview: String, answer: Answer) -> Flow {
         match answer {
-            Err(failed) if failed.fault != Fault::Refused => {
+            Err(failed) if failed.fault != Fault::Refused && failed.reached == Reached::No => {
                 let act = Act::Withdraw { message: preview };
                 match self.failed(lane, &item, &act, failed)? {
                     Some(outcome) => self.deliver_due(lane, outcome),
