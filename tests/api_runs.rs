@@ -154,7 +154,10 @@ fn a_run_that_is_stopped_ends_with_its_tool() {
     assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
     let frames = api.events(&run, None).rest();
     assert_eq!(told(&frames).0.last().map(String::as_str), Some("run.cancelled"));
-    assert_eq!(at_work(home), 0, "its process is still there");
+    // Killed before the run ends; the system takes it away a moment later.
+    while at_work(home) > 0 {
+        assert!(asked.elapsed() < SOON, "its process is still there");
+    }
 }
 
 /// The run's question, as its events tell it.
