@@ -5,29 +5,14 @@ mod support;
 
 use std::time::Duration;
 
-use petasos_core::Platform;
 use petasos_fakes::Discord;
 use petasos_fakes::discord::Incoming;
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
-use petasos_platforms::{Adapter, Secret, discord};
+
 use serde_json::{Value, json};
-use support::{ANN, BOT, Bench, SOON, body, until, wait_closed, wait_texts};
+use support::{ANN, BOT, Bench, SOON, body, discord_at, platform, until, wait_closed, wait_texts};
 
 const ROOM: u64 = 70;
-
-fn platform(name: &str) -> Platform {
-    Platform::parse(name).expect("known")
-}
-
-fn discord_at(fake: &Discord) -> Adapter {
-    // Begins with 900, the fake bot's id, in base 64.
-    let mut config = discord::Config::new(Secret::new("OTAw.x.secret"));
-    config.api_base = fake.api_base();
-    config.identify_gap = Duration::ZERO;
-    config.auto_thread = false;
-    config.require_mention = false;
-    Adapter::Discord(discord::Discord::new(config).expect("valid"))
-}
 
 fn a_guild() -> Discord {
     let fake = Discord::start().expect("a fake");

@@ -5,32 +5,18 @@ mod support;
 
 use std::time::Duration;
 
-use petasos_core::{Millis, Platform};
+use petasos_core::Millis;
 use petasos_fakes::discord::Incoming;
 use petasos_fakes::relay::{Acks, Peer};
 use petasos_fakes::{Discord, Slack};
-use petasos_platforms::{Adapter, Secret, discord, slack};
+use petasos_platforms::{Adapter, slack};
 use serde_json::{Value, json};
-use support::{BOT, Bench, SOON, wait_closed, wait_texts};
+use support::{BOT, Bench, SOON, discord_at, platform, wait_closed, wait_texts};
 
 const ROOM: u64 = 70;
 const THEIRS: u64 = 80;
 const DIRECT: u64 = 50;
 const ANN: u64 = 5;
-
-fn platform(name: &str) -> Platform {
-    Platform::parse(name).expect("known")
-}
-
-fn discord_at(fake: &Discord) -> Adapter {
-    // Begins with 900, the fake bot's id, in base 64.
-    let mut config = discord::Config::new(Secret::new("OTAw.x.secret"));
-    config.api_base = fake.api_base();
-    config.identify_gap = Duration::ZERO;
-    config.auto_thread = false;
-    config.require_mention = false;
-    Adapter::Discord(discord::Discord::new(config).expect("valid"))
-}
 
 fn slack_at(fake: &Slack) -> Adapter {
     let mut config = slack::Config::new("xapp-1-A1-2-secret", petasos_fakes::slack::TOKEN);

@@ -181,6 +181,30 @@ fn a_preview_that_can_be_neither_changed_nor_taken_away_stays_beside_a_marked_an
 }
 
 #[test]
+fn nothing_is_written_into_a_preview_whose_deletion_may_still_come() {
+    for (lost, before) in [(Fault::ResetBefore, 1), (Fault::ResetAfter, 0)] {
+        let world = streaming(Duration::from_millis(100));
+        let gate = world.model.gate(Point::AfterDelta(2));
+        let text = "an answer that a late deletion must not take away";
+        world.model.script(Answer::text(text).chunks(4));
+        world.telegram.push_text(7, 7, "talk");
+        assert!(gate.wait(SOON));
+        sees(&world, 7, "an answer");
+        world.telegram.on("editMessageText").always().does(Fault::status(400, "message can't be edited"));
+        world.telegram.on("deleteMessage").nth(1).does(lost);
+        gate.open();
+        sees(&world, 7, text);
+        world.telegram.push_text(7, 7, "/help");
+        world.ends_with(7, "/resume");
+        let texts = world.telegram.texts(7);
+        assert_eq!(texts.len(), before + 2, "{texts:?}");
+        let answer = &texts[before];
+        assert!(answer.starts_with("♻️ Recovered reply") && answer.ends_with(text), "{texts:?}");
+        assert_eq!(world.telegram.calls_of("deleteMessage").len(), 1, "it is asked once");
+    }
+}
+
+#[test]
 fn a_lost_acknowledgement_of_the_final_edit_leaves_one_unmarked_answer() {
     let world = streaming(Duration::from_millis(100));
     let gate = world.model.gate(Point::AfterDelta(2));

@@ -6,13 +6,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use petasos_connector::{Config, DATABASE};
-use petasos_core::Millis;
 use petasos_core::access::Access;
-use petasos_fakes::Telegram;
+use petasos_core::{Millis, Platform};
 use petasos_fakes::hooks::{Delivery, Reply};
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
+use petasos_fakes::{Discord, Telegram};
 use petasos_platforms::listener::Place;
-use petasos_platforms::{Adapter, Secret, telegram};
+use petasos_platforms::{Adapter, Secret, discord, telegram};
 use petasos_store::connector::Depth;
 use petasos_store::{Reader, Store, Tx};
 use serde_json::Value;
@@ -25,6 +25,20 @@ pub const SOON: Duration = Duration::from_secs(20);
 pub const BOT: &str = "123";
 /// Whoever writes in the tests.
 pub const ANN: i64 = 7;
+
+pub fn platform(name: &str) -> Platform {
+    Platform::parse(name).expect("known")
+}
+
+pub fn discord_at(fake: &Discord) -> Adapter {
+    // Begins with 900, the fake bot's id, in base 64.
+    let mut config = discord::Config::new(Secret::new("OTAw.x.secret"));
+    config.api_base = fake.api_base();
+    config.identify_gap = Duration::ZERO;
+    config.auto_thread = false;
+    config.require_mention = false;
+    Adapter::Discord(discord::Discord::new(config).expect("valid"))
+}
 
 /// A home and its fakes; connectors come and go.
 pub struct Bench {

@@ -205,18 +205,7 @@ fn typed(payload: &RawValue, known: &Knowledge<'_>) -> Result<(Inbound, Option<S
         format!("Running {word}…")
     });
     let id = command.trigger_id.unwrap_or_default();
-    let event = Inbound {
-        source,
-        dedup: format!("{}:command:{id}", me.team),
-        text,
-        attachments: Vec::new(),
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: false,
-        answer_to: None,
-    };
-    Ok((event, notice))
+    Ok((Inbound::new(source, format!("{}:command:{id}", me.team), text), notice))
 }
 
 struct Asked {

@@ -44,17 +44,7 @@ fn pressed(query: CallbackQuery, platform: Platform) -> Option<Inbound> {
     let mut source = place(&message, platform);
     source.user_id = Some(query.from.id.to_string());
     source.user_name = Some(full_name(&query.from));
-    Some(Inbound {
-        source,
-        dedup: format!("{CALLBACK}{}", query.id),
-        text: bounded(query.data?),
-        attachments: Vec::new(),
-        quoted: None,
-        context: None,
-        sent_at: None,
-        internal: false,
-        answer_to: None,
-    })
+    Some(Inbound::new(source, format!("{CALLBACK}{}", query.id), bounded(query.data?)))
 }
 
 fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate: &Gate) -> Option<Inbound> {
