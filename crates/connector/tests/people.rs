@@ -3,12 +3,9 @@
 
 mod support;
 
-use std::time::Duration;
-
 use petasos_fakes::Discord;
 use petasos_fakes::discord::Incoming;
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
-
 use serde_json::{Value, json};
 use support::{ANN, BOT, Bench, SOON, body, discord_at, platform, until, wait_closed, wait_texts};
 

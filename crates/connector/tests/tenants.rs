@@ -3,8 +3,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use petasos_core::Millis;
 use petasos_fakes::discord::Incoming;
 use petasos_fakes::relay::{Acks, Peer};
