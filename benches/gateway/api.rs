@@ -2,80 +2,75 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Bench, PATIENCE, cpu, end, mb, ms, row, rss};
+use super::figure::{Figure, per_turn, percentiles};
+use super::process::{cpu, end, rss};
+use super::rig::Rig;
+use super::{Load, PATIENCE};
 
 const KEY: &str = "k-bench-0123456789abcdef";
 
-/// One client after the other's answer, then 64 of them.
-pub(super) fn measure() {
-    let bench = Bench::new();
-    let mut gateway = bench.launch_with(&[("API_SERVER_KEY", KEY), ("API_SERVER_PORT", "0")]);
-    let address = address(&bench);
-    one_client(&address, gateway.id());
-    many_clients(&address, gateway.id());
+/// One client that asks again when it is answered, then 64 of them.
+pub(super) fn measure(program: &Path, load: &Load) -> Vec<Figure> {
+    let rig = Rig::new();
+    let mut gateway = rig.launch_with(program, &[("API_SERVER_KEY", KEY), ("API_SERVER_PORT", "0")]);
+    let address = address(&rig);
+    let mut figures = one_client(&address, gateway.id(), load.api_turns);
+    figures.extend(many_clients(&address, gateway.id(), load.api_crowd_turns));
+    figures.push(Figure::memory("API: RSS after all of these turns", rss(gateway.id())));
     end(&mut gateway);
+    figures
 }
 
-fn one_client(address: &str, gateway: u32) {
-    const TURNS: usize = 1000;
+fn one_client(address: &str, gateway: u32, turns: usize) -> Vec<Figure> {
     let mut client = Client::connect(address);
     for _ in 0..100 {
         client.ask();
     }
     let before = cpu(gateway);
-    let mut taken: Vec<_> = (0..TURNS).map(|_| client.ask()).collect();
+    let mut taken: Vec<_> = (0..turns).map(|_| client.ask()).collect();
     let spent = cpu(gateway) - before;
-    taken.sort_unstable();
-    let (middle, last) = (taken[TURNS / 2], taken[TURNS * 99 / 100]);
-    row("API: latency, one client, p50 / p99", &format!("{} / {}", ms(middle), ms(last)));
-    row("API: CPU per turn, one client", &ms(spent / 1000));
+    let mut figures = Vec::from(percentiles("API: latency, one client", &mut taken));
+    figures.push(per_turn("API: CPU per turn, one client", spent, turns));
+    figures
 }
 
-fn many_clients(address: &str, gateway: u32) {
+fn many_clients(address: &str, gateway: u32, turns: usize) -> Vec<Figure> {
     const CLIENTS: usize = 64;
-    const TURNS: usize = 12_000;
-    let left = AtomicUsize::new(TURNS);
+    let left = AtomicUsize::new(turns);
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
         client.ask();
     }
     let (started, before) = (Instant::now(), cpu(gateway));
     let mut taken: Vec<Duration> = std::thread::scope(|scope| {
-        let asking: Vec<_> = clients
-            .into_iter()
-            .map(|mut client| {
-                let left = &left;
-                scope.spawn(move || {
-                    let mut taken = Vec::new();
-                    while left
-                        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1))
-                        .is_ok()
-                    {
-                        taken.push(client.ask());
-                    }
-                    taken
-                })
-            })
-            .collect();
+        let asking: Vec<_> =
+            clients.into_iter().map(|client| scope.spawn(|| ask_while(&left, client))).collect();
         asking.into_iter().flat_map(|it| it.join().expect("a client")).collect()
     });
     let (wall, spent) = (started.elapsed(), cpu(gateway) - before);
-    taken.sort_unstable();
-    let turns = f64::from(u32::try_from(TURNS).unwrap_or(u32::MAX));
-    row("API: turns per second, 64 clients", &format!("{:.0}", turns / wall.as_secs_f64()));
-    let (middle, last) = (taken[TURNS / 2], taken[TURNS * 99 / 100]);
-    row("API: latency, 64 clients, p50 / p99", &format!("{} / {}", ms(middle), ms(last)));
-    row("API: CPU per turn, 64 clients", &ms(spent.div_f64(turns)));
-    row("API: RSS after 13,000 turns", &mb(rss(gateway)));
+    let mut figures = vec![Figure::rate("API: turns per second, 64 clients", turns, wall)];
+    figures.extend(percentiles("API: latency, 64 clients", &mut taken));
+    figures.push(per_turn("API: CPU per turn, 64 clients", spent, turns));
+    figures
 }
 
-fn address(bench: &Bench) -> String {
-    let (path, until) = (bench.home.path().join("gateway.lock"), Instant::now() + PATIENCE);
+/// Asks until nothing of the common number is left.
+fn ask_while(left: &AtomicUsize, mut client: Client) -> Vec<Duration> {
+    let mut taken = Vec::new();
+    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_sub(1)).is_ok() {
+        taken.push(client.ask());
+    }
+    taken
+}
+
+fn address(rig: &Rig) -> String {
+    let (path, until) = (rig.home.path().join("gateway.lock"), Instant::now() + PATIENCE);
     loop {
         let found = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         if let Some(url) = found.as_ref().and_then(|it| it["url"].as_str()) {

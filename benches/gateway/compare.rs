@@ -1,0 +1,80 @@
+//! Two programs under the same workloads, in turn, so that what else the machine does falls on both.
+
+use std::path::Path;
+
+use super::figure::{Figure, Unit};
+use super::ratio::{Ratio, Verdict, median};
+use super::{Case, Load};
+
+/// One figure of one program in every round.
+struct Column {
+    name: String,
+    unit: Unit,
+    rounds: Vec<f64>,
+}
+
+pub(super) fn run(new: &Path, old: &Path, rounds: usize, cases: &[&Case]) {
+    let old = &old.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", old.display()));
+    println!("new: {}\nold: {}\n{rounds} rounds\n", new.display(), old.display());
+    println!(
+        "| measure | old, median | new, median | new/old, median | range | |\n|---|---|---|---|---|---|"
+    );
+    for case in cases {
+        compare(case, new, old, rounds);
+    }
+}
+
+fn compare(case: &Case, new: &Path, old: &Path, rounds: usize) {
+    let (mut news, mut olds) = (vec![], vec![]);
+    let measure =
+        |program: &Path, columns: &mut Vec<Column>| add(columns, (case.measure)(program, &Load::ROUND));
+    for round in 0..rounds {
+        eprintln!("{}: round {} of {rounds}", case.name, round + 1);
+        // Each program is first in every other round: the second one finds a warmer machine.
+        if round % 2 == 0 {
+            measure(new, &mut news);
+            measure(old, &mut olds);
+        } else {
+            measure(old, &mut olds);
+            measure(new, &mut news);
+        }
+    }
+    for (new, old) in news.iter().zip(&olds) {
+        println!("{}", line(new, old));
+    }
+}
+
+fn add(columns: &mut Vec<Column>, figures: Vec<Figure>) {
+    if columns.is_empty() {
+        let column =
+            |figure: &Figure| Column { name: figure.name.clone(), unit: figure.unit(), rounds: vec![] };
+        columns.extend(figures.iter().map(column));
+    }
+    for (column, figure) in columns.iter_mut().zip(figures) {
+        column.rounds.push(figure.value);
+    }
+}
+
+fn line(new: &Column, old: &Column) -> String {
+    let ratio = Ratio::of(&new.rounds, &old.rounds).map_or_else(
+        || "not comparable | |".to_owned(),
+        |it| format!("{:.3} | {:.3} to {:.3} | {}", it.median, it.least, it.most, word(it.verdict())),
+    );
+    format!("| {} | {} | {} | {ratio} |", new.name, old.middle(), new.middle())
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Higher => "higher in every round",
+        Verdict::Lower => "lower in every round",
+        Verdict::NoDifference => "",
+    }
+}
+
+impl Column {
+    fn middle(&self) -> String {
+        let mut sorted = self.rounds.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        self.unit.shown(median(&sorted).unwrap_or(f64::NAN))
+    }
+}

@@ -1,0 +1,61 @@
+//! The arithmetic and the command line of `cargo bench --bench gateway -- --compare`.
+
+#[path = "../benches/gateway/arguments.rs"]
+mod arguments;
+#[path = "../benches/gateway/ratio.rs"]
+mod ratio;
+
+use arguments::{Arguments, Run};
+use ratio::{Ratio, Verdict};
+
+#[track_caller]
+fn check(new: &[f64], old: &[f64], median: f64, range: (f64, f64), verdict: Verdict) {
+    let ratio = Ratio::of(new, old).map(|it| (it.median, (it.least, it.most), it.verdict()));
+    assert_eq!(ratio, Some((median, range, verdict)));
+}
+
+#[test]
+fn ratio_pairs_rounds_and_reports_median_and_range() {
+    let old = [10.0, 20.0, 40.0, 10.0, 10.0];
+    check(&[10.0, 20.0, 40.0, 10.0, 10.0], &old, 1.0, (1.0, 1.0), Verdict::NoDifference);
+    // Slow rounds slow both programs: only the ratio within a round counts.
+    check(&[15.0, 30.0, 60.0, 15.0, 20.0], &old, 1.5, (1.5, 2.0), Verdict::Higher);
+    check(&[5.0, 10.0, 30.0, 5.0, 5.0], &old, 0.5, (0.5, 0.75), Verdict::Lower);
+    check(&[5.0, 30.0, 60.0, 15.0, 15.0], &old, 1.5, (0.5, 1.5), Verdict::NoDifference);
+}
+
+#[test]
+fn few_rounds_give_no_verdict() {
+    check(&[15.0, 20.0], &[10.0, 10.0], 1.75, (1.5, 2.0), Verdict::NoDifference);
+}
+
+#[test]
+fn zero_and_missing_rounds_are_not_comparable() {
+    assert_eq!(Ratio::of(&[], &[]), None);
+    assert_eq!(Ratio::of(&[1.0], &[0.0]), None);
+}
+
+fn parse(line: &str) -> Result<Arguments, String> {
+    Arguments::parse(line.split_whitespace().map(str::to_owned))
+}
+
+#[test]
+fn command_line_selects_run_and_cases() {
+    let cases = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let compare = |rounds| Run::Compare { old: "old/petasos".into(), rounds };
+    assert_eq!(parse("--bench"), Ok(Arguments { run: Run::Once, cases: vec![] }));
+    assert_eq!(parse("start api --bench"), Ok(Arguments { run: Run::Once, cases: cases(&["start", "api"]) }));
+    let default = parse("--compare old/petasos --bench");
+    assert_eq!(default, Ok(Arguments { run: compare(7), cases: vec![] }));
+    let chosen = parse("start --rounds 3 --compare old/petasos --bench");
+    assert_eq!(chosen, Ok(Arguments { run: compare(3), cases: cases(&["start"]) }));
+}
+
+#[test]
+fn wrong_command_lines_are_refused() {
+    for line in
+        ["--compare", "--rounds 3", "--rounds 0 --compare x", "--rounds many --compare x", "--compere x"]
+    {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}
