@@ -237,7 +237,11 @@ fn write_group(
 fn note_health(health: &watch::Sender<Option<StoreError>>, outcomes: &[Result<(), StoreError>]) {
     let trouble = outcomes.iter().find_map(|outcome| match outcome {
         Err(
-            error @ (StoreError::Full | StoreError::ReadOnly | StoreError::Corrupt(_) | StoreError::Io(_)),
+            error @ (StoreError::Full
+            | StoreError::ReadOnly
+            | StoreError::Corrupt(_)
+            | StoreError::NotDatabase
+            | StoreError::Io(_)),
         ) => Some(error.clone()),
         Ok(()) | Err(_) => None,
     });

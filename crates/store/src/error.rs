@@ -14,6 +14,9 @@ pub enum Error {
     ReadOnly,
     #[error("the database is damaged: {0}")]
     Corrupt(String),
+    /// The first page is not the header of a database, or of one that SQLite cannot read.
+    #[error("the file is not a database")]
+    NotDatabase,
     #[error("reading or writing the database file failed: {0}")]
     Io(String),
     #[error("another process holds the database")]
@@ -40,7 +43,7 @@ impl Error {
         match self {
             Self::Full | Self::Io(_) | Self::Busy | Self::Broken => Fault::Later { after: None },
             Self::Conflict(_) | Self::Missing(_) | Self::Unreadable(_) | Self::Sql(_) => Fault::Refused,
-            Self::ReadOnly | Self::Corrupt(_) => Fault::Fatal,
+            Self::ReadOnly | Self::Corrupt(_) | Self::NotDatabase => Fault::Fatal,
         }
     }
 }
@@ -68,7 +71,8 @@ fn from_code(code: ErrorCode, detail: String) -> Error {
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {
             Error::ReadOnly
         }
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Corrupt(detail),
+        ErrorCode::DatabaseCorrupt => Error::Corrupt(detail),
+        ErrorCode::NotADatabase => Error::NotDatabase,
         ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::OutOfMemory => Error::Io(detail),
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
             Error::Busy

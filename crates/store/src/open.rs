@@ -3,9 +3,18 @@
 //! Invariants: a file that is refused is left byte for byte as it was; an empty database never takes the
 //! place of one that existed. A marker file beside the database, written after the first schema is
 //! committed, remembers that there was one.
+//!
+//! Only SQLite opens the database, its `-wal` and its `-shm`; this code calls `stat` at most. Closing any
+//! descriptor of a file drops all POSIX locks that the process holds on it, whoever opened it: another program
+//! would then believe itself to be the last user, fold the log into the file and unlink the log that our
+//! connections still write to. SQLite keeps its own descriptors open until the last lock is released. The rule
+//! is enforced by `clippy.toml` in this crate.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +24,6 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::{Error, OpenError, Result};
 use crate::schema::{self, Schema};
 
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Up to this size everything is checked at every start.
@@ -75,25 +83,52 @@ fn prepare(path: &Path, schema: &Schema) -> Result<bool, OpenError> {
     Ok(true)
 }
 
+/// Makes an empty private file. One that appeared meanwhile is left to SQLite: `create_new` guarantees that the
+/// descriptor closed here is of a new file, on which no connection can hold a lock.
+#[expect(clippy::disallowed_methods, reason = "a file that did not exist before")]
 fn create(path: &Path) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?;
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_created) => sync_folder(path),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes names created, renamed or removed beside `path` durable.
+#[expect(clippy::disallowed_methods, reason = "a directory")]
+pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(folder(path))?.sync_all()
 }
 
-/// Reads what can be told without opening the database, so that a newer one stays untouched.
+/// Checks what the main file alone says, before a connection is opened that would create or read `-wal` and
+/// `-shm`: so a file of a newer version stays untouched, with nothing beside it.
 fn header(path: &Path, schema: &Schema) -> Result<(), OpenError> {
-    let mut head = [0_u8; 100];
-    let read =
-        File::open(path).and_then(|mut file| file.read(&mut head)).map_err(|e| failed(path, e.into()))?;
-    if read < head.len() || !head.starts_with(MAGIC) {
-        return Err(OpenError::Foreign { path: path.into() });
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let found = Connection::open_with_flags(immutable(path), flags)
+        .map_err(Error::from)
+        .and_then(|db| schema::version(&db));
+    match found {
+        Ok(found) => newer(path, found, schema),
+        // The marker tells a damaged header from a file that never was a database.
+        Err(Error::NotDatabase) if !folder(path).join(schema.marker).exists() => {
+            Err(OpenError::Foreign { path: path.into() })
+        }
+        Err(error) => Err(failed(path, error)),
     }
-    let found = u32::from_be_bytes([head[60], head[61], head[62], head[63]]);
-    newer(path, found, schema)
+}
+
+/// The URI of a file that SQLite reads without locks, log or shared memory.
+fn immutable(path: &Path) -> PathBuf {
+    let mut uri = OsString::from(if path.is_absolute() { "file://" } else { "file:" }).into_vec();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => uri.push(*byte),
+            other => uri.extend(format!("%{other:02X}").into_bytes()),
+        }
+    }
+    uri.extend(b"?immutable=1");
+    OsString::from_vec(uri).into()
 }
 
 fn newer(path: &Path, found: u32, schema: &Schema) -> Result<(), OpenError> {
@@ -167,6 +202,7 @@ fn settle(db: &mut Connection, schema: &Schema) -> Result<()> {
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "the marker is not the database")]
 fn remember(path: &Path, schema: &Schema) -> std::io::Result<()> {
     let marker = folder(path).join(schema.marker);
     if marker.exists() {
@@ -175,7 +211,7 @@ fn remember(path: &Path, schema: &Schema) -> std::io::Result<()> {
     let text = "A Petasos database was created in this directory. If it is missing, something removed it.\n";
     fs::write(&marker, text)?;
     File::open(&marker)?.sync_all()?;
-    File::open(folder(path))?.sync_all()
+    sync_folder(path)
 }
 
 fn folder(path: &Path) -> PathBuf {
@@ -194,6 +230,9 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 fn failed(path: &Path, error: Error) -> OpenError {
     match error {
         Error::Corrupt(detail) => OpenError::Corrupt { path: path.into(), detail },
+        Error::NotDatabase => {
+            OpenError::Corrupt { path: path.into(), detail: "its first page is no database header".into() }
+        }
         error => OpenError::Failed { path: path.into(), error },
     }
 }

@@ -105,6 +105,18 @@ fn what_is_no_database_is_refused_by_name() {
 }
 
 #[test]
+fn reports_a_damaged_header_of_a_known_database_as_damage() {
+    for (at, byte) in [(0, b'X'), (17, 0xff), (19, 9)] {
+        let (_folder, path) = used();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[at] = byte;
+        fs::write(&path, &bytes).unwrap();
+        assert!(matches!(refused(&path), OpenError::Corrupt { .. }), "byte {at}: {:?}", Store::open(&path));
+        assert_eq!(fs::read(&path).unwrap(), bytes, "byte {at}");
+    }
+}
+
+#[test]
 fn the_database_of_another_program_is_refused() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("petasos.db");
