@@ -13,7 +13,7 @@ use std::time::Duration;
 use petasos_fakes::connector::{Reply, World, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{Bench, SOON, eventually, failed, fine};
 
 const DISCORD: &str =
@@ -194,6 +194,12 @@ fn asked(world: &World, chat: &str) -> Vec<String> {
         .collect()
 }
 
+fn dead_chats(bench: &Bench) -> Vec<String> {
+    let all = bench.status()["dead_chats"].clone();
+    let chat = |it: &Value| it["chat_id"].as_str().unwrap_or_default().to_owned();
+    all.as_array().into_iter().flatten().map(chat).collect()
+}
+
 #[test]
 fn what_a_connector_declines_is_tried_in_no_other_way() {
     let (mut bench, connector) = bench(&format!("{DISCORD}{STREAMING}"));
@@ -210,6 +216,8 @@ fn what_a_connector_declines_is_tried_in_no_other_way() {
         until(&connector, "the beginning", |world| {
             world.chats.get(chat).is_some_and(|all| all.iter().any(|it| it.text.contains("two")))
         });
+        // Its first mark does not race with the refusal.
+        until(&connector, "a mark", |world| asked(world, chat).iter().any(|op| op == "react"));
         let edits = |asked: &[String]| asked.iter().filter(|op| *op == "edit").count();
         let before = connector.read(|world| edits(&asked(world, chat)));
         connector.trouble(Reply::Result(json!({"success": false, "code": "egress_declined"})));
@@ -218,13 +226,20 @@ fn what_a_connector_declines_is_tried_in_no_other_way() {
         }
         first.open();
         eventually("it is declined", || connector.troubled() == given_up);
+        if early {
+            // The connector's answer is known here before the turn ends.
+            eventually("the chat is dead", || dead_chats(&bench).contains(&chat.to_owned()));
+        }
         second.open();
         eventually("it is given up", || bench.status()["outbox"]["dead"] == given_up);
         bench.settle();
         let asked = connector.read(|world| asked(world, chat));
         let count = |op: &str| asked.iter().filter(|it| *it == op).count();
         assert_eq!((count("send"), edits(&asked), count("delete")), (1, before + 1, 0), "{asked:?}");
-        assert_eq!(asked.last().map(String::as_str), Some("edit"), "{asked:?}");
+        // The marks of a whole answer are under way beside it; those of a later end are not asked for.
+        if early {
+            assert_eq!(asked.last().map(String::as_str), Some("edit"), "{asked:?}");
+        }
     }
     say(&connector, "c1", "again");
     until(&connector, "whoever writes is answered", |world| shows(world, "c1", "echo: again"));

@@ -151,7 +151,10 @@ async fn a_poll_that_brings_nothing_while_updates_wait_is_made_anew() {
             assert!(rig.fake.calls_of("getWebhookInfo").len() >= before + 2, "it asked twice");
         })
         .await;
-    assert_eq!(degraded(&told), ["telegram_updates_withheld"]);
+    // On a busy machine the new poll may take longer than two probes, and is made anew as well.
+    let mut reasons = degraded(&told);
+    reasons.dedup();
+    assert_eq!(reasons, ["telegram_updates_withheld"]);
     let outcomes: Vec<_> = rig.fake.calls_of("getUpdates").into_iter().map(|call| call.outcome).collect();
     let refused = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Refused { .. })).count();
     assert_eq!(refused, 0, "the old poll was gone before the new one: {outcomes:?}");

@@ -8,10 +8,10 @@ use std::future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use petasos_core::Millis;
 use petasos_core::relay::channel::{Channel, Closed, Effect, Event, State};
 use petasos_core::relay::frame::hellos;
 use petasos_core::relay::{Answer, Descriptor, FromConnector, FromGateway, Lines};
+use petasos_core::{Millis, Platform};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -22,16 +22,21 @@ use super::commit::{self, Outcome, Waiting};
 use super::control;
 use super::parse::Told;
 use super::socket::{Heard, Socket};
-use super::wire::{Ask, Standing, Wire};
+use super::wire::{Ask, Question, Standing, Wire};
 use crate::intake::{Health, Intake, NotTaken};
 
 type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-type Answered = oneshot::Sender<Result<Answer, Error>>;
 
 /// Questions that may wait for their answer.
 const MOST_PENDING: usize = 1024;
 /// Longest wait of a grant for what came before it.
 const SETTLE: Duration = Duration::from_secs(5);
+
+/// A question that was sent and is not answered yet.
+struct Pending {
+    chat: (Platform, String),
+    answer: oneshot::Sender<Result<Answer, Error>>,
+}
 
 pub(super) struct Link<'a> {
     wire: &'a Wire,
@@ -50,7 +55,7 @@ pub(super) struct Link<'a> {
     described: usize,
     waiting: Waiting,
     committing: Option<Task<'a, Outcome>>,
-    pending: HashMap<String, Answered>,
+    pending: HashMap<String, Pending>,
     /// Those who asked to idle.
     idlers: Vec<oneshot::Sender<bool>>,
     /// Granted: they hear of it when what came before is on disk; if it is not by then, they hear no.
@@ -169,7 +174,7 @@ impl<'a> Link<'a> {
             Effect::Answer { granted: true } => self.granted = Some(Instant::now() + SETTLE),
             Effect::Answer { granted: false } => self.answer_idlers(false),
             Effect::Abandon => {
-                self.pending.drain().for_each(|(_, answer)| drop(answer.send(Err(Error::Lost))));
+                self.pending.drain().for_each(|(_, asked)| drop(asked.answer.send(Err(Error::Lost))));
             }
             Effect::Close => self.close(),
             Effect::GiveUp => return Err(self.trouble.clone()),
@@ -274,9 +279,10 @@ impl<'a> Link<'a> {
                 Ok(())
             }
             FromConnector::Answer { request, answer } => {
-                if let Some(asker) = self.pending.remove(&request) {
+                if let Some(asked) = self.pending.remove(&request) {
+                    self.wire.note(&asked.chat, &answer);
                     // Whoever gave up waiting has said that its fate is unknown.
-                    let _gone = asker.send(Ok(answer));
+                    let _gone = asked.answer.send(Ok(answer));
                 }
                 Ok(())
             }
@@ -345,8 +351,8 @@ impl<'a> Link<'a> {
 
     fn asked(&mut self, ask: Ask) -> Result<(), Error> {
         match ask {
-            Ask::Send { request, line, answer } => {
-                self.pass_on(request, line, answer);
+            Ask::Send(question) => {
+                self.pass_on(question);
                 Ok(())
             }
             Ask::GoIdle { within, answer } => {
@@ -369,15 +375,15 @@ impl<'a> Link<'a> {
         }
     }
 
-    fn pass_on(&mut self, request: String, line: String, answer: Answered) {
+    fn pass_on(&mut self, Question { request, line, chat, answer }: Question) {
         let serving = matches!(self.channel.state, State::Serving { .. });
         let socket = self.socket.as_ref().filter(|_| serving && self.pending.len() < MOST_PENDING);
         if socket.is_some_and(|socket| socket.say(line)) {
-            self.pending.insert(request, answer);
+            self.pending.insert(request, Pending { chat, answer });
             return;
         }
         // Nothing left us. Those who wait no longer make room.
-        self.pending.retain(|_, answer| !answer.is_closed());
+        self.pending.retain(|_, asked| !asked.answer.is_closed());
         let _gone = answer.send(Err(Error::NotConnected));
     }
 
@@ -413,7 +419,7 @@ impl<'a> Link<'a> {
     }
 
     fn beat(&mut self) -> Result<(), Error> {
-        self.pending.retain(|_, answer| !answer.is_closed());
+        self.pending.retain(|_, asked| !asked.answer.is_closed());
         let Some(socket) = &self.socket else { return Ok(()) };
         let generation = socket.generation;
         if socket.heard.elapsed() >= self.wire.config.silence || !socket.ping() {

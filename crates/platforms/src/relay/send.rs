@@ -165,10 +165,7 @@ impl Relay {
     }
 
     async fn ask(&self, to: &Route, action: &Action, request: String) -> Result<Answer, Error> {
-        let answer = self.wire.ask(to.platform, action, request).await?;
-        if answer.success || answer.is_declined() {
-            self.wire.note(to.platform, &to.chat_id, answer.is_declined());
-        }
+        let answer = self.wire.ask((to.platform, to.chat_id.clone()), action, request).await?;
         if answer.success { Ok(answer) } else { Err(Error::of(&answer)) }
     }
 

@@ -21,11 +21,7 @@ use crate::{download, http};
 /// What is asked of the task that keeps the connection.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Send {
-        request: String,
-        line: String,
-        answer: oneshot::Sender<Result<Answer, Error>>,
-    },
+    Send(Question),
     GoIdle {
         within: Duration,
         answer: oneshot::Sender<bool>,
@@ -37,6 +33,16 @@ pub(super) enum Ask {
     Wake,
     /// Whoever is not connected has nobody to tell.
     Tell(FromGateway),
+}
+
+/// An action that the connector answers.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) request: String,
+    pub(super) line: String,
+    /// The chat that it acts on.
+    pub(super) chat: (Platform, String),
+    pub(super) answer: oneshot::Sender<Result<Answer, Error>>,
 }
 
 /// How it is with the connection, for those that follow it.
@@ -133,8 +139,12 @@ impl Wire {
         self.lock().memory.metadata(platform, chat)
     }
 
-    pub(super) fn note(&self, platform: Platform, chat: &str, declined: bool) {
-        self.lock().memory.note(platform, chat, declined);
+    /// Remembers whether the connector lets something through to this chat. Only the task that reads the connection
+    /// calls it: a decline must not be noted after a message that came later from the same chat.
+    pub(super) fn note(&self, (platform, chat): &(Platform, String), answer: &Answer) {
+        if answer.success || answer.is_declined() {
+            self.lock().memory.note(*platform, chat, answer.is_declined());
+        }
     }
 
     pub(super) fn is_declined(&self, platform: Platform, chat: &str) -> bool {
@@ -162,15 +172,16 @@ impl Wire {
     /// One question, one try. `request`: the number under which the connector may recognise it.
     pub(super) async fn ask(
         &self,
-        platform: Platform,
+        chat: (Platform, String),
         action: &Action,
         request: String,
     ) -> Result<Answer, Error> {
-        let to = self.tag(platform, action);
+        let to = self.tag(chat.0, action);
         let line = FromGateway::outbound(request.clone(), action, to).line().map_err(|_| Error::TooLong)?;
         let asks = self.lock().asks.clone().ok_or(Error::NotConnected)?;
         let (answer, answered) = oneshot::channel();
-        asks.try_send(Ask::Send { request, line, answer }).map_err(|_| Error::NotConnected)?;
+        asks.try_send(Ask::Send(Question { request, line, chat, answer }))
+            .map_err(|_| Error::NotConnected)?;
         let within = self.config.answer_timeout;
         match timeout(within, answered).await {
             Ok(Ok(answered)) => answered,

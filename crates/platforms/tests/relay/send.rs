@@ -225,6 +225,30 @@ async fn what_is_no_message_is_answered_by_naming_what_the_connector_holds() {
 }
 
 #[tokio::test]
+async fn message_behind_a_decline_reopens_its_chat() {
+    let rig = rig();
+    rig.fake.describe("discord", |it| it["supported_ops"] = json!(["send", "typing"]));
+    let mut line = rig.up().await;
+    rig.fake.trouble(Reply::Ignored);
+    let adapter = rig.adapter().clone();
+    let sending =
+        tokio::spawn(
+            async move { adapter.send(&route("c1"), &Part::plain("x"), &SendOptions::default()).await },
+        );
+    let request =
+        rig.until("asked", |world| world.frames("outbound").first().map(|it| it["requestId"].clone())).await;
+    // Both are read before the sender runs again.
+    let declined = json!({"type": "outbound_result", "requestId": request,
+        "result": {"success": false, "code": "egress_declined"}});
+    let inbound = json!({"type": "inbound", "event": said("let me in")});
+    rig.fake.say(&format!("{declined}\n{inbound}\n"));
+    sending.await.expect("no panic").expect_err("declined");
+    line.texts(1).await;
+    rig.adapter().typing(&route("c1")).await.expect("asked");
+    assert_eq!(rig.fake.read(|world| world.frames("outbound").len()), 2, "typing is not left out");
+}
+
+#[tokio::test]
 async fn where_nothing_is_let_through_no_courtesy_is_tried_until_something_comes_from_there() {
     let rig = rig();
     rig.fake.describe("discord", |it| it["supported_ops"] = json!(["send", "typing", "react"]));
