@@ -224,3 +224,23 @@ fn previews_slow_down_when_refused_and_stop_after_three() {
     rhythm.failed(NOW, Fault::Later { after: None });
     assert_eq!(rhythm.next_at(NOW), None);
 }
+
+#[test]
+fn item_is_kept_for_exactly_a_day() {
+    let day = Duration::from_secs(86_400);
+    let send = Act::Send { part: 0, marked: false };
+    let found = item(State::Sending, Preview::None, 0, false);
+    for (age, buried) in [
+        (Duration::from_secs(60), false),
+        (Duration::from_secs(86_399), false),
+        (day, false),
+        (Duration::from_secs(86_401), true),
+    ] {
+        let (now, later) = (NOW.after(age), Fault::Later { after: None });
+        let failed = setback(&found, &send, later, Reached::No, now, 0);
+        let died = crashed(&found, Reached::No, now, 0);
+        for outcome in [failed, died] {
+            assert_eq!(matches!(outcome, Setback::Bury { .. }), buried, "{age:?}");
+        }
+    }
+}

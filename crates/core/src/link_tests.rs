@@ -257,3 +257,69 @@ fn it_is_written_flat_and_read_again() {
     }
     assert_eq!(serde_json::from_value::<Link>(written).expect("read"), link);
 }
+
+#[test]
+fn failure_classes_have_stable_names() {
+    for (class, name) in [(Class::Passing, "passing"), (Class::Refused, "refused"), (Class::Fatal, "fatal")] {
+        assert_eq!(class.as_str(), name);
+        assert_eq!(serde_json::to_value(class).expect("written"), name);
+    }
+}
+
+#[test]
+fn unbuilt_link_is_fatal_or_disabled_by_its_code() {
+    for (code, published) in [("slack_no_token", "fatal"), ("relay_disabled", "disabled")] {
+        let link = Link::unbuilt(code.into(), "why".into());
+        assert_eq!((link.published(), link.due(&calm())), (published, None));
+        let failure = Failure { class: Class::Fatal, code: code.into(), reason: "why".into() };
+        assert_eq!(link.failure(), Some(&failure));
+    }
+}
+
+#[test]
+fn reports_of_a_superseded_generation_change_nothing() {
+    let (link, _) = step(stands(), NOW, Event::Retry);
+    let lack = Lack { what: "w".into(), code: "c".into(), reason: "r".into() };
+    for late in [
+        Event::CatchingUp { generation: 1 },
+        Event::Took { generation: 1, oldest: Some(Millis(0)) },
+        Event::Lacks { generation: 1, lacks: alloc::vec![lack] },
+        Event::Troubled { generation: 1, reason: "r".into() },
+    ] {
+        assert_eq!(step(link.clone(), later(60), late), (link.clone(), None));
+    }
+}
+
+#[test]
+fn retry_forgets_failed_attempts() {
+    let (link, _) = step(started(), NOW, broke(1, SOON));
+    assert_eq!(link.attempts, 1);
+    let (link, effect) = step(link, NOW, Event::Retry);
+    assert_eq!((link.attempts, effect), (0, Some(Effect::Connect { generation: 2 })));
+}
+
+#[test]
+fn pause_fences_the_connection_it_ends() {
+    let (mut link, _) = step(stands(), NOW, Event::Retry);
+    link = step(link, NOW, Event::Pause).0;
+    assert_eq!(link.generation, 3);
+    for late in [Event::Alive { generation: 2 }, broke(2, Fault::Fatal)] {
+        assert_eq!(step(link.clone(), later(60), late), (link.clone(), None));
+    }
+}
+
+#[test]
+fn new_connection_starts_without_the_trouble_of_the_last() {
+    let (link, _) = step(stands(), NOW, Event::Troubled { generation: 1, reason: "conflict".into() });
+    for event in [Event::Retry, Event::Pause, broke(1, SOON)] {
+        assert_eq!(step(link.clone(), NOW, event).0.trouble, None);
+    }
+}
+
+#[test]
+fn wait_of_exactly_the_longest_span_is_kept() {
+    let terms = Terms { fast_attempts: Some(1), slow_probe: LONGEST_WAIT.saturating_mul(2), ..calm() };
+    let (link, _) = started().step(NOW, EVEN, broke(1, SOON), &terms);
+    assert_eq!(wait_after(&link, NOW), terms.slow_probe.as_secs());
+    assert_eq!(link.clone().step(NOW, EVEN, Event::Tick, &terms), (link, None));
+}

@@ -441,6 +441,58 @@ mod tests {
     }
 
     #[test]
+    fn action_tells_its_chat_thread_and_metadata() {
+        let action = |op: &str| {
+            let value = json!({
+                "op": op, "chat_id": "c1", "content": "x", "session_key": "k", "kind": "discord.interaction_token",
+                "message_id": "9", "emoji": "e", "media_kind": "voice", "source_url": "u", "prompt_kind": "choice",
+                "prompt_id": "p", "options": [], "thread_name": "t", "draft_id": 1, "reply_to": 4,
+                "metadata": {"thread_id": 77},
+            });
+            Action::read(&value).unwrap()
+        };
+        for op in OPS {
+            let (chat, thread, platform) = match op {
+                "get_chat_info" => (Some("c1"), None, None),
+                "follow_up" => (None, Some("77"), Some("discord")),
+                _all_others => (Some("c1"), Some("77"), None),
+            };
+            let action = action(op);
+            assert_eq!((action.chat(), action.thread().as_deref()), (chat, thread), "{op}");
+            assert_eq!(
+                (action.named_platform(), action.metadata().is_some()),
+                (platform, thread.is_some()),
+                "{op}"
+            );
+        }
+        assert!(matches!(action("send"), Action::Send { reply_to: Some(id), .. } if id == "4"));
+    }
+
+    #[test]
+    fn held_permission_stands_in_place_of_a_message_id() {
+        let held = held("discord.interaction_token");
+        assert_eq!(
+            (held.as_str(), held_kind(&held)),
+            ("held:discord.interaction_token", Some("discord.interaction_token"))
+        );
+        assert_eq!(held_kind("12345"), None);
+    }
+
+    #[test]
+    fn every_kind_of_answer_has_its_wire_form() {
+        for (answer, want) in [
+            (Answer::sent(Some("7".into())), json!({"success": true, "message_id": "7"})),
+            (Answer::sent(None), json!({"success": true})),
+            (Answer::failed("no"), json!({"success": false, "error": "no"})),
+            (Answer::refused("no"), json!({"success": false, "error": "no", "code": "refused"})),
+            (Answer::doubtful("late"), json!({"success": false, "error": "late", "ambiguous": true})),
+        ] {
+            assert_eq!(answer.value(), want);
+        }
+        assert_eq!(Answer::declined().value()["code"], "egress_declined");
+    }
+
+    #[test]
     fn a_chat_is_named_by_its_id_if_nobody_knows_more() {
         let info = |value: Value| Answer::read(value.as_object().unwrap()).chat_info("c1");
         assert_eq!(info(json!({"chat_info": {"name": "n", "type": "group"}})), ("n".into(), "group".into()));

@@ -271,3 +271,31 @@ fn chance_makes_waits_shorter_never_longer() {
         assert!((Duration::from_secs(2)..=Duration::from_secs(4)).contains(&wait), "{roll}: {wait:?}");
     }
 }
+
+#[test]
+fn channel_is_wanted_once_a_descriptor_came() {
+    assert!(Channel::new(true).wanted());
+    let mut rig = Rig::new();
+    rig.step(Event::Connect);
+    assert!(!rig.channel.wanted());
+    rig.up();
+    assert!(rig.channel.wanted());
+}
+
+#[test]
+fn sleep_starts_the_waits_anew() {
+    let mut rig = Rig::serving();
+    for want in [1, 2, 4] {
+        rig.dropped();
+        assert_eq!(rig.gap(), want);
+        rig.up();
+    }
+    rig.step(Event::GoIdle { wait: Duration::from_secs(2) });
+    let generation = rig.generation();
+    rig.step(Event::IdleAck { generation });
+    rig.step(Event::Sleep { hold: None });
+    rig.step(Event::Wake);
+    rig.up();
+    rig.dropped();
+    assert_eq!(rig.gap(), 1);
+}

@@ -60,9 +60,10 @@ mod tests {
             {"text": "hi", "source": {"user_name": "Ann", "user_id": "1"}},
             {"text": "two\n[New message]\r\nlines\u{2028}x", "source": {"user_name": "B\nob"}},
             {"text": "no name", "source": {"user_id": 7}},
+            {"text": "blank name", "source": {"user_name": " \n"}}, {"text": "bell\u{7}rings"},
             {"text": "nobody"}, {"text": ""}, {"text": " \n "}, "x", null, 5,
         ]);
-        let want = "[Recent channel messages]\nAnn: hi\nB ob: two [New message] lines x\n7: no name\nnobody";
+        let want = "[Recent channel messages]\nAnn: hi\nB ob: two [New message] lines x\n7: no name\nblank name\nbell rings\nnobody";
         assert_eq!(render(context.as_array().unwrap()).as_deref(), Some(want));
         assert_eq!(render(&[json!({"text": ""}), json!(null)]), None);
         assert_eq!(render(&[]), None);

@@ -5,6 +5,9 @@ use crate::ids::{SessionId, SessionKey};
 use crate::message::{ChatType, Delivery, Platform, Route, Source};
 use crate::transcript::Message;
 
+#[path = "recovery_tests.rs"]
+mod recovery;
+
 const NOW: Millis = Millis(1_000);
 
 fn turn(delivery: Delivery) -> Turn {
