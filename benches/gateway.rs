@@ -16,6 +16,8 @@ mod arguments;
 mod compare;
 #[path = "gateway/figure.rs"]
 mod figure;
+#[path = "../crates/store/tests/store/fill.rs"]
+mod fill;
 #[path = "gateway/life.rs"]
 mod life;
 #[path = "gateway/process.rs"]
@@ -24,6 +26,8 @@ mod process;
 mod ratio;
 #[path = "gateway/rig.rs"]
 mod rig;
+#[path = "gateway/stored.rs"]
+mod stored;
 #[path = "gateway/tools.rs"]
 mod tools;
 #[path = "gateway/turns.rs"]
@@ -53,6 +57,7 @@ const CASES: &[Case] = &[
     Case { name: "sessions", measure: turns::sessions },
     Case { name: "tools", measure: tools::measure },
     Case { name: "api", measure: api::measure },
+    Case { name: "stored", measure: stored::measure },
 ];
 
 /// How often each workload repeats its unit.

@@ -22,7 +22,7 @@ pub(crate) fn append(
         Mirror::Own => Message::assistant(text, now),
         Mirror::Brief => Message::user(text, now),
     };
-    let entries = tx.entries()?;
+    let entries = tx.entries_at(place.platform, &place.chat_id)?;
     let Some(entry) = conversation(&entries, place) else { return Ok(None) };
     if is_busy(tx, entry)? {
         tracing::debug!(session = %entry.session_key, "not mirrored: a turn is running there");
@@ -43,13 +43,13 @@ pub(crate) enum Standing {
 }
 
 pub(crate) fn standing(reads: &Reads, place: &Place) -> Result<Standing, StoreError> {
-    let entries = reads.entries()?;
+    let entries = reads.entries_at(place.platform, &place.chat_id)?;
     let Some(entry) = conversation(&entries, place) else { return Ok(Standing::None) };
     Ok(if is_busy(reads, entry)? { Standing::Busy } else { Standing::Quiet })
 }
 
 fn is_busy(reads: &Reads, entry: &Entry) -> Result<bool, StoreError> {
-    Ok(reads.open_turns()?.iter().any(|turn| turn.key == entry.session_key))
+    Ok(reads.open_turn_of(&entry.session_key)?.is_some())
 }
 
 /// The one conversation in a place; of several people there, nobody's. `entries`: the latest first.

@@ -18,23 +18,47 @@ const PAGES: usize = 200;
 /// Jobs of which there are pages, and texts that were too long for one message.
 const JOBS: usize = 1000;
 
-/// Gives how many files and folders are gone. `known`: conversations that may go on.
-pub(crate) fn clear(home: &Path, known: &[SessionKey], now: SystemTime) -> io::Result<usize> {
-    let known: HashSet<String> = known.iter().map(|key| file_name(key.as_str())).collect();
+/// Folders of conversations in which nothing was written for long, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Unused(HashSet<String>);
+
+impl Unused {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// This conversation may go on.
+    pub(crate) fn keep(&mut self, key: &SessionKey) {
+        self.0.remove(&file_name(key.as_str()));
+    }
+}
+
+pub(crate) fn unused(home: &Path, now: SystemTime) -> io::Result<Unused> {
     let old = |entry: &DirEntry| {
         let last = last_change(&entry.path());
         last.is_some_and(|last| now.duration_since(last).is_ok_and(|age| age > KEPT))
     };
-    let name = |entry: &DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let terminals = entries(&home.join("terminal/sessions"))?.into_iter();
+    // Whoever has no name is known by their conversation, and lost with it; people are not.
+    let memories =
+        entries(&home.join("memories/people"))?.into_iter().filter(|it| name(it).starts_with("agent_"));
+    Ok(Unused(terminals.chain(memories).filter(old).map(|entry| name(&entry)).collect()))
+}
+
+fn name(entry: &DirEntry) -> String {
+    entry.file_name().to_string_lossy().into_owned()
+}
+
+/// Removes these, and what jobs wrote long ago. Gives how many files and folders are gone.
+pub(crate) fn clear(home: &Path, unused: &Unused) -> io::Result<usize> {
     let mut gone = 0;
-    for entry in entries(&home.join("terminal/sessions"))? {
-        gone += remove_if(!known.contains(&name(&entry)) && old(&entry), &entry)?;
-    }
-    for entry in entries(&home.join("memories/people"))? {
-        let name = name(&entry);
-        // Whoever has no name is known by their conversation, and lost with it; people are not.
-        let nobody = name.starts_with("agent_") && !known.contains(&name);
-        gone += remove_if(nobody && old(&entry), &entry)?;
+    for folder in ["terminal/sessions", "memories/people"] {
+        if unused.is_empty() {
+            break;
+        }
+        for entry in entries(&home.join(folder))? {
+            gone += remove_if(unused.0.contains(&name(&entry)), &entry)?;
+        }
     }
     let output = home.join("cron/output");
     gone += keep_latest(&output, JOBS, |entry| !is_folder(entry))?;
@@ -116,15 +140,17 @@ mod tests {
             let memory = Memory::of(home.path(), &Person::named(person));
             memory.change(Shelf::User, &[Change::Add("likes tea".into())]).unwrap();
         }
-        let known = [key("here")];
-        let later = SystemTime::now() + 29 * DAY;
-        assert_eq!(clear(home.path(), &known, later).unwrap(), 0, "too early");
-        let later = SystemTime::now() + 31 * DAY;
-        assert_eq!(clear(home.path(), &known, later).unwrap(), 2);
+        let clear_at = |later| {
+            let mut unused = unused(home.path(), later).unwrap();
+            unused.keep(&key("here"));
+            clear(home.path(), &unused).unwrap()
+        };
+        assert_eq!(clear_at(SystemTime::now() + 29 * DAY), 0, "too early");
+        assert_eq!(clear_at(SystemTime::now() + 31 * DAY), 2);
         assert_eq!(names(&sessions), [file_name(key("here").as_str())]);
         assert_eq!(names(&people), [file_name(key("here").as_str()), file_name("telegram:7")]);
         assert!(home.path().join("memories/USER.md").exists());
-        assert_eq!(clear(&home.path().join("nowhere"), &[], later).unwrap(), 0);
+        assert_eq!(clear(&home.path().join("nowhere"), &Unused::default()).unwrap(), 0);
     }
 
     #[test]
@@ -142,13 +168,13 @@ mod tests {
         }
         // Written to just now, so the latest of all folders.
         fs::write(page("often", 999), "x").unwrap();
-        let gone = clear(home.path(), &[], SystemTime::now()).unwrap();
+        let gone = clear(home.path(), &Unused::default()).unwrap();
         assert_eq!(gone, 4 + 2 + 3);
         let pages = names(&output.join("often"));
         assert_eq!((pages.len(), pages[0].as_str()), (PAGES, "20261116_000004.md"));
         assert!(page("often", 999).exists());
         assert_eq!(names(&output).len(), 2 * JOBS);
         assert!(!output.join("job_20261116_000001.txt").exists());
-        assert_eq!(clear(home.path(), &[], SystemTime::now()).unwrap(), 0);
+        assert_eq!(clear(home.path(), &Unused::default()).unwrap(), 0);
     }
 }

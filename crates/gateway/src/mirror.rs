@@ -1,26 +1,34 @@
 //! A copy of the routing table for older tools: `sessions/sessions.json`.
 //!
-//! Owns that file. Written some seconds after something changed, as a whole and atomically; a crash leaves the copy
-//! before. Nothing here is read back, except once, when a home of another program is taken over.
+//! Owns that file. A small table is copied some seconds after it changed, a large one at most once an hour and in small
+//! pieces, so that the copy costs the same part of the time however many conversations are stored. The file is
+//! replaced as a whole; a crash leaves the copy before. Nothing here is read back, except once, when a home of
+//! another program is taken over.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_store::{Error as StoreError, Reader, RoutingState};
-use serde::Serializer;
-use serde::ser::SerializeMap;
+use petasos_core::SessionKey;
+use petasos_core::session::Entry;
+use petasos_store::{Reader, RoutingState};
 use tokio::time::Instant;
 
+use crate::Error;
 use crate::session::Shell;
 
-/// How long a change may be missing from the copy.
+/// How long a change may be missing from the copy of a small table, and how often it is looked for.
 const DEBOUNCE: Duration = Duration::from_secs(5);
-/// A long table is copied less often: at most this part of the time is spent on it.
-const PART: u32 = 50;
+/// The same of a large table.
+const RARELY: Duration = Duration::from_secs(3600);
+/// A table with more entries is large.
+const LARGE: usize = 2000;
+/// Entries of a large table that are copied at a time, and the pause between two pieces.
+const PAGE: usize = 200;
+const PAGE_PAUSE: Duration = Duration::from_secs(1);
 const README: &str =
     "Legacy copy of the routing table in petasos.db, for tools that read it. Changes here have no effect.";
 
@@ -28,74 +36,145 @@ pub(crate) fn path(home: &Path) -> PathBuf {
     home.join("sessions").join("sessions.json")
 }
 
+/// What tells whether the table has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Small(RoutingState),
+    /// The time of its latest entry. A change that is not a use of a conversation is copied with the next one.
+    Large(Option<i64>),
+}
+
+impl State {
+    fn of(reader: &Reader) -> Result<Self, petasos_store::Error> {
+        if reader.routing_exceeds(LARGE)? {
+            return Ok(Self::Large(reader.routing_latest()?));
+        }
+        Ok(Self::Small(reader.routing_state()?))
+    }
+}
+
 /// Runs until stopping begins.
 pub(crate) async fn run(shell: Arc<Shell>) {
+    tokio::select! {
+        () = shell.stopper.stopped() => {}
+        () = keep(&shell) => {}
+    }
+}
+
+async fn keep(shell: &Shell) {
     // An empty table needs no copy.
-    let (mut written, mut pause) = (RoutingState::default(), DEBOUNCE);
+    let mut written = State::Small(RoutingState::default());
+    let mut large_at = Instant::now() + RARELY;
+    if !path(&shell.home).exists() {
+        large_at = Instant::now();
+    }
     loop {
-        tokio::select! {
-            () = shell.stopper.stopped() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-        let state = match shell.db.read(|reader| reader.routing_state()).await {
-            Ok(state) if state == written => continue,
+        tokio::time::sleep(DEBOUNCE).await;
+        let state = match shell.db.read(State::of).await {
             Ok(state) => state,
             Err(error) => {
                 tracing::debug!(%error, "the routing table cannot be read");
                 continue;
             }
         };
-        let (path, began) = (path(&shell.home), Instant::now());
-        match shell.db.read(move |reader| copy(reader, &path)).await {
+        let pause = match state {
+            State::Small(_) => Duration::ZERO,
+            State::Large(_) if Instant::now() < large_at => continue,
+            State::Large(_) => PAGE_PAUSE,
+        };
+        if state == written {
+            continue;
+        }
+        match copy(shell, pause).await {
             Ok(()) => written = state,
             Err(error) => {
-                tracing::warn!(%error, "sessions.json could not be written; older tools see an old copy")
+                tracing::warn!(%error, "sessions.json could not be written; older tools see an old copy");
             }
         }
-        pause = DEBOUNCE.max(began.elapsed() * PART);
+        large_at = Instant::now() + RARELY;
     }
 }
 
-/// All of it or nothing, and not for everyone's eyes. One entry is in memory at a time.
-fn copy(reader: &Reader, path: &Path) -> Result<(), StoreError> {
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-    let temporary = path.with_extension("json~");
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    let mut text = BufWriter::new(file);
-    let mut json = serde_json::Serializer::pretty(&mut text);
-    let mut all = json.serialize_map(None).map_err(io::Error::from)?;
-    all.serialize_entry("_README", README).map_err(io::Error::from)?;
-    reader.each_entry(|entry| {
-        Ok(all.serialize_entry(&entry.session_key, &entry).map_err(io::Error::from)?)
-    })?;
-    all.end().map_err(io::Error::from)?;
-    text.flush()?;
-    text.get_ref().sync_all()?;
-    Ok(std::fs::rename(&temporary, path)?)
+/// Page by page: entries that are changed meanwhile are copied as they were before or after.
+async fn copy(shell: &Shell, pause: Duration) -> Result<(), Error> {
+    let mut draft = Draft::new(&path(&shell.home)).map_err(|error| Error::Io(error.to_string()))?;
+    let mut after = SessionKey(String::new());
+    loop {
+        let (page, written) = shell
+            .db
+            .read(move |reader| {
+                let page = reader.entries_after(&after, PAGE)?;
+                draft.add(&page.entries)?;
+                Ok((page.next, draft))
+            })
+            .await?;
+        draft = written;
+        match page {
+            Some(next) => after = next,
+            None => break,
+        }
+        tokio::time::sleep(pause).await;
+    }
+    let finished = tokio::task::spawn_blocking(move || draft.finish()).await;
+    let finished = finished.map_err(|_panicked| Error::Io("writing sessions.json panicked".into()))?;
+    finished.map_err(|error| Error::Io(error.to_string()))
+}
+
+/// The next copy, beside the current one and not readable by others.
+#[derive(Debug)]
+struct Draft {
+    path: PathBuf,
+    temporary: PathBuf,
+    text: BufWriter<File>,
+}
+
+impl Draft {
+    fn new(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        let temporary = path.with_extension("json~");
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut text = BufWriter::new(file);
+        write!(text, "{{\n  \"_README\": {}", serde_json::to_string(README)?)?;
+        Ok(Self { path: path.into(), temporary, text })
+    }
+
+    fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
+        for entry in entries {
+            let key = serde_json::to_string(&entry.session_key)?;
+            write!(self.text, ",\n  {key}: {}", serde_json::to_string(entry)?)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.text.write_all(b"\n}\n")?;
+        self.text.flush()?;
+        self.text.get_ref().sync_all()?;
+        std::fs::rename(&self.temporary, &self.path)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use petasos_core::session::{Entry, LocalTime, Routing};
-    use petasos_core::{SessionId, SessionKey};
-    use petasos_store::Store;
+    use petasos_core::SessionId;
+    use petasos_core::session::{LocalTime, Routing};
 
     use super::*;
 
     #[test]
     fn the_copy_reads_back_as_what_it_was_made_from_and_replaces_the_one_before() {
         let home = tempfile::TempDir::new().expect("a home");
-        let mut store = Store::open(home.path().join("petasos.db")).expect("a store");
         let path = path(home.path());
         let now = LocalTime::parse("2026-11-15T18:12:05").expect("a time");
         let mut routing = Routing::default();
         for chat in ["agent:main:telegram:dm:7", "agent:main:telegram:dm:\"8\""] {
             let key = SessionKey(chat.into());
             let entry = Entry::new(key.clone(), SessionId(format!("20261115_181205_{chat}")), None, now);
-            store.write(|tx| tx.put_entry(&entry)).expect("written");
             routing.0.insert(key, entry);
-            copy(&store.place().reader().expect("a reader"), &path).expect("copied");
+            let mut draft = Draft::new(&path).expect("begun");
+            routing.0.values().for_each(|entry| draft.add(std::slice::from_ref(entry)).expect("added"));
+            draft.finish().expect("copied");
             let text = std::fs::read(&path).expect("there");
             assert!(text.starts_with(b"{\n  \"_README\""));
             assert_eq!(serde_json::from_slice::<Routing>(&text).expect("readable").0, routing.0);

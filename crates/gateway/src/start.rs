@@ -247,7 +247,8 @@ async fn take_over(
     world: World,
     now: Millis,
 ) -> Result<Booted, Error> {
-    let found = found(home, lifetime);
+    let imported = db.read(|reader| reader.sessions_imported()).await?;
+    let found = found(home, lifetime, imported);
     let crash_recovery = lifetime.crash_recovery;
     let (window, limits) = (settings.resume_window, settings.limits);
     let terms = Terms { crash_recovery, window, limits };
@@ -298,10 +299,11 @@ async fn open(home: &Path) -> Result<Store, StartError> {
     Ok(opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??)
 }
 
-fn found(home: &Path, lifetime: &Lifetime) -> Found {
+/// `imported`: a `sessions.json` was taken over before; what lies there now is our copy, and may be large.
+fn found(home: &Path, lifetime: &Lifetime, imported: bool) -> Found {
     Found {
         clean: home::clean::take(home),
-        sessions: std::fs::read_to_string(mirror::path(home)).ok(),
+        sessions: if imported { None } else { std::fs::read_to_string(mirror::path(home)).ok() },
         counts: home::counts::read(home),
         back: back(home, lifetime),
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use petasos_core::SessionKey;
+use petasos_store::FinalizeFrom;
 use tokio::time::Instant;
 
 use crate::commit::Commit;
@@ -16,6 +18,10 @@ const FIRST_SWEEP: Duration = Duration::from_secs(60);
 const FILES: Duration = SWEEP;
 /// How often the folders of conversations and jobs are.
 const FOLDERS: Duration = Duration::from_secs(6 * 3600);
+const FIRST_FOLDERS: Duration = Duration::from_secs(600);
+/// Keys of the routing table that are read at a time, and the pause between two reads.
+const KEYS: usize = 1000;
+const KEYS_PAUSE: Duration = Duration::from_millis(200);
 const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -23,27 +29,29 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
 pub(crate) async fn run(shell: Arc<Shell>) {
     let mut pause = FIRST_SWEEP;
     let mut files_at = Instant::now() + FIRST_SWEEP;
-    let mut folders_at = files_at;
+    let mut folders_at = Instant::now() + FIRST_FOLDERS;
+    let mut from = FinalizeFrom::default();
     loop {
         tokio::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let (now, resets) = (clock::now(), shell.settings.resets.clone());
+        let (now, resets, behind) = (clock::now(), shell.settings.resets.clone(), from.clone());
         let swept = shell.db.write(Commit::Sweep, move |tx| {
             let pruned = tx.prune(now)?;
-            tx.prune_entries(now.before(FORGOTTEN_AFTER), &[])?;
-            let expired = tx.finalize_expired(&resets, now)?;
+            tx.prune_entries(now.before(FORGOTTEN_AFTER))?;
+            let expired = tx.finalize_expired(&resets, now, &behind)?;
             Ok((pruned, expired))
         });
         pause = match swept.await {
-            // Bounded steps, so that nobody waits long behind one.
-            Ok((pruned, _)) if pruned.more => SWEEP_STEP,
-            Ok((_, expired)) => {
-                if expired > 0 {
-                    tracing::info!(sessions = expired, "sessions ended by their reset policy");
+            Ok((pruned, expired)) => {
+                if expired.ended > 0 {
+                    tracing::info!(sessions = expired.ended, "sessions ended by their reset policy");
                 }
-                SWEEP
+                // Bounded steps, so that nobody waits long behind one.
+                let more = pruned.more || (expired.ended > 0 && expired.next.is_some());
+                from = expired.next.unwrap_or_default();
+                if more { SWEEP_STEP } else { SWEEP }
             }
             Err(error) => {
                 tracing::warn!(%error, "old rows could not be cleared away");
@@ -63,26 +71,33 @@ pub(crate) async fn run(shell: Arc<Shell>) {
 
 /// What conversations that nobody knows any more left goes, and what jobs wrote long ago.
 async fn sweep_folders(shell: &Arc<Shell>) {
-    let known = shell.db.read(|reader| {
-        let mut keys = Vec::new();
-        reader.each_entry(|entry| {
-            keys.push(entry.session_key);
-            Ok(())
-        })?;
-        Ok(keys)
-    });
-    let known = match known.await {
-        Ok(keys) => keys,
-        Err(error) => return tracing::warn!(%error, "no folder was cleared: its conversation may go on"),
-    };
     let home = shell.home.clone();
-    let cleared = move || leftovers::clear(&home, &known, SystemTime::now());
+    let found = tokio::task::spawn_blocking(move || leftovers::unused(&home, SystemTime::now())).await;
+    let Ok(Ok(mut unused)) = found else { return tracing::warn!("old folders could not be listed") };
+    if let Err(error) = keep_known(shell, &mut unused).await {
+        return tracing::warn!(%error, "no folder was cleared: its conversation may go on");
+    }
+    let home = shell.home.clone();
+    let cleared = move || leftovers::clear(&home, &unused);
     match tokio::task::spawn_blocking(cleared).await {
         Ok(Ok(0)) => {}
         Ok(Ok(gone)) => tracing::info!(gone, "old folders and files of conversations and jobs are gone"),
         Ok(Err(error)) => tracing::warn!(%error, "old folders could not be cleared"),
         Err(_panicked) => tracing::error!("clearing old folders panicked"),
     }
+}
+
+/// Takes out what belongs to conversations in the routing table. The table is read page by page, and only if there is
+/// anything to take out of.
+async fn keep_known(shell: &Shell, unused: &mut leftovers::Unused) -> Result<(), crate::Error> {
+    let mut after = Some(SessionKey(String::new()));
+    while let Some(behind) = after.take().filter(|_| !unused.is_empty()) {
+        let page = shell.db.read(move |reader| reader.keys_after(&behind, KEYS)).await?;
+        page.iter().for_each(|key| unused.keep(key));
+        after = page.last().cloned();
+        tokio::time::sleep(KEYS_PAUSE).await;
+    }
+    Ok(())
 }
 
 /// Old files of the cache go, but for those of messages that are still to be answered.

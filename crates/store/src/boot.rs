@@ -17,7 +17,7 @@ use petasos_core::{InboxId, Millis, Platform, SessionKey, Source, TurnId};
 
 use crate::clock::local_time;
 use crate::error::{Error, Result};
-use crate::group::Tx;
+use crate::group::{Reads, Tx};
 use crate::legacy::Imported;
 
 const IMPORTED: &str = "sessions_json_imported";
@@ -125,6 +125,13 @@ impl Report {
             }
             read => read,
         }
+    }
+}
+
+impl Reads {
+    /// Whether a `sessions.json` was looked for, and taken over if there was one.
+    pub fn sessions_imported(&self) -> Result<bool> {
+        Ok(self.meta(IMPORTED)?.is_some())
     }
 }
 

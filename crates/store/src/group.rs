@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::{CachedStatement, Connection};
 
@@ -94,6 +96,19 @@ impl Store {
     /// Closes the file, and folds the log into it if nobody else has it open. Dropping hides failures.
     pub fn close(self) -> Result<()> {
         self.db.0.close().map_err(|(_, error)| error.into())
+    }
+
+    /// Counts the steps of SQLite's virtual machine from now on: for tests of what a statement costs.
+    pub fn count_steps(&self) -> Arc<AtomicU64> {
+        let steps = Arc::new(AtomicU64::new(0));
+        let counter = steps.clone();
+        let count = move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        // Fails only on a connection that we do not own.
+        let _ = self.db.0.progress_handler(1, Some(count));
+        steps
     }
 
     /// Bounds the file to this many pages; beyond, writes fail with [`Error::Full`].

@@ -75,7 +75,7 @@ pub use pairing::PairingAnswer;
 pub use processes::{ProcessEnd, ProcessRow};
 pub use questions::{Allowed, QuestionRow};
 pub use retention::Pruned;
-pub use routing::RoutingState;
+pub use routing::{EntryPage, FinalizeFrom, Finalized, RoutingState};
 pub use runs::{NewRun, Repeat, RunEnd, RunRow};
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;

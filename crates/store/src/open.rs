@@ -29,7 +29,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// Up to this size everything is checked at every start.
 const SMALL: u64 = 1 << 20;
 /// Above this size the pages are checked only after an unclean end.
-const LARGE: u64 = 64 << 20;
+const LARGE: u64 = 8 << 20;
 
 /// The read-write connection of the one writer.
 pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Connection, OpenError> {

@@ -63,7 +63,7 @@ impl Reads {
 
     /// Those of all sessions that wait, oldest first.
     pub fn all_open_questions(&self) -> Result<Vec<QuestionRow>> {
-        let mut read = self.sql("SELECT * FROM questions WHERE ended_at IS NULL ORDER BY number")?;
+        let mut read = self.sql("SELECT * FROM questions WHERE ended_at IS NULL ORDER BY +number")?;
         read.query_and_then([], question)?.filter_map(legible).collect()
     }
 

@@ -12,7 +12,7 @@ use crate::value::at;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Rows removed from one table per call: a commit stays short. Whoever calls asks again while `more`.
-const BATCH: i64 = 500;
+pub(crate) const BATCH: i64 = 500;
 
 /// What a call removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,10 +36,10 @@ const RULES: &[(u32, &str)] = &[
     (7, "DELETE FROM outbox WHERE id IN (
              SELECT id FROM outbox WHERE state = 'done' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     (30, "DELETE FROM outbox WHERE id IN (
-             SELECT id FROM outbox WHERE state <> 'done' AND state = 'dead' AND ended_at < ?1 ORDER BY id LIMIT ?2)"),
+             SELECT id FROM outbox WHERE state = 'dead' AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     // Forgetting one costs a refusal.
     (365, "DELETE FROM dead_chats WHERE (platform, chat) IN (
-             SELECT platform, chat FROM dead_chats WHERE marked_at < ?1 LIMIT ?2)"),
+             SELECT platform, chat FROM dead_chats WHERE marked_at < ?1 ORDER BY marked_at LIMIT ?2)"),
     (7, "DELETE FROM completions WHERE id IN (
              SELECT id FROM completions WHERE state IN ('consumed', 'undeliverable') AND consumed_at < ?1 ORDER BY consumed_at LIMIT ?2)"),
     (30, "DELETE FROM unreadable WHERE id IN (SELECT id FROM unreadable WHERE at < ?1 ORDER BY at LIMIT ?2)"),
@@ -47,14 +47,14 @@ const RULES: &[(u32, &str)] = &[
              SELECT id FROM processes WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     (30, "DELETE FROM occurrences WHERE (job, due) IN (
              SELECT job, due FROM occurrences WHERE state = 'delivered' AND ended_at < ?1 LIMIT ?2)"),
-    (365, "DELETE FROM todos WHERE session IN (SELECT session FROM todos WHERE at < ?1 LIMIT ?2)"),
+    (365, "DELETE FROM todos WHERE session IN (SELECT session FROM todos WHERE at < ?1 ORDER BY at LIMIT ?2)"),
     (7, "DELETE FROM questions WHERE number IN (
              SELECT number FROM questions WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     (7, "DELETE FROM delegations WHERE id IN (
              SELECT id FROM delegations WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     // Forgetting one costs a question.
     (90, "DELETE FROM approved WHERE (scope, category) IN (
-             SELECT scope, category FROM approved WHERE scope <> '' AND at < ?1 LIMIT ?2)"),
+             SELECT scope, category FROM approved WHERE +scope <> '' AND at < ?1 ORDER BY at LIMIT ?2)"),
     (30, "DELETE FROM runs WHERE id IN (
              SELECT id FROM runs WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
     (1, "DELETE FROM repeats WHERE (owner, name) IN (SELECT owner, name FROM repeats WHERE at < ?1 LIMIT ?2)"),

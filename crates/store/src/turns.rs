@@ -21,7 +21,7 @@ pub struct Journaled {
 impl Reads {
     /// Every turn that recovery must take up, oldest first.
     pub fn open_turns(&self) -> Result<Vec<Turn>> {
-        let mut read = self.sql("SELECT state FROM turns WHERE ended_at IS NULL ORDER BY id")?;
+        let mut read = self.sql("SELECT state FROM turns WHERE ended_at IS NULL ORDER BY +id")?;
         read.query_and_then([], state)?.collect()
     }
 
@@ -32,7 +32,9 @@ impl Reads {
 
     /// Whether this conversation ever had a turn here, as far as we remember.
     pub fn has_turns(&self, key: &SessionKey) -> Result<bool> {
-        Ok(self.sql("SELECT 1 FROM turns WHERE session_key = ?1 LIMIT 1")?.exists([key.as_str()])?)
+        Ok(self
+            .sql("SELECT 1 FROM inbox JOIN turns ON turns.id = inbox.turn WHERE inbox.session_key = ?1 LIMIT 1")?
+            .exists([key.as_str()])?)
     }
 
     pub fn turn(&self, id: TurnId) -> Result<Option<Journaled>> {

@@ -94,6 +94,13 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// Whether no session is ever reset by time.
+    pub fn never_reset(&self) -> bool {
+        let by_chat_type = self.by_chat_type.iter().map(|(_, policy)| policy);
+        let mut all = self.by_platform.values().chain(by_chat_type).chain([&self.default]);
+        all.all(|policy| policy.mode == Mode::None)
+    }
+
     /// Platform before chat type before default.
     pub fn lookup(&self, platform: Option<Platform>, chat: ChatType) -> &ResetPolicy {
         let of_platform = platform.and_then(|name| self.by_platform.get(&name));

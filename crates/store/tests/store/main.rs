@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests damage, copy and compare files on purpose")]
 
 mod delivery;
+mod fill;
 mod fixture;
 mod groups;
 mod intake;
@@ -12,5 +13,6 @@ mod opening;
 mod ownership;
 mod questions;
 mod rest;
+mod scale;
 mod sessions;
 mod transcripts;

@@ -11,7 +11,7 @@ use petasos_core::session::{
 };
 use petasos_core::transcript::{Bill, Message, Usage};
 use petasos_core::{Millis, SessionKey};
-use petasos_store::{Binding, Bound, Error, Imported, Result, Tx, local_time};
+use petasos_store::{Binding, Bound, Error, FinalizeFrom, Imported, Result, Tx, local_time};
 
 use crate::fixture::{Home, NOW, key, later, session, source, start, turn};
 
@@ -187,9 +187,10 @@ fn an_expired_session_is_ended_once_and_the_next_message_starts_afresh() {
     let first = next(&mut home, NOW).entry;
     let default = ResetPolicy { mode: Mode::Idle, idle_minutes: 60, ..ResetPolicy::default() };
     let policies = Policies { default, ..Policies::default() };
-    assert_eq!(home.write(|tx| tx.finalize_expired(&policies, later(59 * 60))), 0);
-    assert_eq!(home.write(|tx| tx.finalize_expired(&policies, later(61 * 60))), 1);
-    assert_eq!(home.write(|tx| tx.finalize_expired(&policies, later(62 * 60))), 0, "once");
+    let mut ended = |at| home.write(|tx| tx.finalize_expired(&policies, at, &FinalizeFrom::default())).ended;
+    assert_eq!(ended(later(59 * 60)), 0);
+    assert_eq!(ended(later(61 * 60)), 1);
+    assert_eq!(ended(later(62 * 60)), 0, "once");
     let row = home.store.session(&first.session_id).unwrap().unwrap();
     assert_eq!(row.ended.map(|end| end.reason).as_deref(), Some("session_reset"));
     let fresh = idle(&mut home, Background::None, later(63 * 60)).entry;
@@ -400,9 +401,9 @@ fn old_entries_are_dropped_unless_something_needs_them() {
     let id = home.accept("9", "1");
     home.apply(&start(&turn("9", &[id]))).unwrap();
     home.accept("10", "2");
-    assert_eq!(home.write(|tx| tx.prune_entries(NOW, &[])), 0);
-    assert_eq!(home.write(|tx| tx.prune_entries(later(1), &[key("11")])), 1);
+    assert_eq!(home.write(|tx| tx.prune_entries(NOW)), 0);
+    assert_eq!(home.write(|tx| tx.prune_entries(later(1))), 2);
     assert_eq!(home.store.entry(&key("7")).unwrap(), None);
-    assert_eq!(home.store.entries().unwrap().len(), 4);
+    assert_eq!(home.store.entries_since(Millis(0), 10).unwrap().len(), 3);
     assert!(!home.write(|tx| tx.delete_session(&session("8"))), "it is in use");
 }
