@@ -26,7 +26,7 @@ use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
-use crate::{Error, clock, completions};
+use crate::{Error, clock, completions, tasks};
 
 #[derive(Debug, Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
@@ -163,19 +163,17 @@ impl Handle {
 
     /// Owes a given-up message again.
     pub async fn outbox_retry(&self, id: OutboxId) -> Result<bool, Error> {
-        let now = clock::now();
-        let lane = self
-            .0
-            .shell
-            .db
-            .write(Commit::Operator, move |tx| {
+        let shell = self.0.shell.clone();
+        let retry = async move {
+            let lane = shell.db.write(Commit::Operator, move |tx| {
                 let lane = tx.item(id)?.map(|item| item.draft.route.lane());
-                Ok(if tx.retry_item(id, now)? { lane } else { None })
-            })
-            .await?;
-        let Some(lane) = lane else { return Ok(false) };
-        self.0.shell.deliver.due(lane).await;
-        Ok(true)
+                Ok(if tx.retry_item(id, clock::now())? { lane } else { None })
+            });
+            let Some(lane) = lane.await? else { return Ok(false) };
+            shell.deliver.due(lane).await;
+            Ok(true)
+        };
+        tasks::uncancelled(retry).await?
     }
 
     pub async fn outbox_drop(&self, id: OutboxId) -> Result<bool, Error> {

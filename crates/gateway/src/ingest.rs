@@ -25,7 +25,7 @@ use crate::homes::Homes;
 use crate::router::Router;
 use crate::session::Shell;
 use crate::supervise::{Kept, Taker};
-use crate::{Error, clock, pass_on, resume};
+use crate::{Error, clock, pass_on, resume, tasks};
 
 #[derive(Debug)]
 pub(crate) struct Ingest {
@@ -138,8 +138,7 @@ impl Ingest {
     /// on disk is handed on all the same.
     pub(crate) async fn submit(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Error> {
         let ingest = self.clone();
-        let submitted = tokio::spawn(async move { ingest.submit_one(inbound).await });
-        submitted.await.map_err(|_panicked| Error::Io("accepting the message failed".into()))?
+        tasks::uncancelled(async move { ingest.submit_one(inbound).await }).await?
     }
 
     async fn submit_one(&self, inbound: Inbound) -> Result<Submitted, Error> {

@@ -21,7 +21,7 @@ use crate::handle::Handle;
 use crate::home::directory;
 use crate::output::{self, Job};
 use crate::session::Shell;
-use crate::{clock, echo};
+use crate::{clock, echo, tasks};
 
 /// What is to be said, and where.
 #[derive(Debug, Clone)]
@@ -94,7 +94,19 @@ impl Handle {
     }
 }
 
+/// A caller that is dropped meanwhile only stops waiting: every place that was named gets its message.
 pub(crate) async fn say_everywhere(shell: &Arc<Shell>, post: Post) -> Vec<Posted> {
+    let (to, wait) = (post.to.clone(), post.wait.min(LONGEST_WAIT));
+    let enqueued = tasks::uncancelled(enqueue(shell.clone(), post)).await;
+    let mut posted =
+        enqueued.unwrap_or_else(|error| vec![Posted { target: to, fate: failed(error.to_string()) }]);
+    settle(shell, &mut posted, wait).await;
+    posted
+}
+
+/// Puts one item per place into the outbox, and what belongs into files there.
+async fn enqueue(shell: Arc<Shell>, post: Post) -> Vec<Posted> {
+    let shell = &shell;
     let mut posted = Vec::new();
     for (target, aim) in aims(shell, &post).await {
         let fate = match aim {
@@ -112,7 +124,6 @@ pub(crate) async fn say_everywhere(shell: &Arc<Shell>, post: Post) -> Vec<Posted
         let kept = saved(shell, &post, output::save_whole).await;
         tracing::info!(?kept, "a long text is kept as a whole");
     }
-    settle(shell, &mut posted, post.wait.min(LONGEST_WAIT)).await;
     posted
 }
 

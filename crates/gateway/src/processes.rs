@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::db::Db;
-use crate::{Error, clock};
+use crate::{Error, clock, tasks};
 
 /// How long an ended process can still be asked about after a restart.
 const REMEMBERED: Duration = Duration::from_secs(30 * 60);
@@ -28,11 +28,13 @@ impl Rows {
 
     /// Like `keep`, and then somebody has to be told.
     fn tell(&self, job: impl FnOnce(&Tx<'_>) -> Result<(), StoreError> + Send + 'static) -> Kept<'_> {
-        Box::pin(async move {
-            self.db.write(Commit::Process, job).await.map_err(|error| error.to_string())?;
-            self.bell.ring();
-            Ok(())
-        })
+        let (db, bell) = (self.db.clone(), self.bell.clone());
+        let told = tasks::uncancelled(async move {
+            db.write(Commit::Process, job).await?;
+            bell.ring();
+            Ok::<_, Error>(())
+        });
+        Box::pin(async move { told.await.flatten().map_err(|error| error.to_string()) })
     }
 }
 

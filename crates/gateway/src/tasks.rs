@@ -7,6 +7,7 @@ use std::future::Future;
 
 use tokio::task::JoinHandle;
 
+use crate::Error;
 use crate::stopper::Stopper;
 
 /// Starts a task that must live as long as the gateway.
@@ -26,4 +27,16 @@ pub fn vital(
             stopper.fail();
         }
     })
+}
+
+/// Runs a future to its end, also if the caller is dropped meanwhile: the handler of a closed HTTP connection, a tool
+/// call that `/stop` aborts. A commit and the hand-over that follows it belong into one such future; otherwise a
+/// caller that is dropped between the two leaves stored work that nobody starts before the next start.
+///
+/// # Errors
+/// If the future panicked, or the runtime shuts down.
+pub(crate) async fn uncancelled<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(future).await.map_err(|_ended| Error::Io("the operation failed".into()))
 }

@@ -9,14 +9,14 @@ use petasos_core::cron::{Change, Job, JobId, NewJob, Schedule};
 use petasos_core::person::Person;
 use petasos_core::session::KeyOptions;
 use petasos_core::{Millis, Source};
-use petasos_store::{Error as StoreError, Occurrence};
+use petasos_store::{Error as StoreError, Occurrence, Tx};
 use serde_json::{Value, json};
 
 use super::{Settings, begin, zone};
 use crate::commit::Commit;
 use crate::handle::Handle;
 use crate::session::Shell;
-use crate::{Error, clock};
+use crate::{Error, clock, tasks};
 
 /// A job, and when it is due next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Shell {
         let job = Job::new(id, new, by.person, by.origin, &zone, now).map_err(JobError::Bad)?;
         let next = job.next(now, &zone);
         let kept = job.clone();
-        let room = self.db.write(Commit::CronJob, move |tx| {
+        let room = self.schedule_job(move |tx| {
             let room = tx.job_count()? < MOST;
             if room {
                 tx.put_job(&kept, next)?;
@@ -124,7 +124,6 @@ impl Shell {
         if !room.await? {
             return Err(JobError::Bad(format!("there are {MOST} jobs already; remove one first")));
         }
-        self.ended.ring();
         Ok(Scheduled { job, next })
     }
 
@@ -139,7 +138,7 @@ impl Shell {
         // Checked here, and done on what is there then.
         job.change(change.clone(), &zone, now).map_err(JobError::Bad)?;
         let id = id.clone();
-        let changed = self.db.write(Commit::CronJob, move |tx| {
+        let changed = self.schedule_job(move |tx| {
             let Some((job, _)) = tx.job(&id)? else { return Ok(None) };
             let job = job
                 .change(change, &zone, now)
@@ -148,9 +147,21 @@ impl Shell {
             tx.put_job(&job, next)?;
             Ok(Some(Scheduled { job, next }))
         });
-        let changed = changed.await?.ok_or(JobError::NotFound)?;
-        self.ended.ring();
-        Ok(changed)
+        changed.await?.ok_or(JobError::NotFound)
+    }
+
+    /// Changes jobs, and has the timer look at them again.
+    async fn schedule_job<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (db, bell) = (self.db.clone(), self.ended.clone());
+        let changed = async move {
+            let value = db.write(Commit::CronJob, change).await?;
+            bell.ring();
+            Ok(value)
+        };
+        tasks::uncancelled(changed).await?
     }
 
     pub(crate) async fn job_remove(&self, id: &JobId, of: Option<Person>) -> Result<(), JobError> {
@@ -169,7 +180,13 @@ impl Shell {
         keys: KeyOptions,
     ) -> Result<Scheduled, JobError> {
         self.job(id, of).await?;
-        let (id, now) = (id.clone(), clock::now());
+        let (shell, id) = (self.clone(), id.clone());
+        tasks::uncancelled(async move { shell.begin_now(id, keys).await }).await?
+    }
+
+    /// A run that does not belong to the schedule, handed to its session.
+    async fn begin_now(&self, id: JobId, keys: KeyOptions) -> Result<Scheduled, JobError> {
+        let now = clock::now();
         let begun = self.db.write(Commit::CronBegin, move |tx| {
             let Some((mut job, next)) = tx.job(&id)? else { return Ok(None) };
             // Everybody who asks gets a run, and the schedule keeps its own.

@@ -40,6 +40,7 @@ use crate::db::Db;
 use crate::gate::Gate;
 use crate::router::Router;
 use crate::stopper::Stopper;
+use crate::tasks;
 
 /// How much may be given away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +204,7 @@ impl Delegation {
         };
         let this = self.clone();
         // Whoever asked may be stopped meanwhile: what is on disk has somebody who looks after it all the same.
-        let dispatched = tokio::spawn(async move { this.dispatch(batch, row, sources).await });
+        let dispatched = tasks::uncancelled(async move { this.dispatch(batch, row, sources).await });
         let transcripts = dispatched.await.map_err(|_panicked| STOPPED.to_owned())??;
         match waited {
             None => Ok(json!({

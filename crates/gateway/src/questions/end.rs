@@ -11,7 +11,7 @@ use petasos_store::{Error as StoreError, QuestionRow, Reads, Tx};
 use super::{Questions, Settled, as_ask, outcome, read};
 use crate::channels::Channels;
 use crate::commit::Commit;
-use crate::{Error, clock};
+use crate::{Error, clock, tasks};
 
 /// Who answers, and from where.
 #[derive(Debug, Clone)]
@@ -41,7 +41,12 @@ pub(crate) enum Found {
 impl Questions {
     /// Ends one question, unless it has ended: gives the ending that stands.
     pub(super) async fn end(&self, id: &str, ending: Ending) -> Result<Ending, Error> {
-        let (id, channels, fallback) = (id.to_owned(), self.0.channels.clone(), ending.clone());
+        let (questions, id) = (self.clone(), id.to_owned());
+        tasks::uncancelled(async move { questions.end_stored(id, ending).await }).await?
+    }
+
+    async fn end_stored(&self, id: String, ending: Ending) -> Result<Ending, Error> {
+        let (channels, fallback) = (self.0.channels.clone(), ending.clone());
         let ended = self.0.db.write(Commit::Question, move |tx| {
             let Some(row) = tx.question(&id)? else { return Ok((None, None)) };
             let settled = settle(tx, &channels, &row, ending, clock::now())?;

@@ -2,14 +2,14 @@
 //! other, whatever transcript they share.
 
 use petasos_agent::Question;
-use petasos_core::Millis;
 use petasos_core::approve::{Answer, Category, Choice, Ending};
 use petasos_core::ids::RowId;
+use petasos_core::{Millis, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Reads, RunRow};
 
 use crate::commit::Commit;
 use crate::questions::{self, Found};
-use crate::{Error, Handle, clock};
+use crate::{Error, Handle, clock, tasks};
 
 /// A question of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,12 @@ impl Handle {
 
     /// Answers what a run waits for. Gives how many questions that ended.
     pub async fn answer_run(&self, run: &RunRow, answer: Answer) -> Result<usize, Error> {
-        let (turn, channels) = (run.inbox.into(), self.0.shell.channels.clone());
+        let (handle, turn) = (self.clone(), run.inbox.into());
+        tasks::uncancelled(async move { handle.answer_turn(turn, answer).await }).await?
+    }
+
+    async fn answer_turn(&self, turn: TurnId, answer: Answer) -> Result<usize, Error> {
+        let channels = self.0.shell.channels.clone();
         let found = self.0.shell.db.write(Commit::Question, move |tx| {
             questions::answer_turn(tx, &channels, turn, answer, clock::now())
         });

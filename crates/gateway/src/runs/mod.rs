@@ -29,7 +29,7 @@ pub use sessions::{NewSession, NotChanged};
 
 use crate::commit::Commit;
 use crate::ingest::Ingest;
-use crate::{Error, Handle, clock, fetch};
+use crate::{Error, Handle, clock, fetch, tasks};
 use place::{Placed, Terms};
 use std::sync::Arc;
 
@@ -158,8 +158,7 @@ impl Handle {
         let ingest = self.0.ingest.clone();
         let handle = self.clone();
         // Whoever asked may go away meanwhile: what is on disk is handed on all the same.
-        let started = tokio::spawn(async move { handle.accept(&ingest, asked, seat).await });
-        started.await.map_err(|_panicked| Error::Io("accepting the run failed".into()))?
+        tasks::uncancelled(async move { handle.accept(&ingest, asked, seat).await }).await?
     }
 
     async fn accept(&self, ingest: &Arc<Ingest>, asked: RunAsk, seat: Seat) -> Result<Started, NotStarted> {
@@ -275,7 +274,8 @@ impl Handle {
             return Ok(false);
         }
         self.0.shell.runs.stopping(&run.id);
-        Ok(self.0.shell.router.cancel(run.key.clone(), run.inbox).await)
+        let (router, key, inbox) = (self.0.shell.router.clone(), run.key.clone(), run.inbox);
+        tasks::uncancelled(async move { router.cancel(key, inbox).await }).await
     }
 
     /// It was asked to stop and has not ended yet.

@@ -1,0 +1,204 @@
+//! Callers that stop waiting: an HTTP connection that closes, a tool call that is aborted. Each operation is polled a
+//! few times and dropped, at every await it has; what it has committed by then takes effect all the same.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use petasos_core::OutboxId;
+use petasos_core::cron::{Change, JobId, NewJob};
+use petasos_core::message::ChatType;
+use petasos_core::outbox::State;
+use petasos_core::{InboxId, Source};
+use petasos_fakes::model::{Answer, Point};
+use petasos_fakes::telegram::Fault;
+use petasos_gateway::{Job, Mirror, Post};
+use support::{SOON, World, eventually, telegram};
+
+/// More polls than any of the operations needs.
+const MOST_POLLS: usize = 64;
+const MOST_SERIES: usize = 10;
+/// The chat in which each operation shows its effect.
+const CHAT: i64 = 7;
+
+/// Polls a future this often, each time after it was woken, and drops it at the next wake-up. `false`: it finished.
+fn dropped_after(world: &World, polls: usize, future: impl Future) -> bool {
+    world.runtime.block_on(async {
+        let (mut future, mut left) = (pin!(future), polls);
+        poll_fn(|context| {
+            if left == 0 {
+                return Poll::Ready(true);
+            }
+            left -= 1;
+            future.as_mut().poll(context).map(|_finished| false)
+        })
+        .await
+    })
+}
+
+/// A write behind everything that was enqueued before it.
+fn barrier(world: &World) {
+    let handle = world.handle().clone();
+    world.runtime.block_on(async {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        handle.pairing_unlock(telegram()).await.unwrap();
+    });
+}
+
+/// Runs `operation` once per await point, each time in a new gateway, until it finishes.
+///
+/// `committed`: whether the store has what was asked for; `effect`: what must follow from that.
+#[track_caller]
+fn survives_being_dropped<T>(
+    prepare: impl Fn(&World) -> T,
+    operation: impl AsyncFn(&World, &T),
+    committed: impl Fn(&World, &T) -> bool,
+    effect: impl Fn(&World, &T),
+) {
+    let mut dropped_with_commit = 0;
+    // How often it is woken depends on other threads: a series that never dropped it behind its commit shows nothing.
+    for _series in 0..MOST_SERIES {
+        for polls in 1..MOST_POLLS {
+            let world = World::new(|_| {});
+            world.model.respond(|_| Answer::text("ran"));
+            let prepared = prepare(&world);
+            let dropped = dropped_after(&world, polls, operation(&world, &prepared));
+            barrier(&world);
+            if committed(&world, &prepared) {
+                effect(&world, &prepared);
+                dropped_with_commit += usize::from(dropped);
+            }
+            if !dropped {
+                break;
+            }
+        }
+        if dropped_with_commit > 0 {
+            return;
+        }
+    }
+    panic!("never dropped behind its commit");
+}
+
+fn chat() -> Source {
+    let mut source = Source::new(telegram(), ChatType::Dm, CHAT.to_string());
+    source.user_id = Some(CHAT.to_string());
+    source
+}
+
+fn job(schedule: &str) -> NewJob {
+    let (name, schedule) = (Some("Look".into()), schedule.into());
+    NewJob { name, schedule, prompt: "work".into(), ..NewJob::default() }
+}
+
+fn yearly(world: &World) -> JobId {
+    let created = world.runtime.block_on(world.handle().job_create(job("every 9000h"), Some(chat())));
+    created.unwrap().job.id
+}
+
+fn told(world: &World) {
+    world.shows(CHAT, &["⏰ Look\n\nran"]);
+}
+
+#[test]
+fn job_run_reaches_its_session_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        yearly,
+        async |world, id| drop(world.handle().job_run(id).await),
+        |world, id| !world.read(|reader| reader.occurrences(id, 9)).is_empty(),
+        |world, _| told(world),
+    );
+}
+
+#[test]
+fn job_create_rearms_the_timer_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        |_| (),
+        async |world, ()| drop(world.handle().job_create(job("1s"), Some(chat())).await),
+        |world, ()| !world.read(|reader| reader.jobs()).is_empty(),
+        |world, ()| told(world),
+    );
+}
+
+#[test]
+fn job_change_rearms_the_timer_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        yearly,
+        async |world, id| {
+            let change = Change { schedule: Some("1s".into()), ..Change::default() };
+            drop(world.handle().job_change(id, change).await);
+        },
+        |world, id| world.read(|reader| reader.job(id)).is_some_and(|(job, _)| job.schedule == "1s"),
+        |world, _| told(world),
+    );
+}
+
+#[test]
+fn post_reaches_every_chat_after_the_caller_is_dropped() {
+    let chats = [CHAT, CHAT + 1, CHAT + 2];
+    survives_being_dropped(
+        |_| (),
+        async |world, ()| {
+            let to = chats.map(|chat| format!("telegram:{chat}")).join(",");
+            let (job, mirror) = (Job::default(), Mirror::Own);
+            let post = Post { to, text: "the news".into(), job, origin: None, mirror, wait: Duration::ZERO };
+            drop(world.handle().post(post).await);
+        },
+        |_, ()| true,
+        |world, ()| chats.iter().for_each(|chat| world.shows(*chat, &["the news"])),
+    );
+}
+
+#[test]
+fn outbox_retry_wakes_the_lane_after_the_caller_is_dropped() {
+    let dead = |world: &World| -> OutboxId {
+        world.telegram.on("sendMessage").times(1).does(Fault::status(400, "Bad Request: message is odd"));
+        world.telegram.push_text(CHAT, CHAT, "hello");
+        eventually("given up", || {
+            world.read(|reader| reader.items_in(State::Dead, 9)).first().map(|item| item.id)
+        })
+    };
+    survives_being_dropped(
+        dead,
+        async |world, id| drop(world.handle().outbox_retry(*id).await),
+        |world, id| world.read(|reader| reader.item(*id)).is_some_and(|item| item.state != State::Dead),
+        |world, _| world.shows(CHAT, &["ran"]),
+    );
+}
+
+#[test]
+fn submit_reaches_its_session_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        |_| (),
+        async |world, ()| drop(world.handle().submit(support::web("page", "hello")).await),
+        |world, ()| world.read(|reader| reader.newest()) > InboxId(0),
+        |world, ()| {
+            let asked = world.model.wait_until(SOON, |desk| (desk.requests().count() == 1).then_some(()));
+            assert!(asked.is_some(), "the message waits for the next start");
+        },
+    );
+}
+
+#[test]
+fn stop_turn_stops_the_turn_after_the_caller_is_dropped() {
+    for polls in 1..MOST_POLLS {
+        let world = World::new(|_| {});
+        let gate = world.model.gate(Point::Before);
+        world.telegram.push_text(CHAT, CHAT, "hello");
+        assert!(gate.wait(SOON), "the model was never asked");
+        let key = support::key(CHAT);
+        let dropped = dropped_after(&world, polls, world.handle().stop_turn(&key));
+        world.until("idle", |situation| situation.holders.is_empty().then_some(()));
+        gate.open();
+        if !dropped {
+            return;
+        }
+    }
+    panic!("not finished after {MOST_POLLS} polls");
+}
