@@ -1,6 +1,6 @@
 //! When the agent may be put to work, and what else can be asked of it.
 
-use petasos_fakes::model::Point;
+use petasos_fakes::model::{Answer, Point};
 use serde_json::json;
 
 use crate::support::SOON;
@@ -87,6 +87,34 @@ fn what_there_is_can_be_asked_under_every_profile() {
     let document = api.get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
     assert!(document["paths"].as_object().is_some_and(|paths| paths.len() > 20));
+}
+
+#[test]
+fn detailed_health_reports_failing_checks() {
+    let api = Api::start();
+    let health = || api.get("/health/detailed").json()["readiness"].clone();
+    let before = health();
+    for check in ["state_db", "config", "model", "disk", "gateway", "background_queues"] {
+        assert_eq!(before["checks"][check]["status"], "ok", "{check}: {before}");
+    }
+    assert_eq!(api.get("/v1/capabilities").json()["features"]["skills_api"], false);
+    api.bench.model.script(Answer::status(401, ""));
+    assert_eq!(api.post("/v1/chat/completions", &said("hello")).status, 502);
+    let failing = health();
+    assert_eq!(
+        (&failing["status"], &failing["checks"]["model"]["status"]),
+        (&json!("degraded"), &json!("degraded"))
+    );
+    assert_eq!(api.post("/v1/chat/completions", &said("hello")).status, 200);
+    assert_eq!(health()["checks"]["model"]["status"], "ok");
+    let path = api.bench.home.path().join("config.yaml");
+    let config = std::fs::read_to_string(&path).expect("a configuration");
+    std::fs::write(&path, config + "\n# changed\n").expect("written");
+    let changed = health();
+    assert_eq!(
+        (&changed["status"], &changed["checks"]["config"]["status"]),
+        (&json!("ok"), &json!("degraded"))
+    );
 }
 
 #[test]

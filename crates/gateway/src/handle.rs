@@ -26,7 +26,7 @@ use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
-use crate::{Error, clock, completions, tasks};
+use crate::{Error, clock, completions, status, tasks};
 
 #[derive(Debug, Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
@@ -302,16 +302,25 @@ impl Handle {
         };
         let (backlog, unreadable, (owed, dead_chats, untold)) = self.0.shell.db.read(counted).await?;
         let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
-        let model = self.0.shell.brain.describe();
+        let brain = &self.0.shell.brain;
+        let model = brain.describe();
+        let home = &self.0.shell.home;
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
-            home: self.0.shell.home.display().to_string(),
+            home: home.display().to_string(),
+            disk_used_percent: status::disk_used_percent(home),
+            config_changed: status::config_changed(home, self.0.shell.started_at),
             started_at: self.0.shell.started_at,
             state,
             lifecycle: situation,
             drain_timeout: self.0.shell.lifetime.drain_timeout,
-            model: Model { provider: model.provider.as_str(), demo: model.is_demo(), name: model.model },
+            model: Model {
+                provider: model.provider.as_str(),
+                demo: model.is_demo(),
+                failing: brain.is_failing(),
+                name: model.model,
+            },
             links,
             sessions: self.0.shell.router.count().await,
             inbox: Counts { queued: backlog.queued, running: backlog.claimed },

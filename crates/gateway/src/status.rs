@@ -1,5 +1,6 @@
 //! What the gateway says of itself. Content-free: no message text, no secret.
 
+use std::path::Path;
 use std::time::Duration;
 
 use petasos_agent::mcp::State;
@@ -39,6 +40,27 @@ pub struct Status {
     pub untold: Vec<Untold>,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
+    /// How full the file system of the home is.
+    #[serde(skip)]
+    pub disk_used_percent: Option<u64>,
+    /// `config.yaml` was written after the start, so this process does not know it.
+    #[serde(skip)]
+    pub config_changed: bool,
+}
+
+/// Used space of the file system at `path`, as an unprivileged process sees it.
+pub(crate) fn disk_used_percent(path: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let used = disk.f_blocks.saturating_sub(disk.f_bfree);
+    let total = used.saturating_add(disk.f_bavail);
+    used.saturating_mul(100).checked_div(total)
+}
+
+/// Whether the configuration of this home was written after `started`.
+pub(crate) fn config_changed(home: &Path, started: Millis) -> bool {
+    let written = std::fs::metadata(home.join("config.yaml")).and_then(|file| file.modified());
+    let age = written.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    age.is_some_and(|at| at > Duration::from_millis(started.0))
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -47,6 +69,8 @@ pub struct Model {
     pub provider: &'static str,
     /// The scripted model that needs no key.
     pub demo: bool,
+    /// The last question got no answer.
+    pub failing: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -232,6 +232,17 @@ fn every_command_answers_and_none_reaches_the_model() {
 }
 
 #[test]
+fn usage_tells_the_estimated_cost() {
+    let world = World::new(|_| {});
+    world.model.script(Answer::text("hi").usage(1000, 200));
+    world.telegram.push_text(7, 7, "hello");
+    world.ends_with(7, "hi");
+    world.telegram.push_text(7, 7, "/usage");
+    // 1,000 tokens at 3 dollars and 200 at 15 dollars a million.
+    world.ends_with(7, "1200 in all. Estimated cost: $0.0060.");
+}
+
+#[test]
 fn a_failed_model_is_told_and_the_next_message_works() {
     let world = World::new(|_| {});
     world.model.script(Answer::status(401, ""));

@@ -1,13 +1,14 @@
 //! The chain of models: the primary one, and those to turn to.
 //!
 //! Owns no task: an answer is a future, and dropping it closes the connection. The only memory between
-//! two answers is which model rests after it was given up, and how often it fell silent in a row.
+//! two answers is which model rests after it was given up, how often it fell silent in a row, and whether the last one failed.
 
 mod calls;
 pub(crate) mod rest;
 mod run;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::compact::Window;
 use crate::config::{ConfigError, Link, ModelConfig, Provider, chain};
@@ -19,6 +20,8 @@ pub struct Brain {
     /// Never empty.
     links: Vec<Link>,
     http: Http,
+    /// The last question got no answer from any model of the chain.
+    failing: AtomicBool,
 }
 
 /// Which model answers, for status pages and people.
@@ -34,7 +37,7 @@ pub struct Description {
 
 impl Brain {
     pub fn new(config: ModelConfig) -> Result<Self, ConfigError> {
-        Ok(Self { links: chain(config)?, http: Http::default() })
+        Ok(Self { links: chain(config)?, http: Http::default(), failing: AtomicBool::new(false) })
     }
 
     /// Asks until there is an answer or nothing left to try. The texts handed to `chunks` since the last
@@ -44,7 +47,14 @@ impl Brain {
         request: &Request,
         chunks: &mut (dyn FnMut(Chunk) + Send),
     ) -> Result<Answer, Failure> {
-        run::Run::new(&self.links, &self.http, request, chunks).until_done().await
+        let answer = run::Run::new(&self.links, &self.http, request, chunks).until_done().await;
+        self.failing.store(answer.is_err(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Whether the last question got no answer.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     pub fn describe(&self) -> Description {

@@ -314,8 +314,13 @@ impl Session {
         let key = self.key.clone();
         self.reply(pending, move |tx, _| {
             let Some(entry) = tx.entry(&key)? else { return Ok(Reply::answered(NOTHING_YET)) };
+            // Only a model with `model.prices` has a cost.
+            let cost = match entry.cost_status.as_str() {
+                "unknown" => String::new(),
+                _estimated => format!(" Estimated cost: ${:.4}.", entry.estimated_cost_usd),
+            };
             Ok(Reply::answered(format!(
-                "🧮 This session: {} tokens in, {} out, {} read from cache, {} written to it; {} in all.",
+                "🧮 This session: {} tokens in, {} out, {} read from cache, {} written to it; {} in all.{cost}",
                 entry.input_tokens,
                 entry.output_tokens,
                 entry.cache_read_tokens,

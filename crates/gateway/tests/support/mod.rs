@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use petasos_agent::{ModelConfig, Provider, Secret};
+use petasos_agent::{ModelConfig, Prices, Provider, Secret};
 use petasos_core::access::Access;
 use petasos_core::lifecycle::Leave;
 use petasos_core::message::ChatType;
@@ -111,6 +111,7 @@ impl World {
         model.base_url = Some(format!("{}/v1", self.model.url()));
         model.api_key = Some(Secret::new("sk-test"));
         model.retry_base = Duration::from_millis(10);
+        model.prices = Some(Prices { input: 3.0, output: 15.0, cache_read: 3.0, cache_write: 3.0 });
         let mut config = telegram::Config::new(petasos_platforms::Secret::new("123:abc"));
         config.base_url = format!("{}/bot", self.telegram.url());
         config.poll_backoff_base = Duration::from_millis(50);

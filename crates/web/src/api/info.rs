@@ -32,7 +32,11 @@ pub(super) async fn models(State(api): State<Arc<Api>>) -> Answer {
     Ok(Json(json!({ "object": "list", "data": data })))
 }
 
-/// What could keep the agent from answering.
+/// A file system that is fuller than this counts as degraded.
+const DISK_FULL_PERCENT: u64 = 90;
+
+/// Readiness: what keeps the agent from answering. The checks of configuration and queues tell of work for the operator
+/// and do not make the gateway unready.
 pub(super) async fn health_detailed(State(api): State<Arc<Api>>) -> Answer {
     let status = api.handle.status().await?;
     let ok = |fine: bool| if fine { "ok" } else { "degraded" };
@@ -46,17 +50,21 @@ pub(super) async fn health_detailed(State(api): State<Arc<Api>>) -> Answer {
             (link.name.to_owned(), json!({ "state": format!("{:?}", link.link.standing()).to_lowercase() }))
         })
         .collect();
+    let stored = status.store_trouble.is_none();
+    let room = status.disk_used_percent.is_none_or(|used| used < DISK_FULL_PERCENT);
+    let serving = matches!(state, "running" | "draining");
     let checks = json!({
-        "state_db": { "status": ok(status.store_trouble.is_none()) },
-        "config": { "status": "ok" },
-        "model": { "status": "ok", "name": status.model.name },
-        "gateway": { "status": ok(state == "running"), "state": state, "platforms": platforms.len() },
+        "state_db": { "status": ok(stored) },
+        "config": { "status": ok(!status.config_changed), "changed_since_start": status.config_changed },
+        "model": { "status": ok(!status.model.failing), "name": status.model.name },
+        "disk": { "status": ok(room), "used_percent": status.disk_used_percent },
+        "gateway": { "status": ok(serving), "state": state, "platforms": platforms.len() },
         "background_queues": {
-            "status": "ok", "active_api_runs": at_work, "inbox_queued": status.inbox.queued,
-            "outbox_due": status.outbox.due,
+            "status": ok(status.outbox.dead == 0), "active_api_runs": at_work, "inbox_queued": status.inbox.queued,
+            "outbox_due": status.outbox.due, "outbox_dead": status.outbox.dead,
         },
     });
-    let fine = status.store_trouble.is_none() && state == "running";
+    let fine = stored && room && serving && !status.model.failing;
     Ok(Json(json!({
         "status": ok(fine), "readiness": { "status": ok(fine), "checks": checks }, "platform": "petasos",
         "version": status.version, "gateway_state": state, "platforms": platforms,
@@ -84,7 +92,7 @@ pub(super) async fn capabilities(State(api): State<Arc<Api>>) -> Answer {
             "tool_progress_events": true, "approval_events": true, "session_resources": true,
             "session_chat": true, "session_chat_streaming": true, "session_fork": true, "idempotency": true,
             "durable_runs": true, "admin_config_rw": false, "jobs_admin": true, "memory_write_api": false,
-            "skills_api": true, "audio_api": false, "realtime_voice": false,
+            "skills_api": false, "audio_api": false, "realtime_voice": false,
             "session_continuity_header": "X-Hermes-Session-Id", "session_key_header": "X-Hermes-Session-Key",
             "cors": !api.options.origins.is_empty(),
         },
