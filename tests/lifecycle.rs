@@ -435,44 +435,42 @@ fn an_operators_stop_overrides_a_signal_that_nobody_announced() {
     assert_eq!(bench.state_file().expect("a state")["gateway_state"], "stopped");
 }
 
+const STORM: [(&str, &str); 2] =
+    [("HERMES_GATEWAY_MAX_STARTS", "1"), ("HERMES_GATEWAY_START_WINDOW_S", "600")];
+
 #[test]
-fn a_start_that_follows_too_many_others_waits_and_can_be_called_off() {
+fn respawn_storm_holds_suspects_and_answers_everybody_else() {
     let mut bench = Bench::new();
-    let storm = [("HERMES_GATEWAY_MAX_STARTS", "1"), ("HERMES_GATEWAY_START_WINDOW_S", "600")];
-    bench.launch_with(&storm);
-    bench.await_state("running");
+    bench.launch_with(&STORM);
+    let gate = hang(&bench, 7);
     bench.kill();
-    bench.launch_with(&storm);
-    let gateway = bench.gateway.as_ref().expect("running");
-    let until = Instant::now() + SOON;
-    let ledger = bench.home.path().join("gateway-starts.log");
-    while std::fs::read_to_string(&ledger).is_ok_and(|text| text.lines().count() < 2) {
-        assert!(Instant::now() < until, "the start is not counted");
-    }
-    gateway.signal("TERM");
-    let (code, said) = bench.gateway.take().expect("running").wait();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("started too often: waiting until "), "{said}");
-    assert!(said.contains("gateway.respawn_storm.max_starts: 0 switches this off"), "{said}");
-    assert!(said.contains("gave up waiting") && said.contains("SIGTERM"), "{said}");
-    assert!(!said.contains("Petasos 0"), "it started all the same: {said}");
+    gate.open();
+    bench.launch_with(&STORM);
+    bench.telegram.push_text(8, 8, "hello");
+    assert_eq!(bench.wait_messages(8, 1), ["echo: hello"]);
+    let kept = bench.wait_messages(7, 1);
+    assert!(kept[0].contains("Your message is kept") && kept[0].contains("10 seconds"), "{kept:?}");
+    assert_eq!(bench.model.requests().len(), 2, "the suspect is not asked again yet");
+    let said = bench.kill();
+    assert!(said.contains("started too often"), "{said}");
+    assert!(said.contains("gateway.respawn_storm.max_starts: 0 disables this"), "{said}");
 }
 
 #[test]
-fn a_storm_keeps_nobody_from_hearing_that_the_configuration_is_wrong_or_from_replacing() {
+fn respawn_storm_holds_nothing_of_a_gateway_that_replaces_another() {
     let mut bench = Bench::new();
-    let storm = [("HERMES_GATEWAY_MAX_STARTS", "1"), ("HERMES_GATEWAY_START_WINDOW_S", "600")];
-    bench.launch_with(&storm);
+    bench.launch_with(&STORM);
     bench.await_state("running");
     let old = bench.gateway.take().expect("running");
     let mut replace = bench.command(&["run", "--replace"]);
-    replace.envs(storm).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    replace.envs(STORM).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     bench.gateway = Some(Gateway::of(replace.spawn().expect("starts")));
     bench.await_state("running");
     assert_eq!(old.wait().0, Some(0));
-    bench.kill();
+    let said = bench.kill();
+    assert!(!said.contains("started too often"), "{said}");
     std::fs::write(bench.home.path().join("config.yaml"), "agent: {max_turns: many}\n").expect("written");
-    bench.launch_with(&storm);
+    bench.launch_with(&STORM);
     let (code, said) = bench.gateway.take().expect("running").wait();
     assert_eq!(code, Some(78), "{said}");
     assert_eq!(bench.state_file().expect("a state")["gateway_state"], "startup_failed");

@@ -77,6 +77,7 @@ fn way(commit: Commit) -> Way {
         Commit::Completions | Commit::Process => {
             Way::Elsewhere("crates/gateway/tests/processes.rs, crates/sim")
         }
+        Commit::ClearSuspect => Way::Elsewhere("crates/gateway/tests/lifecycle/suspects.rs"),
         Commit::Rewrite => Way::Elsewhere("crates/gateway/tests/arriving.rs"),
         Commit::GiveUp => Way::Elsewhere("crates/gateway/tests/isolation.rs"),
         Commit::Outcome => Way::Elsewhere("the same writes as Claim, by a lane that stops: crates/sim"),

@@ -36,9 +36,7 @@ pub(crate) async fn run(context: &Context, how: Run) -> Result<ExitCode, Failure
         wire(&context.home, &mut resolved).map_err(|problems| refused(context, how, &problems))?;
     wired.gateway.lifetime.supervised |= how.external_supervisor;
     warn(&resolved.problems);
-    if !storm::wait_out(context, &wired.gateway.lifetime, how, &mut signals).await {
-        return Ok(ExitCode::SUCCESS);
-    }
+    wired.gateway.lifetime.storm_pause = storm::record_start(context, &wired.gateway.lifetime, how);
     let lock = match serve::take(&context.home) {
         Ok(lock) => lock,
         Err(held) if !how.replace => return Err(held),

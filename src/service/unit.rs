@@ -1,7 +1,7 @@
 //! The unit file that systemd is given. Pure: the same wishes give the same text.
 //!
 //! What the lines hold together: 75 asks for a restart and 78 forbids one; a stop is planned (`petasos stop`
-//! comes before SIGTERM) and gets the time that its drain needs; a start may sit out a storm of restarts.
+//! comes before SIGTERM) and gets the time that its drain needs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Scope;
 /// How every unit of ours begins. One that does not is somebody else's.
 pub(crate) const SIGN: &str = "# Written by `petasos service install`, which also replaces it.";
 
-/// Five minutes of waiting out a storm, and connecting afterwards.
+/// Generous: a start may migrate a large database before it connects.
 const START_BUDGET: Duration = Duration::from_secs(600);
 /// Longer than this is for ever.
 const FOR_EVER: u64 = 1_000_000_000;

@@ -36,11 +36,14 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         loop_guard: boots::Guard {
             max_restarts: amount(settings, "gateway.restart_loop_guard.max_restarts").unwrap_or_default(),
             window: seconds(settings, "gateway.restart_loop_guard.window_seconds"),
+            stable: seconds(settings, "gateway.restart_loop_guard.stable_seconds"),
         },
         storm: storm::Guard {
             max_starts: amount(settings, "gateway.respawn_storm.max_starts").unwrap_or_default(),
             window: seconds(settings, "gateway.respawn_storm.window_seconds"),
         },
+        // Known once this start is recorded.
+        storm_pause: None,
         watchdog: Some(seconds(settings, "gateway.systemd_watchdog_seconds")).filter(|it| !it.is_zero()),
         session_cap: amount(settings, "max_concurrent_sessions").filter(|cap| *cap > 0),
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
@@ -167,7 +170,7 @@ mod tests {
 gateway:
   crash_recovery: suspend
   drain_max_age_seconds: 0
-  restart_loop_guard: {max_restarts: 7, window_seconds: 90}
+  restart_loop_guard: {max_restarts: 7, window_seconds: 90, stable_seconds: 20}
   respawn_storm: {max_starts: 8, window_seconds: 240}
   systemd_watchdog_seconds: 1.5
 max_concurrent_sessions: 4
@@ -175,8 +178,14 @@ max_concurrent_sessions: 4
         let want = Lifetime {
             crash_recovery: CrashRecovery::Suspend,
             drain_max_age: Duration::ZERO,
-            loop_guard: boots::Guard { max_restarts: 7, window: Duration::from_secs(90) },
+            loop_guard: boots::Guard {
+                max_restarts: 7,
+                window: Duration::from_secs(90),
+                stable: Duration::from_secs(20),
+            },
             storm: storm::Guard { max_starts: 8, window: Duration::from_secs(240) },
+            // Known once this start is recorded.
+            storm_pause: None,
             watchdog: Some(Duration::from_millis(1500)),
             session_cap: Some(4),
             ..Lifetime::default()

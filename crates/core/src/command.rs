@@ -41,6 +41,7 @@ pub enum Name {
     Model,
     Queue,
     Retry,
+    Drop,
     Undo,
     Compress,
     Approve,
@@ -80,7 +81,9 @@ pub const TABLE: &[Spec] = &[
     spec(Name::Resume, "resume", "[number, id or name]", "Go back to an earlier session").waiting(),
     spec(Name::Model, "model", "[name]", "Show or change the model of this session"),
     spec(Name::Queue, "queue", "<message>", "Run a message after the current turn").also(&["q"]),
-    spec(Name::Retry, "retry", "", "Answer the last message again").waiting(),
+    spec(Name::Retry, "retry", "[number [new text]]", "Answer the last message again, or one I gave up")
+        .waiting(),
+    spec(Name::Drop, "drop", "<number>", "Drop a message that I gave up"),
     spec(Name::Undo, "undo", "[count]", "Drop the last exchanges from the session").waiting(),
     spec(Name::Compress, "compress", "[what to keep]", "Sum the conversation up to save room")
         .also(&["compact"])

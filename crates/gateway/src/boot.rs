@@ -59,7 +59,12 @@ pub(crate) fn tell(report: &Report) {
         tracing::error!(rows = report.passed_over, "stored rows cannot be read and are passed over");
     }
     if report.cut_off > 0 || report.recent > 0 {
-        tracing::warn!(turns = report.cut_off, others = report.recent, "the last process was cut off");
+        tracing::warn!(
+            turns = report.cut_off,
+            blamed = report.blamed,
+            others = report.recent,
+            "the last process was cut off"
+        );
     }
     if report.stuck > 0 {
         tracing::warn!(sessions = report.stuck, "interrupted too often in a row; they start afresh");

@@ -26,6 +26,8 @@ pub enum Commit {
     Rewrite,
     /// A turn that was found open runs again.
     TakenUp,
+    /// A suspect ran for the stable interval.
+    ClearSuspect,
     /// A message that cannot be handled is given up.
     GiveUp,
     /// The outcome of one item, and the next one taken.
@@ -84,7 +86,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 42] = [
         Self::TakeOver,
         Self::Take,
         Self::Submit,
@@ -95,6 +97,7 @@ impl Commit {
         Self::Say,
         Self::Rewrite,
         Self::TakenUp,
+        Self::ClearSuspect,
         Self::GiveUp,
         Self::Claim,
         Self::Sending,

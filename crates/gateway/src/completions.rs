@@ -66,7 +66,7 @@ pub(crate) async fn run(shell: Arc<Shell>, bell: Bell, mut links: Vec<LinkHandle
     }
 }
 
-fn connected(links: &[LinkHandle]) -> Vec<&'static str> {
+pub(crate) fn connected(links: &[LinkHandle]) -> Vec<&'static str> {
     let up = |link: &&LinkHandle| matches!(link.link.borrow().state, State::Up { .. });
     links.iter().filter(up).map(|link| link.name).collect()
 }

@@ -45,6 +45,7 @@ mod post;
 mod processes;
 mod publish;
 mod pulse;
+mod quarantine;
 mod questions;
 mod relay;
 mod resume;

@@ -20,10 +20,12 @@ pub struct Lifetime {
     pub crash_recovery: CrashRecovery,
     /// A drain marker older than this counts as forgotten; zero: none ever does.
     pub drain_max_age: Duration,
-    /// Starts in a row after which nothing is resumed by itself.
+    /// Starts in a row after which suspects are resumed one by one.
     pub loop_guard: boots::Guard,
-    /// Starts in a row after which a start waits.
+    /// Starts in a row after which suspects wait.
     pub storm: storm::Guard,
+    /// How long suspects of this start wait because of a respawn storm. `None`: there is none.
+    pub storm_pause: Option<Duration>,
     /// The interval that the service unit asks for; the one in force comes from the environment (`sd`).
     pub watchdog: Option<Duration>,
     /// Conversations that may have a turn at once. `None`: any number.
@@ -64,6 +66,7 @@ impl Default for Lifetime {
             drain_max_age: Duration::from_secs(3600),
             loop_guard: boots::Guard::default(),
             storm: storm::Guard::default(),
+            storm_pause: None,
             watchdog: None,
             session_cap: None,
             home_channels: Vec::new(),

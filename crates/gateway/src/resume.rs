@@ -15,7 +15,7 @@ use crate::ingest::Ingest;
 pub(crate) async fn take_up(ingest: &Arc<Ingest>, candidates: Vec<Candidate>) {
     for candidate in candidates {
         match candidate {
-            Candidate::Turn { key, .. } => ingest.router.resume(key).await,
+            Candidate::Turn(key) => ingest.router.resume(key).await,
             Candidate::Waiting(key) => ingest.router.wake(key).await,
             Candidate::Marked(marked) => continue_marked(ingest, *marked).await,
         }

@@ -15,7 +15,7 @@ use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
 use petasos_platforms::page::Pages;
-use petasos_store::{Booted, Candidate, Candidates, Found, OpenError, Store, Terms};
+use petasos_store::{Booted, Candidates, Found, Hold, OpenError, Store, Terms};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -45,6 +45,7 @@ use crate::lookout::Lookout;
 use crate::marks::Marks;
 use crate::processes::Rows;
 use crate::publish::Publisher;
+use crate::quarantine::{self, Quarantine};
 use crate::questions::{self, Questions};
 use crate::resume;
 use crate::router::{self, Router};
@@ -82,7 +83,10 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let rules = Arc::new(Rules { access: config.access, keys: config.keys, relayed });
     let channels = Arc::new(Channels::new(config.adapters));
     let world = World { rules: rules.clone(), channels: channels.clone() };
-    let booted = take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
+    let (mut booted, hold) =
+        take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
+    // Without a hold they are among the candidates.
+    let held = hold.map(|hold| (std::mem::take(&mut booted.suspects), hold));
     let own = Record::of_this_process();
     let gate = Gate::new(config.lifetime.session_cap);
     // A drain that was asked for before we came counts before anything starts.
@@ -142,7 +146,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
             counts: Counts::default(),
             runs: crate::runs::Desk::new(config.runs),
             ended: Bell::default(),
-            left_open: booted.left_open,
+            quarantine: held.as_ref().map(|(held, _)| Quarantine::new(held)).unwrap_or_default(),
             traffic: Traffic::new(started_at),
             links: OnceLock::new(),
         }
@@ -177,6 +181,10 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     running.push(tasks::vital("links", &stopper, watching));
     let schedule = cron::run(shell.clone(), ingest.rules.keys, shell.ended.clone());
     running.push(tasks::vital("cron", &stopper, schedule));
+    if let Some((held, hold)) = held {
+        let releasing = quarantine::run(shell.clone(), held, hold, links.clone());
+        running.push(tasks::vital("quarantine", &stopper, releasing));
+    }
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
     running.push(tokio::spawn(doze::run(shell.clone())));
@@ -238,7 +246,7 @@ fn tools(home: &Path, settings: &Settings, approvals: Arc<Approvals>, rows: Rows
     Ok(tools.with_terminal(Arc::new(terminal)))
 }
 
-/// What the process before us left, settled in one commit.
+/// What the process before us left, settled in one commit; and how its suspects are held, if they are.
 async fn take_over(
     db: &Db,
     home: &Path,
@@ -246,27 +254,50 @@ async fn take_over(
     settings: &Settings,
     world: World,
     now: Millis,
-) -> Result<Booted, Error> {
+) -> Result<(Booted, Option<Hold>), Error> {
     let imported = db.read(|reader| reader.sessions_imported()).await?;
     let found = found(home, lifetime, imported);
+    let ledger = home::boots::look(home, lifetime.loop_guard, now);
+    let hold = hold(ledger.resume, lifetime);
     let crash_recovery = lifetime.crash_recovery;
     let (window, limits) = (settings.resume_window, settings.limits);
-    let terms = Terms { crash_recovery, window, limits };
+    let terms = Terms { crash_recovery, window, limits, hold };
     let booted =
         db.write(Commit::TakeOver, move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
     boot::tell(&booted.report);
     forget_notes(home);
-    Ok(booted)
+    if booted.suspects.is_empty() {
+        return Ok((booted, None));
+    }
+    ledger.keep(home, lifetime.loop_guard);
+    if let Some(hold) = hold {
+        let (suspects, seconds) = (booted.suspects.len(), hold.pause.as_secs());
+        tracing::error!(
+            suspects,
+            seconds,
+            "started too often with interrupted turns; resuming them one by one"
+        );
+    }
+    Ok((booted, hold))
+}
+
+/// The restart breaker and the respawn storm both hold suspects; the longer pause counts.
+fn hold(resume: Resume, lifetime: &Lifetime) -> Option<Hold> {
+    let tripped = match resume {
+        Resume::AtOnce => None,
+        Resume::OneByOne { pause, .. } => Some(pause),
+    };
+    let pause = tripped.max(lifetime.storm_pause)?;
+    Some(Hold { pause, stable: lifetime.loop_guard.stable })
 }
 
 /// Starts the supervisors, each with what goes on when its platform is there. Page and terminal are always there.
 async fn connect(
     shell: &Arc<Shell>,
     ingest: &Arc<Ingest>,
-    candidates: Candidates,
+    mut candidates: Candidates,
     running: &mut Vec<JoinHandle<()>>,
 ) -> Vec<LinkHandle> {
-    let mut candidates = not_in_a_loop(shell, candidates);
     let mut links = Vec::new();
     for adapter in shell.channels.adapters() {
         let served = |platform: &Platform| shell.channels.is_served_by(*platform, adapter);
@@ -357,25 +388,4 @@ fn forget_notes(home: &Path) {
             tracing::warn!(%error, "a note about the last restart stays");
         }
     }
-}
-
-/// A start that follows too many others resumes nothing by itself; whoever writes to a session takes it up.
-fn not_in_a_loop(shell: &Shell, mut candidates: Candidates) -> Candidates {
-    if !candidates.values().flatten().any(Candidate::is_resumption) {
-        return candidates;
-    }
-    match home::boots::record(&shell.home, shell.lifetime.loop_guard, clock::now()) {
-        Resume::Allowed => {}
-        Resume::Skipped { boots } => {
-            tracing::error!(
-                boots,
-                "started too often with interrupted turns; they wait for a message this time"
-            );
-            // Nobody writes to a program's run: it goes on, or its crashes end it.
-            for (_, of) in candidates.iter_mut().filter(|(platform, _)| **platform != Platform::API_SERVER) {
-                of.retain(|it| !it.is_resumption());
-            }
-        }
-    }
-    candidates
 }

@@ -23,3 +23,5 @@ mod owed;
 mod resume;
 #[path = "lifecycle/stop.rs"]
 mod stop;
+#[path = "lifecycle/suspects.rs"]
+mod suspects;

@@ -50,10 +50,12 @@ pub enum Bug {
     StaysConnected,
     /// The run of a job is one commit, its next moment another.
     RunsAgain,
+    /// Suspects are held, and nothing resumes them.
+    ForgetsSuspects,
 }
 
 impl Bug {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -74,6 +76,7 @@ impl Bug {
         Self::IgnoresRefusals,
         Self::StaysConnected,
         Self::RunsAgain,
+        Self::ForgetsSuspects,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -85,7 +88,7 @@ impl Bug {
             | Self::DeletesOnDelivery
             | Self::CursorBeforeQueue
             | Self::IgnoresRefusals => &[Promise::G1],
-            Self::ForgetsMerged | Self::StaysConnected => &[Promise::G2],
+            Self::ForgetsMerged | Self::StaysConnected | Self::ForgetsSuspects => &[Promise::G2],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
             Self::RepeatsTools | Self::RunsAgain => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
@@ -102,7 +105,9 @@ impl Bug {
     /// The scenario that is about it.
     pub const fn shows_in(self) -> Scenario {
         match self {
-            Self::CursorFirst | Self::AnswerAfterEnd | Self::RepeatsTools => Scenario::Crash,
+            Self::CursorFirst | Self::AnswerAfterEnd | Self::RepeatsTools | Self::ForgetsSuspects => {
+                Scenario::Crash
+            }
             Self::ForgetsMerged | Self::HearsOldWork | Self::CurrentChat => Scenario::Conversation,
             Self::UnmarkedCopy | Self::PreviewFirst | Self::GivesUpLink => Scenario::Flaky,
             Self::ForgetsHeld => Scenario::Drain,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use petasos_core::lifecycle::boots::Boots;
 use petasos_core::{InboxId, Millis, Route};
 use petasos_store::Store;
 
@@ -62,6 +63,8 @@ pub struct Figures {
     pub steps: u64,
     pub commits: u64,
     pub crashes: u64,
+    /// Suspects that were held.
+    pub held: u64,
     pub stops: u64,
     pub faults: u64,
     /// Model calls.
@@ -82,6 +85,7 @@ impl Figures {
         self.steps += one.steps;
         self.commits += one.commits;
         self.crashes += one.crashes;
+        self.held += one.held;
         self.stops += one.stops;
         self.faults += one.faults;
         self.calls += one.calls;
@@ -115,6 +119,8 @@ pub(crate) struct Sim {
     pub(crate) full: Vec<Whose>,
     /// What the next process finds: the stop before it was complete.
     pub(crate) clean: bool,
+    /// `gateway/restart_loop.json`.
+    pub(crate) boots: Boots,
     pub(crate) drain_asked: bool,
     pub(crate) current_chat: Option<Route>,
     pub(crate) reported: BTreeSet<usize>,
@@ -153,6 +159,7 @@ impl Sim {
             asleep: false,
             full: vec![],
             clean: false,
+            boots: Boots::default(),
             drain_asked: false,
             current_chat: None,
             reported: BTreeSet::new(),
@@ -320,6 +327,8 @@ impl Sim {
             Event::Sent { life, lane, op, answer } if here(self, life) => self.sent(&lane, op, answer),
             Event::Cron { life } if here(self, life) => self.cron(),
             Event::HandOver { life } if here(self, life) => self.hand_over(),
+            Event::Release { life } if here(self, life) => self.release(),
+            Event::Stable { life, turn } if here(self, life) => self.stable(turn),
             Event::StopTick { life } if here(self, life) => self.stop_tick(),
             Event::Part { life } if here(self, life) => self.part(),
             Event::End { life } if here(self, life) => self.end(),

@@ -326,7 +326,11 @@ impl Truth {
                 );
             }
             let acks = [Ack::Queued, Ack::Interrupting, Ack::Steered, Ack::Held, Ack::AfterRestart];
-            let is_ack = |text: &str| acks.iter().filter_map(|ack| ack.text()).any(|ack| text.contains(ack));
+            // Said in between, of a message that is answered later.
+            let is_ack = |text: &str| {
+                text.contains("Your message is kept")
+                    || acks.iter().filter_map(|ack| ack.text()).any(|ack| text.contains(ack))
+            };
             let is_told = |text: &str| ["[m", "[c", "[j"].iter().any(|name| text.contains(name));
             let is_notice = |text: &str| !is_ack(text) && !is_told(text);
             let mut seen: BTreeSet<OutboxId> = BTreeSet::new();

@@ -4,29 +4,28 @@
 //! it has happened, and the next start does the same. What to do is decided in core.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
 
 use petasos_core::journal::{Outcome, Write};
+use petasos_core::lifecycle::suspects::Suspects;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
 use petasos_core::session::{
     Circumstances, CrashRecovery, Entry, Fate, ResumeReason, Window, fate, last_activity, resumes_by_itself,
 };
-use petasos_core::turn::{self, Event, Limits, Turn};
+use petasos_core::turn::{self, Event, Limits};
 use petasos_core::{InboxId, Millis, Platform, SessionKey, Source, TurnId};
 
 use crate::clock::local_time;
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
 use crate::legacy::Imported;
+use crate::suspects::{Hold, Suspect};
 
 const IMPORTED: &str = "sessions_json_imported";
 /// Open turns that do not run, as their numbers: a stop left them so, or nobody has taken them up yet.
 const LEFT_OPEN: &str = "turns_left_open";
 /// Which restart was last answered with "back again".
 const TOLD: &str = "restart_told";
-/// A session used this shortly before a crash may have been in use.
-const RECENT: Duration = Duration::from_secs(120);
 
 /// What lies in the home besides the database.
 #[derive(Debug, Default)]
@@ -47,6 +46,8 @@ pub struct Terms {
     pub crash_recovery: CrashRecovery,
     pub window: Window,
     pub limits: Limits,
+    /// Suspects are resumed one at a time. `None`: all at once.
+    pub hold: Option<Hold>,
 }
 
 /// What the new process has to do.
@@ -55,8 +56,9 @@ pub struct Booted {
     /// Lanes with something to send.
     pub due: Vec<String>,
     pub candidates: Candidates,
-    /// Turns that the process before us left open on purpose: they did not take it down.
-    pub left_open: HashSet<TurnId>,
+    /// Turns that were executing when a process died. If suspects are held they are not among the candidates, and are
+    /// resumed in this order.
+    pub suspects: Vec<Suspect>,
     pub report: Report,
 }
 
@@ -66,8 +68,8 @@ pub type Candidates = BTreeMap<Platform, Vec<Candidate>>;
 /// A session with something left from before.
 #[derive(Debug, Clone)]
 pub enum Candidate {
-    /// Its turn was cut off. `written`: messages wait behind it.
-    Turn { key: SessionKey, written: bool },
+    /// Its turn was cut off.
+    Turn(SessionKey),
     /// It is marked as interrupted, and has no open turn.
     Marked(Box<Marked>),
     /// Messages wait that no turn has taken.
@@ -82,17 +84,6 @@ pub struct Marked {
     pub window: Window,
 }
 
-impl Candidate {
-    /// Whether taking it up is a decision of ours, and not the answer to a message.
-    pub fn is_resumption(&self) -> bool {
-        match self {
-            Self::Turn { written, .. } => !written,
-            Self::Marked(_) => true,
-            Self::Waiting(_) => false,
-        }
-    }
-}
-
 /// What was found and done, for the log.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -105,8 +96,10 @@ pub struct Report {
     pub stranded: usize,
     /// Accepted messages that cannot be read.
     pub unreadable: usize,
-    /// Turns that the last process was cut off from, and sessions that it may have been working on.
+    /// Turns that were executing when the last process died, those of them that are blamed for it, and sessions that it
+    /// may have been working on.
     pub cut_off: usize,
+    pub blamed: usize,
     pub recent: usize,
     /// Sessions that were interrupted too often.
     pub stuck: usize,
@@ -150,26 +143,33 @@ impl Tx<'_> {
         report.lost_turns = self.end_unreadable_turns(now)?;
         report.stranded = self.give_up(self.stranded()?, now)?;
         report.unreadable = self.give_up(self.unreadable_inbox()?, now)?;
-        let left_open = self.left_open()?;
         // Before marking: a mark made now would make everything look recent.
         let fresh = self.fresh_turns(terms.window, now, &mut report)?;
         // Likewise: who was merely used shortly before a crash is marked for the next message, not for a turn of ours.
         let marked = self.pending_resumes()?;
+        let mut suspects = self.suspects()?;
         if !found.clean {
-            self.after_a_crash(&left_open, terms, now, &mut report)?;
+            self.after_a_crash(&mut suspects, terms, now, &mut report)?;
         }
         report.stuck = self.suspend_stuck()?.len();
         let mut candidates = Candidates::new();
-        let going_on = self.open_ones(&mut candidates, &fresh, terms, &welcome, now, &mut report)?;
+        let (going_on, mut suspected) =
+            self.open_ones(&mut candidates, &suspects, &fresh, terms, &welcome, now, &mut report)?;
+        suspected.sort_by_key(|it| (it.crashes, it.turn.0));
+        self.keep_suspects(suspects, &suspected, terms.hold, now)?;
         self.marked_ones(&mut candidates, &going_on, &marked, terms, &welcome, now, &mut report)?;
         self.leave_all_open()?;
         self.tell_of_the_restart(found, now)?;
         let due = self.heads()?.into_iter().map(|head| head.lane).collect();
-        Ok(Booted { due, candidates, left_open, report })
+        Ok(Booted { due, candidates, suspects: suspected, report })
     }
 
-    /// An open turn runs again: from now on a crash is its own.
+    /// An open turn runs again: from now on a crash is its own. A suspect is on trial until it is cleared.
     pub fn turn_taken_up(&self, turn: TurnId) -> Result<()> {
+        let mut suspects = self.suspects()?;
+        if suspects.resumed(turn) {
+            self.put_suspects(&suspects)?;
+        }
         let mut open = self.left_open()?;
         if !open.remove(&turn) {
             return Ok(());
@@ -248,7 +248,7 @@ impl Tx<'_> {
         self.put_meta(LEFT_OPEN, &numbers.join(","))
     }
 
-    fn left_open(&self) -> Result<HashSet<TurnId>> {
+    pub(crate) fn left_open(&self) -> Result<HashSet<TurnId>> {
         let noted = self.meta(LEFT_OPEN)?.unwrap_or_default();
         Ok(noted.split(',').filter_map(|number| number.parse().ok().map(TurnId)).collect())
     }
@@ -270,38 +270,21 @@ impl Tx<'_> {
         Ok(fresh)
     }
 
-    fn after_a_crash(
-        &self,
-        left_open: &HashSet<TurnId>,
-        terms: &Terms,
-        now: Millis,
-        report: &mut Report,
-    ) -> Result<()> {
-        let cut_off: Vec<Turn> =
-            self.open_turns()?.into_iter().filter(|turn| !left_open.contains(&turn.id)).collect();
-        let mut keys = Vec::new();
-        for turn in cut_off {
-            self.mark_resume_pending(&turn.key, ResumeReason::RestartInterrupted, now)?;
-            keys.push(turn.key);
-        }
-        self.count_crash(&keys)?;
-        report.cut_off = keys.len();
-        report.recent = self.suspend_recently_active(terms.crash_recovery, RECENT, now)?;
-        Ok(())
-    }
-
-    /// Open turns and waiting messages. Gives the sessions that go on: whose turn does takes its waiting messages
-    /// along.
+    /// Open turns and waiting messages. Gives the sessions that go on (a turn takes the messages that wait behind it
+    /// along) and the suspects among their turns.
+    #[expect(clippy::too_many_arguments, reason = "one step of `take_over`, which has it all at hand")]
     fn open_ones(
         &self,
         candidates: &mut Candidates,
+        suspects: &Suspects,
         fresh: &HashSet<TurnId>,
         terms: &Terms,
         welcome: &impl Fn(&Tx<'_>, &Source) -> Result<bool>,
         now: Millis,
         report: &mut Report,
-    ) -> Result<HashSet<SessionKey>> {
+    ) -> Result<(HashSet<SessionKey>, Vec<Suspect>)> {
         let mut going_on = HashSet::new();
+        let mut suspected = Vec::new();
         for turn in self.open_turns()? {
             let entry = report.readable(self.entry(&turn.key))?;
             // Who asked, and not who opened the conversation: it may be shared.
@@ -310,11 +293,24 @@ impl Tx<'_> {
             let author = author.or_else(|| entry.as_ref().and_then(|entry| entry.origin.clone()));
             let welcome = author.map_or(Ok(true), |source| welcome(self, &source))?;
             match fate(entry.as_ref(), Circumstances { fresh: fresh.contains(&turn.id), welcome }) {
+                // Whatever else is true of it: its author learns that it was tried too often.
+                Fate::Resume | Fate::Stuck | Fate::Stale if turn.crashes >= terms.limits.crashes => {
+                    report.given_up.push((turn.id, Fate::Stuck));
+                    let tried = Event::Recovered { clean: true, repeatable: vec![], unstarted: vec![] };
+                    let (_, decision) = turn::step(turn, terms.limits, now, tried);
+                    self.apply(&decision.writes, now)?;
+                }
                 Fate::Resume => {
                     going_on.insert(turn.key.clone());
-                    let written = !self.queued(&turn.key)?.is_empty();
-                    let candidate = Candidate::Turn { key: turn.key, written };
-                    candidates.entry(turn.route.platform).or_default().push(candidate);
+                    let platform = turn.route.platform;
+                    let suspect = suspects.contains(turn.id);
+                    if suspect {
+                        let (turn, key, crashes) = (turn.id, turn.key.clone(), turn.crashes);
+                        suspected.push(Suspect { turn, key, platform, crashes });
+                    }
+                    if !suspect || terms.hold.is_none() {
+                        candidates.entry(platform).or_default().push(Candidate::Turn(turn.key));
+                    }
                 }
                 fate @ (Fate::Stuck | Fate::Stale | Fate::Unwelcome) => {
                     report.given_up.push((turn.id, fate));
@@ -332,7 +328,7 @@ impl Tx<'_> {
                 candidates.entry(platform).or_default().push(Candidate::Waiting(key));
             }
         }
-        Ok(going_on)
+        Ok((going_on, suspected))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of `take_over`, which has it all at hand")]

@@ -146,6 +146,16 @@ impl Tx<'_> {
         }
     }
 
+    /// The author of the messages of a turn that was given up wants no more of it. False: there is no such turn here.
+    pub fn drop_given_up(&self, key: &SessionKey, turn: TurnId) -> Result<bool> {
+        let mut drop = self.sql(
+            "UPDATE inbox SET outcome = ?3
+             WHERE turn = ?1 AND session_key = ?2 AND state = 'settled' AND outcome = ?4",
+        )?;
+        let (dropped, dead) = (Outcome::Cancelled.as_str(), Outcome::Dead.as_str());
+        Ok(drop.execute(params![turn.0, key.as_str(), dropped, dead])? > 0)
+    }
+
     /// Takes a message in, once. It may be acknowledged to the platform after the commit.
     pub fn accept(&self, inbound: &Inbound, key: &SessionKey, now: Millis) -> Result<Accepted> {
         let platform = inbound.source.platform.as_str();

@@ -1,62 +1,47 @@
-//! Too many starts in a row: somebody starts us again and again, and waiting is the kindest thing to do.
+//! Respawn storms: too many starts in a row hold the turns that may have caused them.
 //!
-//! Owns the ledger of starts for a moment, and nothing while it waits: the home stays free for others. A crash leaves a
-//! start that was counted.
+//! Owns the ledger of starts for a moment. A crash leaves a start that was counted.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use petasos_gateway::{Lifetime, clock, home};
 
 use super::super::Context;
 use crate::arguments::Run;
-use crate::print;
-use crate::signals::Signals;
 
-/// Who would have to wait.
+/// Who started the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Starter {
     /// At a terminal.
     person: bool,
     supervised: bool,
-    /// Somebody wants the place of another gateway, which is no accident.
+    /// A `--replace` is a decision of a person, not a loop.
     replaces: bool,
 }
 
-/// Counts this start, and waits if there were too many. `false`: we were asked to leave meanwhile.
-pub(super) async fn wait_out(
-    context: &Context,
-    lifetime: &Lifetime,
-    how: Run,
-    signals: &mut Signals,
-) -> bool {
-    let now = clock::now();
-    // The first start makes the home; one that cannot be made is told by whoever takes it.
-    let _told_there = context.home.create();
-    let Some(wait) = home::starts::record(context.home.path(), lifetime.storm, now) else { return true };
+/// Counts this start. Returns how long its suspects wait, if there were too many starts.
+pub(super) fn record_start(context: &Context, lifetime: &Lifetime, how: Run) -> Option<Duration> {
+    // The first start creates the home; `serve::take` reports one that cannot be created.
+    let _reported_there = context.home.create();
+    let wait = home::starts::record(context.home.path(), lifetime.storm, clock::now())?;
     let starter = Starter {
         person: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
         supervised: lifetime.supervised,
         replaces: how.replace,
     };
-    if !must_wait(starter) {
-        return true;
+    if !is_storm(starter) {
+        return None;
     }
-    let until = print::time_of_day(now.after(wait));
     tracing::warn!(
         seconds = wait.as_secs(),
-        "started too often: waiting until {until}; Ctrl-C gives up; \
-         gateway.respawn_storm.max_starts: 0 switches this off"
+        "started too often: turns that were running when the gateway died wait before they are resumed; \
+         gateway.respawn_storm.max_starts: 0 disables this"
     );
-    tokio::select! {
-        () = tokio::time::sleep(wait) => true,
-        signal = signals.next() => {
-            tracing::warn!(signal = signal.as_str(), "gave up waiting; nothing was started");
-            false
-        }
-    }
+    Some(wait)
 }
 
-const fn must_wait(starter: Starter) -> bool {
+const fn is_storm(starter: Starter) -> bool {
     let Starter { person, supervised, replaces } = starter;
     !replaces && (supervised || !person)
 }
@@ -66,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_wait_who_may_be_a_machine() {
+    fn only_starts_by_a_machine_are_a_storm() {
         for (person, supervised, replaces, want) in [
             (false, false, false, true),
             (false, true, false, true),
@@ -76,7 +61,7 @@ mod tests {
             (false, true, true, false),
         ] {
             let starter = Starter { person, supervised, replaces };
-            assert_eq!(must_wait(starter), want, "{starter:?}");
+            assert_eq!(is_storm(starter), want, "{starter:?}");
         }
     }
 }

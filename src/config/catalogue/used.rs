@@ -422,16 +422,23 @@ pub(super) const KEYS: &[Key] = &[
         "gateway.restart_loop_guard.max_restarts",
         Count(0, 1_000_000),
         "3",
-        "starts in a row after which nothing is resumed by itself; 0 for never",
+        "starts after a crash after which interrupted turns are resumed one by one; 0 = always at once",
     )
     .forgiving(),
     key("gateway.restart_loop_guard.window_seconds", Number, "60", "seconds in which they must fall")
         .forgiving(),
     key(
+        "gateway.restart_loop_guard.stable_seconds",
+        Number,
+        "10",
+        "seconds an interrupted turn must run before the next one is resumed",
+    )
+    .forgiving(),
+    key(
         "gateway.respawn_storm.max_starts",
         Count(0, 1_000_000),
         "5",
-        "starts in a row after which a start waits; 0 for never",
+        "starts in a row after which interrupted turns wait up to 30 s; 0 = never",
     )
     .env(&["HERMES_GATEWAY_MAX_STARTS"])
     .forgiving(),

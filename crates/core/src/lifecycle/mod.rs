@@ -7,8 +7,9 @@
 //! | `hold` | who keeps a drain from being over |
 //! | `marker` | whether a drain marker counts |
 //! | `verdict` | whether a marker that names a process means us |
-//! | `boots` | whether sessions may be resumed without being asked |
-//! | `storm` | how long a start waits after too many others |
+//! | `boots` | whether suspects are resumed at once or one by one |
+//! | `storm` | how long suspects wait after too many starts |
+//! | `suspects` | which turns a crash is blamed on, and what their chats are told |
 //! | `strength` | whether a secret is worth its name |
 
 pub mod boots;
@@ -18,6 +19,7 @@ mod machine;
 pub mod marker;
 pub mod storm;
 pub mod strength;
+pub mod suspects;
 pub mod verdict;
 
 pub use hold::{Doing, Holder, LONGEST_EXTENSION, wait_until};

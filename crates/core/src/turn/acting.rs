@@ -59,6 +59,16 @@ impl Batch {
     }
 }
 
+impl Turn {
+    /// The tool calls under way, or waiting for somebody's consent.
+    pub fn running_calls(&self) -> Vec<ToolCall> {
+        match self.phase.clone() {
+            Phase::Acting { calls, open, groups } => Batch { calls, open, groups }.current(),
+            Phase::Thinking | Phase::Over => vec![],
+        }
+    }
+}
+
 impl From<Batch> for Phase {
     fn from(Batch { calls, open, groups }: Batch) -> Self {
         Self::Acting { calls, open, groups }
@@ -91,7 +101,7 @@ pub(super) fn acting(
         }
         Event::Recovered { clean, repeatable, unstarted } => {
             turn.crashes += u32::from(!clean);
-            if turn.crashes > limits.crashes {
+            if turn.crashes >= limits.crashes {
                 return give_up(turn, now);
             }
             turn.attempt += 1;

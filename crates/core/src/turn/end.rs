@@ -11,7 +11,7 @@ use super::{Phase, Turn};
 use crate::ids::InboxId;
 use crate::journal::{Outcome, Write};
 use crate::message::Delivery;
-use crate::outbox::{Draft, Kind};
+use crate::outbox::{Button, Draft, Kind};
 use crate::text::is_silence_marker;
 use crate::time::Millis;
 use crate::transcript::Message;
@@ -73,15 +73,32 @@ impl Turn {
 pub(super) fn give_up(turn: Turn, now: Millis) -> (Turn, Decision) {
     let notice = format!(
         "⚠️ I could not finish this: the gateway was interrupted {} times while working on it, so I have \
-         stopped trying. Nothing else is affected. Send it again if you still want it (reference {}).",
-        turn.crashes, turn.id
+         stopped trying. Nothing else is affected.",
+        turn.crashes
     );
-    end_with_notice(turn, Outcome::Dead, notice, now)
+    given_up(turn, Some(notice), now)
 }
 
+/// With a notice, its author may have it tried again, with other words if need be, or drop it.
 pub(super) fn given_up(turn: Turn, notice: Option<String>, now: Millis) -> (Turn, Decision) {
     match notice {
-        Some(notice) => end_with_notice(turn, Outcome::Dead, notice, now),
+        Some(notice) => {
+            let id = turn.id;
+            let text = format!(
+                "{notice}\n\n/retry {id} tries it again, /retry {id} <new text> tries it with other words, /drop {id} \
+                 drops it."
+            );
+            let button = |label: &str, data| Button { label: label.to_owned(), data };
+            let buttons =
+                vec![button("Try again", format!("/retry {id}")), button("Drop", format!("/drop {id}"))];
+            let (turn, mut decision) = end_with_notice(turn, Outcome::Dead, text, now);
+            for write in &mut decision.writes {
+                if let Write::Owe(draft) = write {
+                    draft.buttons.clone_from(&buttons);
+                }
+            }
+            (turn, decision)
+        }
         None => {
             let mut decision = Decision::default();
             close(&turn, turn.step, String::new(), &mut decision);

@@ -26,7 +26,7 @@ pub struct Limits {
     pub steps: u32,
     /// How often room may be made for one turn.
     pub reliefs: u32,
-    /// How often a turn may take the process down before it is given up.
+    /// A turn that took the process down this often is given up.
     pub crashes: u32,
     /// How long a turn may go round in circles.
     pub patience: Patience,
@@ -163,7 +163,7 @@ fn thinking(mut turn: Turn, limits: Limits, now: Millis, event: Event) -> (Turn,
         }
         Event::Recovered { clean, .. } => {
             turn.crashes += u32::from(!clean);
-            if turn.crashes > limits.crashes {
+            if turn.crashes >= limits.crashes {
                 return give_up(turn, now);
             }
             ask(turn, limits, vec![])

@@ -196,13 +196,23 @@ fn a_call_that_waited_for_consent_was_not_run_and_is_not_run_again() {
 #[test]
 fn a_turn_that_keeps_killing_the_process_is_given_up_with_a_notice() {
     let mut turn = started(Delivery::Push);
-    for _ in 0..3 {
+    for _ in 0..2 {
         turn = go(turn, Event::Recovered { clean: false, repeatable: vec![], unstarted: vec![] }).0;
+        assert_eq!(turn.phase, Phase::Thinking);
     }
     let (turn, decision) = go(turn, Event::Recovered { clean: false, repeatable: vec![], unstarted: vec![] });
     assert_eq!(turn.phase, Phase::Over);
     assert_eq!(settled(&decision)[0].1, Outcome::Dead);
-    assert!(owed(&decision)[0].contains("stopped trying"));
+    let (id, notice) = (turn.id, &owed(&decision)[0]);
+    assert!(
+        notice.contains("stopped trying") && notice.contains(&format!("/retry {id} <new text>")),
+        "{notice}"
+    );
+    let buttons = decision.writes.iter().find_map(|write| match write {
+        Write::Owe(draft) => Some(draft.buttons.iter().map(|it| it.data.clone()).collect::<Vec<_>>()),
+        _other => None,
+    });
+    assert_eq!(buttons, Some(vec![format!("/retry {id}"), format!("/drop {id}")]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! `gateway-starts.log`: when this home's gateway was started, so that a respawn storm is slowed down.
+//! `gateway-starts.log`: when this home's gateway was started, so that suspects wait in a respawn storm.
 //!
 //! One line per start, written before anything else is done; what it means is decided in `core::lifecycle::storm`.
-//! Without the ledger nobody waits.
+//! Without the ledger no suspect waits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub fn path(home: &Path) -> PathBuf {
     home.join("gateway-starts.log")
 }
 
-/// Adds this start and says how long it has to wait. `None`: not at all.
+/// Adds this start and returns how long its suspects wait. `None`: not at all.
 pub fn record(home: &Path, guard: Guard, now: Millis) -> Option<Duration> {
     let path = path(home);
     let mut starts = Starts::parse(&read::bytes_if_readable(&path).unwrap_or_default());

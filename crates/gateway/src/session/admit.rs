@@ -73,9 +73,10 @@ impl Session {
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
         let waiting = self.queue.len() + self.steering.len();
-        // What was written while we were away must not end the turn that is being taken up again, and room that is
-        // being made is needed by whoever comes next.
-        let waits = self.resumed || self.work.as_ref().is_some_and(Work::is_relieving);
+        // A message must not end a turn that is resumed or waits to be, and room that is being made is needed by
+        // whoever comes next.
+        let waits =
+            self.resumed || self.parked.is_some() || self.work.as_ref().is_some_and(Work::is_relieving);
         let mode = match self.shell.settings.busy {
             _ if waits => BusyMode::Queue,
             // What others do for this turn would be lost with it.

@@ -83,7 +83,9 @@ impl Session {
             Name::Stop => self.stop(&pending).await,
             Name::New => self.renew(&pending).await,
             Name::Queue => self.queue_up(pending, args).await,
+            Name::Retry if !args.is_empty() => self.retry_given_up(pending, &args).await,
             Name::Retry => self.retry(pending).await,
+            Name::Drop => self.drop_given_up(&pending, &args).await,
             Name::Undo => self.undo(&pending, &args).await,
             Name::Model => self.model(&pending, &args).await,
             Name::Resume => self.resume(&pending, args).await,
@@ -265,6 +267,9 @@ impl Session {
     async fn status(&mut self, pending: &Pending) -> Result<(), Ended> {
         let now = clock::now();
         let doing = match &self.turn {
+            Some(turn) if self.shell.quarantine.holds(turn.id) => {
+                "interrupted by repeated restarts, continues by itself soon".into()
+            }
             Some(_) if self.parked.is_some() => "interrupted, goes on with your next message".into(),
             Some(turn) => {
                 format!("working for {} s (step {})", now.since(turn.started_at).as_secs(), turn.step + 1)

@@ -16,6 +16,7 @@ mod command;
 mod compress;
 mod consent;
 mod feed;
+mod given_up;
 mod hear;
 mod memory;
 mod platform;

@@ -48,6 +48,9 @@ impl Session {
     /// Goes on with the turn that was found open, if there is one and turns may run.
     pub(super) async fn take_up(&mut self) -> Result<(), Ended> {
         let (Some(past), Some(turn)) = (self.parked, &self.turn) else { return Ok(()) };
+        if self.shell.quarantine.holds(turn.id) {
+            return Ok(());
+        }
         let turn = turn.clone();
         if past == Past::Fresh && !self.shell.settings.resume_window.holds(Some(self.shell.age())) {
             // It was fresh when we started, and nobody came for it since.
@@ -57,7 +60,8 @@ impl Session {
         // Refused only by a gateway that leaves; the next start finds the turn as it is.
         let Ok(slot) = self.shell.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
         slot.began(turn.id);
-        let clean = past == Past::Fresh && self.shell.left_open.contains(&turn.id);
+        // A crash of the process was counted when this one took over; a failure of this session was not.
+        let clean = past == Past::Fresh;
         tracing::info!(turn = %turn.id, clean, "resuming an interrupted turn");
         let repeatable = match &turn.phase {
             Phase::Acting { calls, .. } => {

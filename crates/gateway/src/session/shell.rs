@@ -1,13 +1,13 @@
 //! What every session needs of the world; made once, owned by nobody in particular.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Role, Tools};
 use petasos_core::session::platform_of;
-use petasos_core::{Millis, Platform, SessionKey, TurnId};
+use petasos_core::{Millis, Platform, SessionKey};
 use tokio::sync::Semaphore;
 
 use crate::approvals::Approvals;
@@ -26,6 +26,7 @@ use crate::homes::Homes;
 use crate::hooks::Hooks;
 use crate::lifetime::Lifetime;
 use crate::marks::Marks;
+use crate::quarantine::Quarantine;
 use crate::questions::Questions;
 use crate::router::Router;
 use crate::runs::Desk;
@@ -68,8 +69,8 @@ pub(crate) struct Shell {
     pub(crate) counts: Counts,
     /// What programs asked for.
     pub(crate) runs: Desk,
-    /// Turns that the process before us left open on purpose: they did not take it down.
-    pub(crate) left_open: HashSet<TurnId>,
+    /// Suspects that are not resumed yet.
+    pub(crate) quarantine: Quarantine,
     /// Rung when a turn has ended.
     pub(crate) ended: Bell,
     /// Model calls that may be under way at the same time.

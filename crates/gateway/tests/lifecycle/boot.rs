@@ -92,7 +92,7 @@ fn three_stops_that_cut_the_same_turn_off_end_it_at_the_fourth_start() {
             assert!(gate.wait_gone(asked, SOON));
             world.start();
         }
-        world.sees(7, "interrupted several times in a row");
+        world.sees(7, "so I have stopped trying");
         assert_eq!(world.model.requests().len(), 3, "it is not asked again");
         assert!(world.read(|reader| reader.open_turns()).is_empty());
         starts_afresh(&world, 7);
@@ -151,11 +151,10 @@ fn neither_a_stop_nor_a_crash_is_blamed_on_a_turn_that_only_waited() {
 
 /// A crash a moment after a turn of chat 8 has ended; chat 7 is marked already.
 fn crashed(mode: CrashRecovery) -> World {
-    let mut world = World::idle(|setup| {
-        setup.lifetime.crash_recovery = mode;
-        setup.lifetime.loop_guard.max_restarts = 1;
-    });
-    world.plant(&Planted { mark: Mark::now(ResumeReason::ShutdownTimeout), ..Planted::new(7) });
+    let mut world = World::idle(|setup| setup.lifetime.crash_recovery = mode);
+    // A reason that the gateway does not resume by itself.
+    let reason = ResumeReason::Other("power_cut".into());
+    world.plant(&Planted { mark: Mark::now(reason), ..Planted::new(7) });
     world.start();
     world.telegram.push_text(8, 8, "hello");
     world.shows(8, &["echo: hello"]);
@@ -176,7 +175,7 @@ fn after_a_crash_recent_sessions_are_left_alone_suspended_or_marked_as_the_owner
         let other = world.entry(8).expect("an entry");
         assert_eq!((other.suspended, world.mark(8).as_deref()), (suspended, mark), "{mode:?}");
         let own = world.entry(7).expect("an entry");
-        assert_eq!((own.suspended, world.mark(7).as_deref()), (false, Some("shutdown_timeout")), "{mode:?}");
+        assert_eq!((own.suspended, world.mark(7).as_deref()), (false, Some("power_cut")), "{mode:?}");
     }
 }
 

@@ -20,7 +20,7 @@ use crate::support::{SOON, World, eventually, key, telegram, web};
 const RESTART: Leave = Leave::Restart { how: How::Service, from: From::Outside };
 
 /// A message that an earlier process had accepted.
-fn accepted_before(world: &World, chat: i64, text: &str) {
+pub(super) fn accepted_before(world: &World, chat: i64, text: &str) {
     let mut source = Source::new(telegram(), ChatType::Dm, chat.to_string());
     source.user_id = Some(chat.to_string());
     let inbound = Inbound::new(source, format!("before:{text}"), text);
@@ -36,28 +36,6 @@ fn what_waits_behind_a_turn_that_is_given_up_is_answered() {
     world.sees(7, "interrupted before I could answer");
     world.ends_with(7, "and this?");
     assert_eq!(world.model.requests().len(), 1, "the old question is not asked again");
-}
-
-#[test]
-fn what_waits_behind_a_turn_is_somebody_asking_for_it_however_often_we_were_started() {
-    let mut world = World::idle(|setup| setup.lifetime.loop_guard.max_restarts = 1);
-    world.plant(&Planted { tail: Tail::OpenTurn, ..Planted::new(7) });
-    accepted_before(&world, 7, "and this?");
-    world.start();
-    world.ends_with(7, "echo: and this?");
-    assert_eq!(world.model.requests().len(), 2);
-}
-
-#[test]
-fn queueing_a_message_takes_up_the_turn_it_waits_behind() {
-    let mut world = World::idle(|setup| setup.lifetime.loop_guard.max_restarts = 1);
-    world.plant(&Planted { tail: Tail::OpenTurn, ..Planted::new(7) });
-    world.start();
-    world.telegram.push_text(7, 7, "/status");
-    world.ends_with(7, "goes on with your next message");
-    world.telegram.push_text(7, 7, "/queue and this?");
-    world.ends_with(7, "echo: and this?");
-    assert_eq!(world.model.requests().len(), 2);
 }
 
 #[test]

@@ -5,23 +5,20 @@ use std::time::Duration;
 use petasos_core::session::ResumeReason;
 use petasos_core::transcript::Role;
 
+use super::corners::accepted_before;
+use crate::support::World;
 use crate::support::planted::{Mark, Planted, Tail};
-use crate::support::{Setup, World};
 
 const YESTERDAY: Duration = Duration::from_secs(24 * 3600);
-
-/// Marked sessions wait for a message.
-fn only_when_asked(setup: &mut Setup) {
-    setup.lifetime.loop_guard.max_restarts = 1;
-}
 
 /// What the model reads when somebody writes into such a session.
 #[track_caller]
 fn told(planted: Planted, text: &str) -> String {
-    let mut world = World::idle(only_when_asked);
+    let mut world = World::idle(|_| {});
     let session = world.plant(&planted);
+    // A session with a waiting message is not resumed without it.
+    accepted_before(&world, planted.chat, text);
     world.start();
-    world.telegram.push_text(planted.chat, planted.chat, text);
     world.ends_with(planted.chat, text);
     let requests = world.model.requests();
     assert_eq!(requests.len(), 1, "one turn");

@@ -85,7 +85,7 @@ fn a_turn_that_its_author_stops_keeps_the_mark_and_the_count() {
 
 /// Answered once everything that a connected platform resumes has been handed on.
 #[track_caller]
-fn hears(world: &World, chat: i64) {
+pub(super) fn hears(world: &World, chat: i64) {
     world.telegram.push_text(chat, chat, "are you there?");
     world.ends_with(chat, "echo: are you there?");
 }
@@ -162,38 +162,19 @@ fn a_message_to_a_marked_session_that_is_being_taken_up_waits_for_it() {
 }
 
 #[test]
-fn a_start_that_follows_too_many_others_waits_to_be_asked() {
+fn marked_session_goes_on_at_every_start_however_many_there_were() {
     let mut world = World::idle(|_| {});
     world.plant(&marked(7));
     world.telegram.down();
-    for _ in 0..2 {
+    for _ in 0..4 {
         world.start();
-        world.stop();
+        world.crash();
         assert_eq!(world.mark(7).as_deref(), Some("restart_timeout"), "nobody could take it up");
     }
     world.telegram.up().expect("up");
     world.start();
-    hears(&world, 8);
-    assert_eq!(world.model.requests().len(), 1, "nothing goes on by itself");
-    assert_eq!(world.mark(7).as_deref(), Some("restart_timeout"));
-    world.telegram.push_text(7, 7, "go on");
-    world.ends_with(7, "go on");
-    let told = &world.model.requests()[1].last_user;
-    assert!(told.starts_with("[System note:") && told.ends_with("go on"), "{told}");
-    assert_eq!(world.mark(7), None);
-}
-
-#[test]
-fn an_open_turn_in_a_loop_of_starts_is_taken_up_by_the_next_message() {
-    let mut world = World::idle(|setup| setup.lifetime.loop_guard.max_restarts = 1);
-    world.plant(&Planted { tail: Tail::OpenTurn, ..Planted::new(7) });
-    world.start();
-    hears(&world, 8);
+    world.sees(7, "echo: [System note:");
     assert_eq!(world.model.requests().len(), 1);
-    world.telegram.push_text(7, 7, "well?");
-    world.ends_with(7, "echo: well?");
-    assert_eq!(world.model.requests().len(), 3, "the old question, then the new one");
-    assert!(world.telegram.texts(7).iter().any(|text| text.contains("the question before")));
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use petasos_core::Platform;
 use petasos_core::lifecycle::Event as Life;
+use petasos_core::lifecycle::boots::{Guard, Resume};
 use petasos_core::lifecycle::marker::Marker;
 use petasos_core::message::Delivery;
 use petasos_core::session::{CrashRecovery, Window};
 use petasos_core::turn::Limits;
-use petasos_store::{Booted, Candidate, Found, Terms};
+use petasos_core::{Platform, TurnId};
+use petasos_store::{Booted, Candidate, Found, Hold, Terms};
 
 use super::{Event, Gate, Line, Process, STORE_RETRY, Word};
 use crate::outside::Class;
@@ -32,21 +33,27 @@ impl Sim {
             near: Near::new(self.now),
             waiting: BTreeMap::new(),
             started_at: self.now,
-            left_open: Default::default(),
+            held: Default::default(),
             stop: None,
             stopping: false,
             numbers: u64::from(self.life) * 1_000_000,
         });
         let found = Found { clean: std::mem::take(&mut self.clean), ..Found::default() };
+        let now = self.now;
+        let mut boots = self.boots.clone();
+        let hold = match boots.record(Guard::default(), now) {
+            Resume::AtOnce => None,
+            Resume::OneByOne { pause, .. } => Some(Hold { pause, stable: Guard::default().stable }),
+        };
         let terms = Terms {
             crash_recovery: CrashRecovery::Journal,
             window: Window::default(),
             limits: Limits::default(),
+            hold,
         };
-        let now = self.now;
         let clean = found.clean;
         let booted = self.commit("take over", move |tx| tx.take_over(&found, &terms, |_, _| Ok(true), now));
-        let Some(Booted { due, candidates, left_open, .. }) = Self::unless_full(booted)? else {
+        let Some(Booted { due, candidates, suspects, .. }) = Self::unless_full(booted)? else {
             // Without its store nothing starts. What was left for it is still there.
             self.clean = clean;
             self.gone();
@@ -57,10 +64,17 @@ impl Sim {
         self.truth.started(&self.world, &process.store)?;
         let marker = self.drain_asked.then(Marker::default);
         let process = self.p();
-        process.left_open = left_open;
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Marker(marker)).0;
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Started).0;
         process.waiting = candidates;
+        if !suspects.is_empty() {
+            self.boots = boots;
+            if let Some(hold) = hold {
+                self.figures.held += suspects.len() as u64;
+                self.p().held = suspects.into();
+                self.later(Event::Release { life: self.life }, hold.pause.as_millis() as u64);
+            }
+        }
         let served: &[Class] =
             if self.plan.relayed { &[Class::Relayed] } else { &[Class::Plain, Class::Keyed] };
         if let Some(doze) = self.plan.doze {
@@ -87,7 +101,7 @@ impl Sim {
     pub(crate) fn take_up(&mut self, candidates: Vec<Candidate>) {
         for candidate in candidates {
             match candidate {
-                Candidate::Turn { key, .. } => self.tell(key, Word::Resume),
+                Candidate::Turn(key) => self.tell(key, Word::Resume),
                 Candidate::Waiting(key) => self.tell(key, Word::Look),
                 // Only of a session taken over from another gateway.
                 Candidate::Marked(_) => {}
@@ -95,14 +109,44 @@ impl Sim {
         }
     }
 
+    /// `quarantine::run`: one suspect at a time.
+    pub(crate) fn release(&mut self) -> Flow {
+        if self.bug == Some(Bug::ForgetsSuspects) || self.p().held.is_empty() {
+            return Ok(());
+        }
+        let next = (0..self.p().held.len()).find(|at| {
+            let platform = self.process.as_ref().map(|process| process.held[*at].platform);
+            platform.is_some_and(|platform| self.reachable(platform))
+        });
+        let Some(suspect) = next.and_then(|at| self.p().held.remove(at)) else {
+            self.later(Event::Release { life: self.life }, 1_000);
+            return Ok(());
+        };
+        let stable = Guard::default().stable.as_millis() as u64;
+        self.later(Event::Stable { life: self.life, turn: suspect.turn }, stable);
+        self.tell(suspect.key, Word::Resume);
+        Ok(())
+    }
+
+    /// `quarantine::try_alone`, its end. A disk that refuses leaves the suspect on trial.
+    pub(crate) fn stable(&mut self, turn: TurnId) -> Flow {
+        let cleared = self.commit("clear suspect", move |tx| tx.clear_suspect(turn));
+        let wait = if Self::unless_full(cleared)?.is_some() { 0 } else { STORE_RETRY };
+        self.later(Event::Release { life: self.life }, wait);
+        Ok(())
+    }
+
+    fn reachable(&self, platform: Platform) -> bool {
+        let up = |process: &Process| process.lines.get(&platform).is_some_and(Line::is_up);
+        platform == super::cron::channel()
+            || Class::of(platform).delivery() == Delivery::Pull
+            || self.process.as_ref().is_some_and(up)
+    }
+
     /// `completions::hand_over`.
     pub(crate) fn hand_over(&mut self) -> Flow {
-        let reachable = |sim: &Self, platform: Platform| {
-            Class::of(platform).delivery() == Delivery::Pull
-                || sim.process.as_ref().is_some_and(|it| it.lines.get(&platform).is_some_and(Line::is_up))
-        };
         let waiting = self.p().store.queued_completions().unwrap_or_default();
-        let waiting: Vec<_> = waiting.into_iter().filter(|it| reachable(self, it.origin.platform)).collect();
+        let waiting: Vec<_> = waiting.into_iter().filter(|it| self.reachable(it.origin.platform)).collect();
         if waiting.is_empty() {
             return Ok(());
         }

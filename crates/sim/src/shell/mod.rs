@@ -13,12 +13,12 @@ mod session;
 mod stop;
 mod turn;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use petasos_core::lifecycle::{Claim, Closed, Leave, Lifecycle};
 use petasos_core::{Millis, Platform, SessionKey, TurnId};
-use petasos_store::{Candidate, Pending, Store};
+use petasos_store::{Candidate, Pending, Store, Suspect};
 
 pub(crate) use lane::{Flight, Lane};
 pub(crate) use link::Line;
@@ -47,7 +47,8 @@ pub(crate) struct Process {
     /// What goes on when its platform is there.
     pub(crate) waiting: BTreeMap<Platform, Vec<Candidate>>,
     pub(crate) started_at: Millis,
-    pub(crate) left_open: HashSet<TurnId>,
+    /// `quarantine.rs`: suspects that are not resumed yet, in their order.
+    pub(crate) held: VecDeque<Suspect>,
     pub(crate) stop: Option<Stop>,
     /// Nothing new is begun or sent.
     pub(crate) stopping: bool,
@@ -173,6 +174,15 @@ pub(crate) enum Event {
     },
     HandOver {
         life: u32,
+    },
+    /// The next suspect is resumed.
+    Release {
+        life: u32,
+    },
+    /// A suspect has run for the stable interval.
+    Stable {
+        life: u32,
+        turn: TurnId,
     },
     Cron {
         life: u32,

@@ -220,6 +220,9 @@ impl Sim {
         let (true, Some(turn)) = (session.parked, session.turn.clone()) else { return Ok(()) };
         let now = self.now;
         let process = self.p();
+        if process.held.iter().any(|suspect| suspect.turn == turn.id) {
+            return Ok(());
+        }
         if !Window::default().holds(Some(now.since(process.started_at))) {
             let notice = Fate::Stale.notice().map(str::to_owned);
             return self.feed(session, Turning::GivenUp { notice });
@@ -228,7 +231,6 @@ impl Sim {
             return Ok(());
         }
         process.gate.holders.insert(session.key.clone(), Some(turn.id));
-        let clean = process.left_open.contains(&turn.id);
         let repeats = |name: &str| name == "read" || self.bug == Some(Bug::RepeatsTools);
         let repeatable = match &turn.phase {
             Phase::Acting { calls, .. } => {
@@ -240,7 +242,7 @@ impl Sim {
         self.commit("taken up", move |tx| tx.turn_taken_up(id))?;
         session.parked = false;
         session.resumed = true;
-        self.feed(session, Turning::Recovered { clean, repeatable, unstarted: vec![] })
+        self.feed(session, Turning::Recovered { clean: true, repeatable, unstarted: vec![] })
     }
 
     /// `Session::admit`.
@@ -284,7 +286,7 @@ impl Sim {
         if self.bug == Some(Bug::EndlessQueue) {
             waiting = waiting.min(QUEUE_CAP - 1);
         }
-        let mode = if session.resumed { BusyMode::Queue } else { self.plan.busy };
+        let mode = if session.resumed || session.parked { BusyMode::Queue } else { self.plan.busy };
         admit(mode, self.p().gate.life.door(), activity, arrival, waiting)
     }
 

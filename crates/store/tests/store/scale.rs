@@ -40,7 +40,7 @@ fn check(homes: &mut [Home; 2], name: &str, work: impl Fn(&mut Store)) {
 
 fn start_up(store: &mut Store, clean: bool, crash_recovery: CrashRecovery) {
     let window = Window::default();
-    let terms = Terms { crash_recovery, window, limits: Limits::default() };
+    let terms = Terms { crash_recovery, window, limits: Limits::default(), hold: None };
     let found = Found { clean, ..Found::default() };
     store.sessions_imported().unwrap();
     store.write(|tx| tx.take_over(&found, &terms, |_, _| Ok(true), NOW)).unwrap();

@@ -1,0 +1,131 @@
+//! Turns that were executing when the process died.
+//!
+//! All of them are suspects. Each crash is counted against the suspect on trial, which was resumed alone after a pause, if
+//! there was one; otherwise against every turn that was executing. Messages that only waited, deliveries and turns that
+//! a stop left open are never suspects.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::TurnId;
+
+/// Suspects that are not cleared yet, stored across restarts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Suspects(BTreeMap<i64, Suspicion>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Suspicion {
+    /// Its chat knows that the message is kept.
+    #[serde(default)]
+    told: bool,
+    /// It was resumed alone and has not run for the stable interval yet.
+    #[serde(default)]
+    trial: bool,
+}
+
+impl Suspects {
+    /// A process died while these turns were executing. Returns those that the crash is counted against.
+    pub fn crashed(&mut self, executing: &[TurnId]) -> Vec<TurnId> {
+        let on_trial = |turn: &&TurnId| self.0.get(&turn.0).is_some_and(|suspicion| suspicion.trial);
+        let tried: Vec<_> = executing.iter().filter(on_trial).copied().collect();
+        for turn in executing {
+            self.0.entry(turn.0).or_default();
+        }
+        self.0.values_mut().for_each(|suspicion| suspicion.trial = false);
+        if tried.is_empty() { executing.to_vec() } else { tried }
+    }
+
+    /// Forgets every turn that is not among these.
+    pub fn retain(&mut self, open: impl Fn(TurnId) -> bool) {
+        self.0.retain(|turn, _| open(TurnId(*turn)));
+    }
+
+    pub fn contains(&self, turn: TurnId) -> bool {
+        self.0.contains_key(&turn.0)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its chat is being notified. False: it was notified by an earlier start.
+    pub fn tell(&mut self, turn: TurnId) -> bool {
+        self.0.get_mut(&turn.0).is_some_and(|suspicion| !core::mem::replace(&mut suspicion.told, true))
+    }
+
+    /// It runs again. False: it is no suspect.
+    pub fn resumed(&mut self, turn: TurnId) -> bool {
+        let suspicion = self.0.get_mut(&turn.0);
+        suspicion.map(|suspicion| suspicion.trial = true).is_some()
+    }
+
+    /// It has run for the stable interval. False: it is no suspect, or never ran.
+    pub fn clear(&mut self, turn: TurnId) -> bool {
+        let tried = self.0.get(&turn.0).is_some_and(|suspicion| suspicion.trial);
+        tried && self.0.remove(&turn.0).is_some()
+    }
+}
+
+/// Tells a chat that its interrupted message waits.
+pub fn kept_notice(wait: Duration) -> String {
+    format!(
+        "⏸ Your message is kept. The gateway was restarted several times while working on it, so it continues by itself in \
+         about {} seconds, once the gateway has been stable. Nothing to do; /stop drops it.",
+        wait.as_secs().max(1)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: TurnId = TurnId(1);
+    const B: TurnId = TurnId(2);
+    const C: TurnId = TurnId(3);
+
+    #[test]
+    fn blames_every_executing_turn_when_none_was_on_trial() {
+        let mut suspects = Suspects::default();
+        assert_eq!(suspects.crashed(&[A, B]), [A, B]);
+        assert!(suspects.contains(A) && suspects.contains(B) && !suspects.contains(C));
+        assert_eq!(suspects.crashed(&[B]), [B]);
+    }
+
+    #[test]
+    fn blames_only_the_turn_on_trial_and_suspects_the_others() {
+        let mut suspects = Suspects::default();
+        suspects.crashed(&[A, B]);
+        assert!(suspects.resumed(A) && !suspects.resumed(C));
+        assert_eq!(suspects.crashed(&[A, C]), [A]);
+        assert!(suspects.contains(B) && suspects.contains(C));
+        assert_eq!(suspects.crashed(&[A, C]), [A, C], "a trial ends with its process");
+    }
+
+    #[test]
+    fn clears_only_a_suspect_that_ran() {
+        let mut suspects = Suspects::default();
+        suspects.crashed(&[A, B]);
+        assert!(!suspects.clear(A) && suspects.resumed(A) && suspects.clear(A) && !suspects.clear(A));
+        assert!(!suspects.contains(A) && suspects.contains(B));
+        assert_eq!(suspects.crashed(&[A, C]), [A, C], "a cleared turn is like any other");
+    }
+
+    #[test]
+    fn notifies_each_chat_once_across_restarts() {
+        let mut suspects = Suspects::default();
+        suspects.crashed(&[A]);
+        assert!(suspects.tell(A) && !suspects.tell(A) && !suspects.tell(B));
+        let stored = serde_json::to_string(&suspects).unwrap();
+        let mut suspects: Suspects = serde_json::from_str(&stored).unwrap();
+        suspects.crashed(&[A]);
+        assert!(!suspects.tell(A), "{stored}");
+        suspects.retain(|turn| turn != A);
+        assert!(suspects.is_empty());
+    }
+}

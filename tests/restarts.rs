@@ -1,0 +1,142 @@
+//! `kill -9` again and again in one home, with messages arriving and a turn that takes the process down.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use petasos_fakes::Gate;
+use petasos_fakes::model::{Answer, Point};
+use support::{Bench, said};
+
+const KILLS: i64 = 20;
+const POISON: i64 = 666;
+/// Its turns take longer than an interval, so they are executing when the process dies.
+const SLOW: i64 = 555;
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+const ALL_ANSWERED: Duration = Duration::from_secs(60);
+
+/// One second with short pauses, or as `PETASOS_KILL_INTERVAL_MS` says with the default settings.
+fn interval() -> (Duration, &'static str) {
+    match std::env::var("PETASOS_KILL_INTERVAL_MS").ok().and_then(|it| it.parse().ok()) {
+        Some(millis) => (Duration::from_millis(millis), ""),
+        None => (
+            Duration::from_secs(1),
+            "gateway:\n  restart_loop_guard: {stable_seconds: 1}\n  respawn_storm: {max_starts: 0}\n",
+        ),
+    }
+}
+
+/// Counts how often the model was asked about the poison message.
+fn poisonous_model(bench: &Bench, slow: Duration) -> Arc<AtomicUsize> {
+    let (asked, never) = (Arc::new(AtomicUsize::new(0)), Gate::new());
+    let count = asked.clone();
+    bench.model.respond(move |request| {
+        let text = said(&request.last_user);
+        let answer = Answer::text(format!("echo: {text}"));
+        if text.contains("poison") {
+            count.fetch_add(1, Ordering::SeqCst);
+            return answer.gate(Point::Before, &never);
+        }
+        if text.contains("slow") { answer.chunks(10).every(slow / 10) } else { answer }
+    });
+    asked
+}
+
+fn is_answered(bench: &Bench, chat: i64, text: &str) -> bool {
+    let answer = format!("echo: {text}");
+    bench.telegram.texts(chat).iter().any(|shown| shown.ends_with(&answer))
+}
+
+/// Waits until the condition holds. False: it did not in time.
+fn within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn answers_or_reports_every_message_through_twenty_kills() {
+    let (interval, settings) = interval();
+    let mut bench = Bench::with(settings);
+    let poison = poisonous_model(&bench, interval * 3 / 2);
+    let mut deadly = 0;
+    for kill in 1..=KILLS {
+        let started = Instant::now();
+        bench.launch();
+        if kill == 1 {
+            bench.telegram.push_text(POISON, POISON, "poison");
+        }
+        bench.telegram.push_text(SLOW, SLOW, format!("slow {kill}"));
+        bench.telegram.push_text(kill, kill, format!("hello {kill}"));
+        let kills = || poison.load(Ordering::SeqCst) > deadly;
+        within(FIRST_ANSWER, || kills() || is_answered(&bench, kill, &format!("hello {kill}")));
+        let survived = !kills();
+        let took = started.elapsed();
+        assert!(!survived || took < FIRST_ANSWER, "start {kill}: no answer within {took:?}");
+        within(interval.saturating_sub(started.elapsed()), kills);
+        deadly = poison.load(Ordering::SeqCst);
+        // Written when the gateway is about to go.
+        bench.telegram.push_text(100 + kill, 100 + kill, format!("late {kill}"));
+        bench.kill();
+    }
+    let mut started = Instant::now();
+    bench.launch();
+    let given_up = |bench: &Bench| {
+        bench.telegram.texts(POISON).iter().filter(|text| text.contains("I have stopped trying")).count()
+    };
+    let done = |bench: &Bench| {
+        given_up(bench) == 1
+            && (1..=KILLS).all(|kill| {
+                is_answered(bench, kill, &format!("hello {kill}"))
+                    && is_answered(bench, 100 + kill, &format!("late {kill}"))
+            })
+    };
+    // The poison turn may still take the process down, until it is given up.
+    while !done(&bench) {
+        assert!(started.elapsed() < ALL_ANSWERED, "not answered: {}", unanswered(&bench));
+        if poison.load(Ordering::SeqCst) > deadly {
+            deadly = poison.load(Ordering::SeqCst);
+            bench.kill();
+            bench.launch();
+            started = Instant::now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    within(ALL_ANSWERED.saturating_sub(started.elapsed()), || is_settled(&bench));
+    assert!(is_settled(&bench), "{}", bench.status());
+    assert_eq!(poison.load(Ordering::SeqCst), 3, "the poison turn is tried three times");
+    for chat in (1..=KILLS).chain(101..=100 + KILLS).chain([POISON]) {
+        let texts = bench.telegram.texts(chat);
+        let copies = texts.iter().filter(|text| text.starts_with("echo: ")).count();
+        let kept = texts.iter().filter(|text| text.contains("Your message is kept")).count();
+        assert!(copies <= 1 && kept <= 1, "chat {chat}: {texts:?}");
+    }
+    let slow = bench.telegram.texts(SLOW);
+    assert!(slow.iter().any(|text| text.contains("Your message is kept")), "{slow:?}");
+    assert!(
+        slow.last().is_some_and(|text| text.contains("slow") || text.contains("stopped trying")),
+        "{slow:?}"
+    );
+}
+
+fn is_settled(bench: &Bench) -> bool {
+    let status = bench.status();
+    let count = |path: &str| status.pointer(path).and_then(serde_json::Value::as_u64);
+    ["/inbox/queued", "/inbox/running", "/outbox/due"].iter().all(|path| count(path) == Some(0))
+}
+
+fn unanswered(bench: &Bench) -> String {
+    let chats = (1..=KILLS).chain(101..=100 + KILLS);
+    let texts = chats.map(|chat| (chat, bench.telegram.texts(chat)));
+    let open = texts.filter(|(_, texts)| !texts.iter().any(|text| text.contains("echo: ")));
+    format!("{:?}, poison: {:?}", open.collect::<Vec<_>>(), bench.telegram.texts(POISON))
+}
