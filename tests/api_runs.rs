@@ -388,6 +388,51 @@ fn names_of_requests_hold_for_runs_too_across_a_crash() {
 }
 
 #[test]
+fn key_without_admin_scope_cannot_allow_for_longer_than_once() {
+    let works = "k-works-0123456789abcdef";
+    let keys = format!(
+        "{TERMINAL}platforms.api_server.extra.keys:\n  works: {{key: {works}, scopes: [read, agent]}}\n"
+    );
+    let api = obedient(&keys);
+    let folder = api.bench.home.path().join("workspace/x");
+    let post = |path: &str, body: &Value| {
+        api.send(&Ask::new("POST", path).header("Authorization", format!("Bearer {works}")).json(body))
+    };
+    let waiting = || {
+        std::fs::create_dir_all(&folder).expect("made");
+        let started = post("/v1/runs", &json!({ "input": "run: rm -rf ./x" })).json();
+        let path = format!("/v1/runs/{}", started["run_id"].as_str().expect("a name"));
+        let until = Instant::now() + SOON;
+        loop {
+            let ask = Ask::new("GET", &path).header("Authorization", format!("Bearer {works}"));
+            let shown = api.send(&ask).json();
+            if shown["status"] == "waiting_for_approval" {
+                return (path, shown);
+            }
+            assert!(Instant::now() < until, "never asked: {shown}");
+            std::thread::yield_now();
+        }
+    };
+    let (path, shown) = waiting();
+    assert_eq!(shown["approval"]["choices"], json!(["once", "deny"]), "{shown}");
+    assert_eq!(shown["approval"]["allow_permanent"], false);
+    let answer = format!("{path}/approval");
+    for choice in ["always", "session"] {
+        for body in [json!({ "choice": choice }), json!({ "choice": choice, "all": true })] {
+            let refused = post(&answer, &body);
+            let code = &refused.json()["error"]["code"];
+            assert_eq!((refused.status, code), (403, &json!("insufficient_scope")), "{body}");
+        }
+    }
+    assert!(folder.exists(), "a refused answer allows nothing");
+    assert_eq!(post(&answer, &json!({ "choice": "once" })).json()["resolved"], 1);
+    // Once is once, for this key and for everybody else.
+    waiting();
+    let allowed = support::fine(&api.bench.run(&["approvals"]));
+    assert!(allowed.contains("nothing runs unasked"), "{allowed}");
+}
+
+#[test]
 fn runs_are_their_owners_and_a_whole_answer_ends_with_its_client() {
     let other = "k-other-0123456789abcdef";
     let keys =

@@ -246,3 +246,130 @@ fn what_was_allowed_for_good_is_listed_and_can_be_revoked_with_and_without_a_gat
     allow(&bench, 8, "deny");
     assert!(folder.exists());
 }
+
+/// Everything that the chat shows, one message after the other.
+fn all_texts(bench: &Bench, chat: i64) -> String {
+    bench.telegram.texts(chat).join("\n")
+}
+
+#[test]
+fn long_commands_are_shown_whole_before_they_run() {
+    let mut bench = bench();
+    bench.start();
+    let folder = bench.home.path().join("workspace/x");
+    std::fs::create_dir_all(&folder).expect("made");
+    let words: Vec<String> = (0..900).map(|at| format!("w{at}")).collect();
+    let command = format!("echo {} >/dev/null; rm -rf ./x", words.join(" "));
+    bench.telegram.push_text(7, 7, format!("run: {command}"));
+    // The buttons stand below the last part, behind all of the command.
+    let question = bench.telegram.wait_until(SOON, |world| {
+        let message = world.messages(7).find(|it| it.reply_markup.is_some())?;
+        message.text.contains("rm -rf ./x").then_some(message.id)
+    });
+    let id = question.unwrap_or_else(|| panic!("the end is not shown: {:?}", bench.telegram.texts(7)));
+    let shown = all_texts(&bench, 7);
+    assert!(shown.contains("May I run"), "{shown}");
+    for word in &words {
+        assert!(shown.split_whitespace().any(|it| it == word), "{word} is not shown");
+    }
+    assert!(folder.exists(), "nobody agreed yet");
+    let keyboard = bench.telegram.look(|world| world.messages(7).find(|it| it.id == id).cloned());
+    let keys = carried(&keyboard.expect("shown").reply_markup.unwrap_or_default(), "callback_data");
+    bench.telegram.push_callback(7, 7, id, &with("once", &keys));
+    sees(&bench, 7, "allowed it once");
+    assert!(!folder.exists());
+}
+
+#[test]
+fn commands_too_long_to_show_are_refused_without_a_question() {
+    let mut bench = bench();
+    bench.start();
+    let folder = bench.home.path().join("workspace/x");
+    std::fs::create_dir_all(&folder).expect("made");
+    // The message itself is limited by the chat, so the model makes the command long.
+    bench.model.respond(|request: &Request| {
+        let last =
+            request.body()["messages"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default();
+        match last["role"].as_str() {
+            Some("tool") => Answer::text(format!("got {}", last["content"].as_str().unwrap_or_default())),
+            _user => Answer::tool(
+                "terminal",
+                json!({ "command": format!("echo {}; rm -rf ./x", "a".repeat(9_000)) }),
+            ),
+        }
+    });
+    bench.telegram.push_text(7, 7, "go");
+    sees(&bench, 7, "too long to be shown to them whole");
+    assert!(!all_texts(&bench, 7).contains("May I run") && folder.exists());
+}
+
+#[test]
+fn redaction_hides_values_and_never_the_rest_of_a_command() {
+    let mut bench = bench();
+    bench.start();
+    let secret = "sk-abcdefghijklmnopqrstuvwxyz";
+    bench.telegram.push_text(
+        7,
+        7,
+        format!("run: echo '-----BEGIN RSA PRIVATE KEY-----' {secret} ; rm -rf ./behind # -----END RSA PRIVATE KEY-----"),
+    );
+    asked(&bench, 7, "-----BEGIN RSA PRIVATE KEY-----' ⟨secret value, 29 characters⟩ ; rm -rf ./behind");
+    assert!(!all_texts(&bench, 7).contains(secret));
+}
+
+#[test]
+fn invisible_characters_are_spelled_out_in_the_question() {
+    let mut bench = bench();
+    bench.start();
+    bench.telegram.push_text(7, 7, "run: rm -rf ./x\u{202e}y\u{200b}\u{1b}[2K # ```\r\n");
+    asked(&bench, 7, "rm -rf ./x⟨U+202E⟩y⟨U+200B⟩⟨U+001B⟩[2K # ``⟨U+0060⟩");
+}
+
+#[test]
+fn the_reviewing_model_reads_the_whole_command() {
+    let mut bench = Bench::with(&format!("{CONFIG}approvals: {{mode: smart}}\n"));
+    bench.model.respond(|request: &Request| {
+        let system = request.body()["messages"][0]["content"].as_str().unwrap_or_default().to_owned();
+        if !system.starts_with("You judge shell commands") {
+            return obey(request);
+        }
+        let whole = request.last_user.contains("rm -rf ./behind") && request.last_user.contains("w899 ");
+        Answer::text(if whole { "DENY" } else { "APPROVE" })
+    });
+    bench.start();
+    let words: Vec<String> = (0..900).map(|at| format!("w{at}")).collect();
+    let command = format!("echo -----BEGIN RSA PRIVATE KEY----- {} ; rm -rf ./behind", words.join(" "));
+    bench.telegram.push_text(7, 7, format!("run: {command}"));
+    sees(&bench, 7, "The second model advises against it.");
+}
+
+#[test]
+fn only_an_administrator_allows_commands_for_longer() {
+    let more = "telegram:\n  allow_admin_from: ['1']\n  user_allowed_commands: [approve, deny]\n";
+    let mut bench = Bench::with(&format!("{CONFIG}{more}"));
+    bench.model.respond(obey);
+    bench.start();
+    let folder = bench.home.path().join("workspace/x");
+    std::fs::create_dir_all(&folder).expect("made");
+    bench.telegram.push_text(7, 7, "run: rm -rf ./x");
+    let question = asked(&bench, 7, "rm -rf ./x");
+    let refusals = |bench: &Bench| all_texts(bench, 7).matches("Only an administrator").count();
+    for (at, attempt) in ["/approve always", "/approve all session", "always"].into_iter().enumerate() {
+        bench.telegram.push_text(7, 7, attempt);
+        let refused = bench.telegram.wait_until(SOON, |world| {
+            (world.texts(7).join("\n").matches("Only an administrator").count() > at).then_some(())
+        });
+        assert!(refused.is_some(), "{attempt}: {:?}", bench.telegram.texts(7));
+    }
+    press(&bench, 7, &question, "always");
+    sees(&bench, 7, "Only an administrator");
+    let refused = bench.telegram.wait_until(SOON, |world| {
+        (world.texts(7).join("\n").matches("Only an administrator").count() == 4).then_some(())
+    });
+    assert!(refused.is_some(), "{}", refusals(&bench));
+    assert!(folder.exists());
+    press(&bench, 7, &question, "once");
+    sees(&bench, 7, "allowed it once");
+    let listed = fine(&bench.run(&["approvals"]));
+    assert!(listed.contains("nothing runs unasked"), "{listed}");
+}

@@ -209,11 +209,48 @@ pub enum Moment {
     TurnRunning,
 }
 
+/// Whether `user` may do what lasts beyond one command in this kind of chat. Without administrators everyone may.
+pub fn is_admin(tiers: &Tiers, chat: ChatType, user: Option<&str>) -> bool {
+    let admins = if chat == ChatType::Dm { &tiers.dm.admins } else { &tiers.group.admins };
+    admins.is_empty() || user.is_some_and(|user| names(admins, user))
+}
+
+/// Whether a direct message is the owner's: the author is one of the named administrators or, where none are named, the
+/// only person whom the lists and the pairings admit. `upstream`: a relay admits people by a policy that is not known here.
+pub fn is_owner(
+    access: &Access,
+    tiers: Option<&Tiers>,
+    source: &Source,
+    paired: &[String],
+    upstream: bool,
+) -> bool {
+    let Some(user) = source.user_id.as_deref().filter(|user| !user.is_empty() && !source.is_bot) else {
+        return false;
+    };
+    if source.chat_type != ChatType::Dm {
+        return false;
+    }
+    let named = |list: &[String]| names(list, user) && list.iter().all(|entry| entry != "*");
+    if let Some(tiers) = tiers.filter(|tiers| !tiers.dm.admins.is_empty()) {
+        return named(&tiers.dm.admins);
+    }
+    let none = PlatformAccess::default();
+    let platform = access.platforms.get(&source.platform).unwrap_or(&none);
+    if upstream || access.allow_all || platform.allow_all || platform.own.is_some() {
+        return false;
+    }
+    let lists = [&access.users[..], &platform.users, &platform.group_users, paired];
+    let mut people: Vec<&String> = lists.into_iter().flatten().collect();
+    people.sort_unstable();
+    people.dedup();
+    people.len() == 1 && lists.iter().any(|list| named(list))
+}
+
 /// Whether `user` may run `command` (without slash, any alias) in this kind of chat.
 pub fn may_run(tiers: &Tiers, chat: ChatType, user: Option<&str>, command: &str, moment: Moment) -> bool {
     let direct = chat == ChatType::Dm;
     let tier = if direct { &tiers.dm } else { &tiers.group };
-    if tier.admins.is_empty() || user.is_some_and(|user| names(&tier.admins, user)) {
+    if is_admin(tiers, chat, user) {
         return true;
     }
     if matches!(Name::find(command), Some(Name::Help | Name::Whoami)) {

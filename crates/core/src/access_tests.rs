@@ -178,3 +178,39 @@ fn the_command_list_of_groups_serves_direct_chats_but_their_admins_do_not() {
     may(&tiers, ChatType::Group, "1", "status", Moment::TurnRunning, true);
     may(&tiers, ChatType::Group, "1", "status", Moment::Idle, false);
 }
+
+#[test]
+fn the_owner_is_named_or_the_only_one_admitted() {
+    let dm = |user: &str| from("telegram", ChatType::Dm, user);
+    let admins = |who: &str| Tiers { dm: Tier { admins: list(who), commands: None }, group: Tier::default() };
+    let one = telegram(|it| it.users = list("7"));
+    let two = telegram(|it| it.users = list("7, 8"));
+    let nobody: &[String] = &[];
+    let paired = list("7");
+    for (what, access, tiers, source, paired, want) in [
+        ("the only listed person", &one, None, dm("7"), nobody, true),
+        ("one of two listed", &two, None, dm("7"), nobody, false),
+        ("listed and paired are the same", &one, None, dm("7"), &paired[..], true),
+        ("the only paired person", &Access::default(), None, dm("7"), &paired[..], true),
+        ("another one", &Access::default(), None, dm("8"), &paired[..], false),
+        (
+            "paired beside a listed one",
+            &telegram(|it| it.users = list("8")),
+            None,
+            dm("7"),
+            &paired[..],
+            false,
+        ),
+        ("everyone is admitted", &telegram(|it| it.allow_all = true), None, dm("7"), nobody, false),
+        ("a list of everyone", &telegram(|it| it.users = list("*")), None, dm("7"), nobody, false),
+        ("a named administrator", &two, Some(admins("7")), dm("7"), nobody, true),
+        ("not the administrator", &one, Some(admins("8")), dm("7"), nobody, false),
+        ("everyone administers", &one, Some(admins("*")), dm("7"), nobody, false),
+        ("no administrators named", &one, Some(Tiers::default()), dm("7"), nobody, true),
+        ("in a group", &one, Some(admins("7")), from("telegram", ChatType::Group, "7"), nobody, false),
+        ("without a name", &one, None, dm(""), nobody, false),
+    ] {
+        assert_eq!(is_owner(access, tiers.as_ref(), &source, paired, false), want, "{what}");
+    }
+    assert!(!is_owner(&one, None, &dm("7"), nobody, true), "a relay admits whom it likes");
+}

@@ -48,7 +48,7 @@ use guard::Refused;
 use processes::Processes;
 pub use record::{End, Event, Identity, Kept, Known, Ledger, Promise, Reason, Record};
 use shell::{Launch, Memory};
-pub use text::redact;
+pub use text::{redact, secret_words};
 pub use watch::Pace;
 use wish::Wish;
 
@@ -190,6 +190,8 @@ impl Terminal {
         let wrong = |reason: String| json!({ "error": reason });
         let background = arguments.flag("background").map_err(wrong)?;
         let limit = if background { Duration::MAX } else { self.limit(arguments)? };
+        // Before it is judged and shown: what runs is exactly that.
+        let command = if background { guard::without_trailing_ampersand(command) } else { command };
         let read = if background { guard::any(command) } else { guard::foreground(command) };
         read.map_err(|refused| not_run(&refused))?;
         let workdir = arguments.maybe("workdir").map_err(wrong)?.filter(|path| !path.trim().is_empty());
@@ -266,7 +268,6 @@ impl Terminal {
 
     async fn background(&self, ctx: &SessionCtx, asked: &Asked<'_>, wish: Wish) -> io::Result<Value> {
         let (memory, cwd) = (asked.memory, asked.cwd.clone());
-        let command = guard::without_trailing_ampersand(asked.command);
         let mut env = environment::of_child(ctx, &self.config.passthrough, std::env::vars_os());
         env.push(("PYTHONUNBUFFERED".into(), "1".into()));
         let record = Record {
@@ -279,7 +280,7 @@ impl Terminal {
             promise: wish.promise(ctx),
             started_at: processes::now(),
         };
-        let args = vec![memory.flag(self.config.login).into(), memory.recalled(command).into()];
+        let args = vec![memory.flag(self.config.login).into(), memory.recalled(asked.command).into()];
         let launch = Launch { program: shell::shell(), args, cwd, env };
         let process = self.processes.start(record, launch, asked.screen).await?;
         let mut result = json!({

@@ -2,9 +2,10 @@
 //! a line begins.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
 /// For a field of a result.
 pub(super) fn readable(raw: &[u8]) -> String {
@@ -46,24 +47,48 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Where secret values stand in a command that a person or a model is to judge: words without a blank and without anything
+/// that a shell treats specially, so no part of the command's structure is among them.
+pub fn secret_words(command: &str) -> Vec<Range<usize>> {
+    let Some(words) = SECRET_WORDS.as_ref() else { return vec![] };
+    let key_since = command.find("PRIVATE KEY-----").unwrap_or(usize::MAX);
+    let secret = |found: Captures<'_>| match (found.name("line"), found.name("keep"), found.get(0)) {
+        (Some(line), _, _) => (line.start() > key_since && is_random(line.as_str())).then(|| line.range()),
+        (None, Some(keep), Some(all)) => Some(keep.end()..all.end()),
+        (None, None, all) => all.map(|all| all.range()),
+        (None, Some(_), None) => None,
+    };
+    words.captures_iter(command).filter_map(secret).collect()
+}
+
+/// Base64 of random bytes has all of these; a path or a word rarely does.
+fn is_random(word: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| word.bytes().any(|byte| kind(&byte));
+    !word.starts_with('/')
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+}
+
 static ESCAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])")
         .ok()
 });
-static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x)
-        (?P<keep>(?i:bearer\s+))[A-Za-z0-9._~+/=-]{16,}
+const TOKENS: &str = r"(?P<keep>(?i:bearer\s+))[A-Za-z0-9._~+/=-]{16,}
         | \b(?:sk|rk|pk)-[A-Za-z0-9_-]{20,}
         | \b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,})
         | \bxox[abeoprs]-[A-Za-z0-9-]{10,} | \bxapp-[A-Za-z0-9-]{10,}
         | \b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b
         | \bAKIA[0-9A-Z]{16}\b | \bAIza[A-Za-z0-9_-]{35}\b
-        | \beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}
-        | -----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----[^-]*(?:-----END\s[A-Z\s]*PRIVATE\sKEY-----)?",
-    )
-    .ok()
+        | \beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}";
+static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let key = r"-----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----[^-]*(?:-----END\s[A-Z\s]*PRIVATE\sKEY-----)?";
+    Regex::new(&format!("(?x) {TOKENS} | {key}")).ok()
 });
+/// A line of a private key: nothing else stands on it.
+const KEY_LINE: &str = r"(?m:^[ \t]*)(?P<line>[A-Za-z0-9+/]{40,}={0,2})(?m:[ \t]*$)";
+static SECRET_WORDS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("(?x) {TOKENS} | {KEY_LINE}")).ok());
 
 /// What a non-zero exit code means where it is no failure.
 pub(super) fn meaning(command: &str, code: i32) -> Option<&'static str> {
@@ -117,6 +142,26 @@ mod tests {
         }
         assert_eq!(redact("Authorization: Bearer abcdefghijklmnop123"), "Authorization: Bearer [redacted]");
         assert_eq!(redact("task-force 12:30 sketch"), "task-force 12:30 sketch");
+    }
+
+    #[test]
+    fn finds_secret_words_and_nothing_around_them() {
+        let line = "MIIEpAIBAAKCAQEA7bq1x2Jc9Zf0rV3mT8kLw5yHn4sPdQeRuGiOaXtBvCzM1234";
+        for (command, want) in [
+            ("curl -H 'Authorization: Bearer abcdefghijklmnop123' x; rm y", vec!["abcdefghijklmnop123"]),
+            ("K=sk-abcdefghijklmnopqrstuvwx;rm -rf y", vec!["sk-abcdefghijklmnopqrstuvwx"]),
+            ("echo -----BEGIN RSA PRIVATE KEY----- ; rm -rf y", vec![]),
+            ("echo '-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----'", vec![]),
+            (
+                &format!("echo '-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----'\nrm y"),
+                vec![line],
+            ),
+            (&format!("{line}\nrm y"), vec![]),
+            (&format!("# PRIVATE KEY-----\n{line} ; rm y"), vec![]),
+        ] {
+            let found: Vec<_> = secret_words(command).into_iter().map(|range| &command[range]).collect();
+            assert_eq!(found, want, "{command}");
+        }
     }
 
     #[test]

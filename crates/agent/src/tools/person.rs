@@ -20,8 +20,11 @@ const PULSE: Duration = Duration::from_secs(10);
 pub enum Question {
     /// May this command run?
     Approval {
-        /// Without secrets: it is shown and kept.
+        /// The whole command as `approve::display` shows it.
         command: String,
+        /// Where it would run, in the same form.
+        #[serde(default)]
+        folder: Option<String>,
         categories: Vec<Category>,
         /// A second model was against it.
         advised_against: bool,
@@ -37,6 +40,9 @@ pub trait People: fmt::Debug + Send + Sync {
     /// Resolves when it is answered, or over without an answer. Dropping the future takes the question back.
     /// `call`: the tool call that waits; nothing of it has happened yet.
     fn ask<'a>(&'a self, call: &'a str, question: Question, patience: Duration) -> Ended<'a>;
+
+    /// Characters of a command that can be shown whole where these people read.
+    fn room(&self) -> usize;
 }
 
 /// Who can be asked in a turn.
@@ -56,6 +62,14 @@ impl Person {
             Self::Nobody => Audience::Nobody,
             Self::NobodyNeeded => Audience::NobodyNeeded,
             Self::There(_) => Audience::Person,
+        }
+    }
+
+    /// Characters of a command that can be shown whole.
+    pub fn room(&self) -> usize {
+        match self {
+            Self::Nobody | Self::NobodyNeeded => 0,
+            Self::There(people) => people.room(),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! what a command line says, in whatever way it says it.
 
 mod category;
+mod display;
 mod expand;
 mod own;
 mod path;
@@ -28,11 +29,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use category::{Category, Hardline};
+pub use display::{MOST_SHOWN, display, display_line};
 pub use policy::{Audience, Because, Decision, Mode, Policy, Refusal, decide};
 pub use request::{
     Answer, Ask, Choice, Effect, Ending, Event, MOST_WAITING, Queue, Remembered, Reply, TIMEOUT, Which, name,
 };
-pub use words::{buttons, outcome, question};
+pub use words::{Subject, buttons, outcome, question};
 
 /// Longer commands are refused unread.
 pub const MOST_CHARS: usize = 128_000;

@@ -47,6 +47,15 @@ impl Choice {
         }
     }
 
+    /// Whether it allows more than the one command that waits: that is for an administrator to say.
+    #[must_use]
+    pub fn lasts(self) -> bool {
+        match self {
+            Self::Session | Self::Always => true,
+            Self::Once | Self::Deny => false,
+        }
+    }
+
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.as_str() == word)

@@ -33,7 +33,6 @@ pub(super) fn clean(command: &str) -> Cleaned {
     let mut chars = command.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '\r' if chars.peek() == Some(&'\n') => {}
             '\n' | '\t' => plain.push(c),
             '\u{1b}' => {
                 hidden = true;
@@ -57,8 +56,20 @@ pub(super) fn clean(command: &str) -> Cleaned {
 
 /// Invisible, or turns the writing around. The joiners of emoji and scripts are left alone.
 fn deceives(c: char) -> bool {
-    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{180e}'
+    matches!(c, '\u{200b}' | '\u{61c}' | '\u{34f}' | '\u{17b4}' | '\u{17b5}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{180e}'
         | '\u{feff}' | '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Leaves no mark of its own on a screen, or not where it stands: it is spelled out to whoever reads a command.
+pub(super) fn is_invisible(c: char) -> bool {
+    let control = c.is_control() && !matches!(c, '\n' | '\t');
+    let blank = matches!(
+        c,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\u{2800}'
+    );
+    let joiner = matches!(c, '\u{200c}' | '\u{200d}' | '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}');
+    let broken = matches!(c, '\u{2028}' | '\u{2029}' | '\u{e000}'..='\u{f8ff}' | '\u{fdd0}'..='\u{fdef}' | '\u{f0000}'..='\u{10ffff}');
+    control || blank || joiner || broken || deceives(c)
 }
 
 /// The ASCII character that `c` looks like; `None` for what cannot be seen.

@@ -7,22 +7,52 @@ use alloc::vec::Vec;
 use super::{Ask, Choice, Ending, Reply, describe};
 use crate::outbox::Button;
 
-/// Characters of a command that are shown.
-const SHOWN: usize = 200;
+/// Characters of a command that are repeated when its question is over.
+const REPEATED: usize = 200;
+/// A command longer than this is shown with its size, so that a reader notices a client that folds long messages.
+const SIZED: usize = 400;
 
-/// The question as it stands in a chat. `command`: without secrets. Whatever the platform, it can be answered by typing.
+/// What a person is asked about, as [`super::display`] shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub command: &'a str,
+    /// Where it would run.
+    pub folder: Option<&'a str>,
+}
+
+/// The question as it stands in a chat: the whole command, and how to answer by typing.
 #[must_use]
-pub fn question(ask: &Ask, command: &str, seconds: u64) -> String {
+pub fn question(ask: &Ask, subject: Subject, seconds: u64) -> String {
     let warning = if ask.advised_against { "\nThe second model advises against it." } else { "" };
     let scopes: Vec<_> = ask.choices().into_iter().filter_map(scope).collect();
     let scopes = if scopes.is_empty() { String::new() } else { format!(" [{}]", scopes.join("|")) };
     format!(
-        "⚠️ May I run this command?\n\n```\n{}\n```\n{}{warning}\n\nAnswer within {seconds} s: /approve{scopes} or \
+        "⚠️ May I run this command?\n\n```\n{}\n```\n{}{warning}{}\n\nAnswer within {seconds} s: /approve{scopes} or \
          /deny [reason]. From another chat, name it: /approve {}",
-        preview(command),
+        subject.command,
         describe(&ask.categories),
+        remarks(subject),
         ask.id,
     )
+}
+
+fn remarks(subject: Subject) -> String {
+    let mut remarks = String::new();
+    if let Some(folder) = subject.folder {
+        remarks.push_str(&format!("\nFolder: `{folder}`"));
+    }
+    let size = subject.command.chars().count();
+    if size > SIZED {
+        let lines = subject.command.lines().count();
+        remarks.push_str(&format!("\nThe command above is whole: {size} characters, {lines} lines."));
+    }
+    if subject.command.contains('⟨') {
+        remarks.push_str(
+            "\n⟨…⟩ stands for characters that cannot be seen, or for a secret value that is not shown; they are part of \
+             the command.",
+        );
+    }
+    remarks
 }
 
 /// What stands in its place when it is over.
@@ -64,12 +94,11 @@ fn scope(choice: Choice) -> Option<&'static str> {
     }
 }
 
-/// The beginning of a command, in a form that cannot leave its frame.
+/// The beginning of a command that was shown whole before.
 fn preview(command: &str) -> String {
-    let safe = command.replace("```", "'''");
-    let shown: String = safe.chars().filter(|it| *it == '\n' || !it.is_control()).take(SHOWN).collect();
-    match safe.chars().nth(SHOWN) {
-        Some(_) => format!("{shown}… ({} characters)", safe.chars().count()),
+    let shown: String = command.chars().take(REPEATED).collect();
+    match command.chars().nth(REPEATED) {
+        Some(_) => format!("{shown}… ({} characters)", command.chars().count()),
         None => shown,
     }
 }
@@ -82,27 +111,41 @@ mod tests {
     use super::*;
     use crate::time::Millis;
 
+    fn about(command: &str) -> Subject<'_> {
+        Subject { command, folder: None }
+    }
+
     fn ask(category: Category) -> Ask {
         Ask::new("q01234567", Vec::from([category]), Millis(0), Duration::from_secs(60))
     }
 
     #[test]
     fn a_question_says_what_it_is_about_and_how_to_answer() {
-        let text = question(&ask(Category::RecursiveDelete), "rm -rf ./x", 60);
+        let text = question(&ask(Category::RecursiveDelete), about("rm -rf ./x"), 60);
         for phrase in
             ["rm -rf ./x", "Deletes folders", "/approve [session|always]", "/deny", "60 s", "q01234567"]
         {
             assert!(text.contains(phrase), "{phrase:?} is missing in {text}");
         }
-        let obscured = question(&ask(Category::Obscured), "$X", 60);
+        let obscured = question(&ask(Category::Obscured), about("$X"), 60);
         assert!(!obscured.contains("always"), "what cannot be remembered is not offered: {obscured}");
     }
 
     #[test]
-    fn a_long_or_hostile_command_stays_in_its_frame() {
-        let text = question(&ask(Category::Obscured), &format!("echo ```\u{7}{}", "x".repeat(900)), 60);
-        assert_eq!(text.matches("```").count(), 2, "{text}");
-        assert!(text.contains("… (909 characters)") && !text.contains('\u{7}'), "{text}");
+    fn shows_long_commands_whole_and_repeats_only_their_beginning() {
+        let command = format!("echo {}; rm -rf ./x", "x".repeat(900));
+        let text = question(&ask(Category::Obscured), about(&command), 60);
+        assert!(text.contains(&format!("```\n{command}\n```")), "{text}");
+        assert!(text.contains("is whole: 917 characters, 1 lines"), "{text}");
+        let over = outcome(&command, &Ending::TimedOut);
+        assert!(over.contains("… (917 characters)") && !over.contains("rm -rf"), "{over}");
+    }
+
+    #[test]
+    fn names_the_folder_and_explains_what_is_spelled_out() {
+        let subject = Subject { command: "rm ⟨U+200B⟩", folder: Some("/srv/x") };
+        let text = question(&ask(Category::Obscured), subject, 60);
+        assert!(text.contains("Folder: `/srv/x`") && text.contains("cannot be seen"), "{text}");
     }
 
     #[test]

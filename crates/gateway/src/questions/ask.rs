@@ -62,7 +62,16 @@ impl Asker {
     }
 }
 
+/// Messages over which one question may be spread. Well below what a text is cut at, since markup makes it longer.
+const MOST_PARTS: usize = 10;
+
 impl People for Asker {
+    fn room(&self) -> usize {
+        let can = self.questions.0.channels.capabilities(self.route.platform);
+        // A character takes up to two units.
+        can.max_message.saturating_mul(MOST_PARTS) / 2
+    }
+
     fn ask<'a>(&'a self, call: &'a str, question: Question, patience: Duration) -> Ended<'a> {
         Box::pin(async move {
             if self.scope == Scope::Consent && kind(&question) == Kind::Clarify {

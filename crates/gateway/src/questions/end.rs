@@ -2,6 +2,7 @@
 
 use petasos_agent::Question;
 use petasos_core::approve::{Answer, Choice, Effect, Ending, Event, Queue, Which};
+use petasos_core::capability::Capabilities;
 use petasos_core::journal::Write;
 use petasos_core::outbox::{Draft, State};
 use petasos_core::transcript::Message;
@@ -130,7 +131,7 @@ pub(crate) fn answer(
     let named = matches!(answer.which, Which::Id(_));
     let mut rows = Vec::new();
     for row in tx.open_questions(&key)? {
-        if named || can_be_meant(tx, &row, who.written_at)? {
+        if named || can_be_meant(tx, channels, &row, who.written_at)? {
             rows.push(row);
         }
     }
@@ -193,7 +194,7 @@ pub(crate) fn said(
 ) -> Result<Option<Settled>, StoreError> {
     for row in tx.open_questions(&who.key)? {
         if let Question::Clarify { choices, .. } = read(&row)?
-            && can_be_meant(tx, &row, who.written_at)?
+            && can_be_meant(tx, channels, &row, who.written_at)?
         {
             let chosen = text.trim().parse::<usize>().ok().and_then(|at| choices.get(at.checked_sub(1)?));
             let text = chosen.map_or(text, String::as_str).to_owned();
@@ -203,17 +204,29 @@ pub(crate) fn said(
     Ok(None)
 }
 
-/// Whether words that name no question can be about this one: they were written after it was asked, and it was on its way
-/// to whoever wrote them.
-fn can_be_meant(tx: &Tx<'_>, row: &QuestionRow, written_at: Millis) -> Result<bool, StoreError> {
+/// Whether words that name no question can be about this one: they were written after it was asked, and all of it was on
+/// its way to whoever wrote them.
+fn can_be_meant(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    row: &QuestionRow,
+    written_at: Millis,
+) -> Result<bool, StoreError> {
     if written_at < row.asked_at {
         return Ok(false);
     }
     let Some(item) = row.outbox else { return Ok(true) };
-    // What may have arrived counts: its author may have read it.
-    Ok(tx
-        .item(item)?
-        .is_some_and(|item| item.tried_at.is_some() || !item.sent.is_empty() || item.state == State::Done))
+    let Some(item) = tx.item(item)? else { return Ok(false) };
+    // A question of several messages counts once the last of them has arrived: nobody agrees to a part of a command.
+    // Of one that fits into one message, what may have arrived counts: its author may have read it.
+    let split = may_be_split(&channels.capabilities(item.draft.route.platform), &item.draft.text);
+    let on_its_way = item.tried_at.is_some() || !item.sent.is_empty();
+    Ok(item.state == State::Done || (on_its_way && !split))
+}
+
+/// Markup and the mark of a repeated message may double a text.
+fn may_be_split(can: &Capabilities, text: &str) -> bool {
+    can.unit.len(text).saturating_mul(2) > can.max_message
 }
 
 /// A new process: nobody waits for these any more. Gives the lanes through which people hear of it.

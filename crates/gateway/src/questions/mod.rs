@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use petasos_agent::Question;
-use petasos_core::approve::{self, Ask, Ending};
+use petasos_core::approve::{self, Ask, Ending, Subject};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
 use petasos_core::{Millis, SessionKey, TurnId};
@@ -192,8 +192,9 @@ pub(crate) fn as_ask(id: &str, question: &Question, expires_at: Millis) -> Optio
 /// What people are asked, and the buttons below it.
 fn shown(id: &str, question: &Question, now: Millis, expires_at: Millis) -> (String, Vec<Button>) {
     match (question, as_ask(id, question, expires_at)) {
-        (Question::Approval { command, .. }, Some(ask)) => {
-            (approve::question(&ask, command, expires_at.since(now).as_secs()), approve::buttons(&ask))
+        (Question::Approval { command, folder, .. }, Some(ask)) => {
+            let subject = Subject { command, folder: folder.as_deref() };
+            (approve::question(&ask, subject, expires_at.since(now).as_secs()), approve::buttons(&ask))
         }
         (Question::Approval { command, .. }, None) => (command.clone(), vec![]),
         (Question::Clarify { text, choices }, _) => {

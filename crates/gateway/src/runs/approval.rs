@@ -15,8 +15,10 @@ use crate::{Error, Handle, clock, tasks};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     pub id: String,
-    /// Without secrets.
+    /// The whole command as `approve::display` shows it.
     pub command: String,
+    /// Where it would run.
+    pub folder: Option<String>,
     pub categories: Vec<Category>,
     /// A second model was against it.
     pub advised_against: bool,
@@ -34,11 +36,14 @@ impl Approval {
     fn read(row: &QuestionRow) -> Result<Option<Self>, StoreError> {
         let question = questions::read(row)?;
         let choices = questions::as_ask(&row.id, &question, row.expires_at).map(|ask| ask.choices());
-        let Question::Approval { command, categories, advised_against } = question else { return Ok(None) };
+        let Question::Approval { command, folder, categories, advised_against } = question else {
+            return Ok(None);
+        };
         let ending = row.ending.as_deref().map(serde_json::from_str).transpose();
         Ok(Some(Self {
             id: row.id.clone(),
             command,
+            folder,
             categories,
             advised_against,
             choices: choices.unwrap_or_default(),

@@ -88,6 +88,12 @@ impl Session {
     }
 
     async fn consent(&mut self, pending: &Pending, answer: Answer, manner: Manner) -> Result<bool, Ended> {
+        if answer.choice.lasts() && !self.is_admin(pending) {
+            let text = "🚫 Only an administrator may allow commands for longer than once. The question still waits: /approve \
+                        allows this one, /deny refuses it.";
+            self.answer(pending, text.into(), Outcome::Refused).await?;
+            return Ok(true);
+        }
         let (address, who, channels) =
             (self.address(pending), self.who(pending), self.shell.channels.clone());
         let (id, pulled) = (pending.id, address.delivery() == Delivery::Pull);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::asked::{Content, Fields, Talk, Wanted, content, fields, flag, is_session_id, talk, text};
 use super::frames::{self, Frame, Speaker};
-use super::keys::Owner;
+use super::keys::{Owner, Scope};
 use super::tape::{self, Beat, Tape};
 use super::trouble::Trouble;
 use super::work::{self, Job, STOPPED, Verdict, names, usage};
@@ -72,7 +72,7 @@ pub(super) async fn status(
 ) -> Result<Json<Value>, Trouble> {
     let run = api.owned(&owner, &id).await?;
     let waits = api.handle.run_waits_for(&run).await?;
-    Ok(Json(api.shown(&run, waits.as_ref())))
+    Ok(Json(api.shown(&run, waits.as_ref(), &owner)))
 }
 
 /// Everything that happened and happens, from the beginning or from the last event that the client has.
@@ -90,7 +90,7 @@ pub(super) async fn events(
             Trouble::coded("invalid_event_id", "Last-Event-ID is not the id of an event of this run")
         })?),
     };
-    let speaker = Told { run: run.id.clone() };
+    let speaker = Told { run: run.id.clone(), owner };
     let tape = Tape::play(&api.handle, run, from, work::stop(stop)).await?;
     Ok(frames::stream(tape, speaker, None, HeaderMap::new()))
 }
@@ -117,6 +117,9 @@ pub(super) async fn approval(
     let run = api.owned(&owner, &id).await?;
     let fields = fields(request).await?;
     let choice = choice(&fields)?;
+    if choice.lasts() {
+        owner.may(Scope::Admin)?;
+    }
     if run.end.is_some() {
         let message = format!("Run has no active approval session: {id}");
         return Err(Trouble::conflict("approval_not_active", message));
@@ -150,15 +153,17 @@ fn choice(fields: &Fields) -> Result<Choice, Trouble> {
     })
 }
 
-/// A question as its client sees it.
-fn question(asked: &Approval) -> Value {
+/// A question as its client sees it, with the choices that its key may make.
+fn question(asked: &Approval, owner: &Owner) -> Value {
     let kinds: Vec<_> = asked.categories.iter().map(|kind| kind.key()).collect();
     let sentences: Vec<_> = asked.categories.iter().map(|kind| kind.sentence()).collect();
-    let choices: Vec<_> = asked.choices.iter().map(|choice| choice.as_str()).collect();
+    let admin = owner.may(Scope::Admin).is_ok();
+    let choices: Vec<_> = asked.choices.iter().copied().filter(|choice| admin || !choice.lasts()).collect();
+    let names: Vec<_> = choices.iter().map(|choice| choice.as_str()).collect();
     json!({
-        "approval_id": asked.id, "command": asked.command, "description": sentences.join(" "),
-        "pattern_key": kinds.first(), "pattern_keys": kinds, "choices": choices,
-        "allow_permanent": asked.choices.contains(&Choice::Always), "smart_denied": asked.advised_against,
+        "approval_id": asked.id, "command": asked.command, "cwd": asked.folder, "description": sentences.join(" "),
+        "pattern_key": kinds.first(), "pattern_keys": kinds, "choices": names,
+        "allow_permanent": choices.contains(&Choice::Always), "smart_denied": asked.advised_against,
     })
 }
 
@@ -169,14 +174,14 @@ impl Api {
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
     }
 
-    fn shown(&self, run: &RunRow, waits: Option<&Approval>) -> Value {
+    fn shown(&self, run: &RunRow, waits: Option<&Approval>, owner: &Owner) -> Value {
         let mut shown = json!({
             "object": "hermes.run", "run_id": run.id, "created_at": exact(run.created_at),
             "session_id": run.session, "model": work::wish(run).shown_model,
         });
         let (status, last, updated) = match &run.end {
             None if let Some(asked) = waits => {
-                shown["approval"] = question(asked);
+                shown["approval"] = question(asked, owner);
                 ("waiting_for_approval", "approval.request", Some(asked.asked_at))
             }
             None if self.handle.is_stopping(&run.id) => ("stopping", "run.stopping", run.claimed_at),
@@ -267,6 +272,7 @@ pub(super) fn told_history(fields: &Fields) -> Result<Option<Vec<petasos_gateway
 /// A run as events, each with its own id.
 struct Told {
     run: String,
+    owner: Owner,
 }
 
 impl Told {
@@ -320,7 +326,7 @@ impl Speaker for Told {
                 });
                 vec![self.event("tool.completed", more)]
             }
-            Beat::Asked(asked) => vec![self.event("approval.request", question(&asked))],
+            Beat::Asked(asked) => vec![self.event("approval.request", question(&asked, &self.owner))],
             Beat::Answered(asked) => vec![self.answered(&asked)],
             Beat::Ended(end) => vec![match work::verdict(&end) {
                 Verdict::Answered { text, partial } => {

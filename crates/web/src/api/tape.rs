@@ -373,6 +373,7 @@ mod tests {
         Approval {
             id: "q".into(),
             command: "rm -r x".into(),
+            folder: None,
             categories: vec![],
             advised_against: false,
             choices: vec![],
