@@ -115,3 +115,65 @@ fn a_picture_that_people_send_is_seen_by_the_model_on_every_platform() {
     bench.settle();
     assert_eq!(bench.model.requests().len(), 3);
 }
+
+/// The texts and file names that a chat shows in answer to a message that names these files.
+fn sends(bench: &Bench, chat: i64, count: usize) -> Vec<String> {
+    bench.telegram.push_text(chat, chat, "send them");
+    bench.wait_messages(chat, count);
+    bench.settle_outbox();
+    let shown = |it: telegram::Message| it.file.map_or(it.text, |file| format!("file {}", file.name));
+    bench.telegram.visible(chat).into_iter().map(shown).collect()
+}
+
+#[test]
+fn files_of_the_owner_are_not_sent_to_everyone_who_may_write() {
+    let mut bench = Bench::with("telegram:\n  allow_admin_from: ['1']\n");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let put = |name: &str| {
+        let path = elsewhere.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(&path, "secret").expect("written");
+        path
+    };
+    let workspace = bench.home.path().join("workspace");
+    std::fs::create_dir_all(&workspace).expect("made");
+    let report = put("report.pdf");
+    let credentials = [
+        put(".claude/.credentials.json"),
+        put("project/.env"),
+        put(".codex/auth.json"),
+        put("plain/auth.json"),
+    ];
+    std::os::unix::fs::symlink(&report, workspace.join("link.pdf")).expect("linked");
+    std::fs::write(bench.home.path().join("secret.txt"), "ours").expect("written");
+    std::fs::hard_link(bench.home.path().join("secret.txt"), workspace.join("hard.txt")).expect("linked");
+    std::fs::write(workspace.join("fine.txt"), "fine").expect("written");
+    let ours = ["link.pdf", "hard.txt", "fine.txt"].map(|name| workspace.join(name));
+    let named: Vec<_> = [report].into_iter().chain(credentials).chain(ours).collect();
+    let tags: Vec<_> = named.iter().map(|path| format!("MEDIA:{}", path.display())).collect();
+    let answer = tags.join("\n");
+    bench.model.respond(move |_| Answer::text(answer.clone()));
+    bench.start();
+    let (denied, linked) = (
+        "was not sent: files from there are not sent.",
+        "was not sent: it is a hard link; a copy of it can be sent.",
+    );
+    let secrets =
+        [".credentials.json", ".env", "auth.json", "auth.json"].map(|name| format!("📎 {name} {denied}"));
+    let hard = format!("📎 hard.txt {linked}");
+    let somebody = sends(&bench, 7, 8);
+    let want = [
+        &[format!("📎 report.pdf {denied}")][..],
+        &secrets,
+        &[format!("📎 link.pdf {denied}"), hard.clone(), "file fine.txt".into()],
+    ];
+    assert_eq!(somebody, want.concat());
+    // The owner may have other files of theirs; credentials and hard links leave for nobody.
+    let owner = sends(&bench, 1, 8);
+    let want = [
+        &["file report.pdf".to_owned()][..],
+        &secrets,
+        &["file report.pdf".into(), hard, "file fine.txt".into()],
+    ];
+    assert_eq!(owner, want.concat());
+}

@@ -26,6 +26,7 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
         allowed: own.into_iter().chain(named).collect(),
         strict: settings.flag("gateway.strict"),
         user,
+        ..Policy::default()
     }
 }
 

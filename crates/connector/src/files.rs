@@ -12,7 +12,7 @@ use petasos_core::relay::Media as Kind;
 use petasos_core::{Millis, Source};
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
-use petasos_platforms::{File, Show};
+use petasos_platforms::{File, Opened, Show};
 use petasos_store::Error as StoreError;
 use petasos_store::connector::Media;
 use serde_json::json;
@@ -178,7 +178,8 @@ pub(crate) async fn uploaded(
     let found = shell.db.read(move |reader| reader.media(&id, &of, now)).await;
     let media = found.ok().flatten().filter(|media| media.reference.is_none()).ok_or(UNKNOWN)?;
     let path = folder(shell).join(&media.id);
-    let about = fs::metadata(&path).await.map_err(|_gone| UNKNOWN)?;
+    let opened = tokio::task::spawn_blocking(move || Opened::at(&path)).await;
+    let opened = opened.ok().and_then(Result::ok).ok_or(UNKNOWN)?;
     let show = match kind {
         Kind::Image => Show::Photo,
         Kind::Voice => Show::Voice,
@@ -187,7 +188,7 @@ pub(crate) async fn uploaded(
         Kind::Document => Show::Document,
     };
     let name = name.or(media.name).unwrap_or_else(|| "file".to_owned());
-    Ok(File { path, identity: (&about).into(), name, mime: mime(kind), show })
+    Ok(File { opened, name, mime: mime(kind), show })
 }
 
 const fn mime(kind: Kind) -> &'static str {

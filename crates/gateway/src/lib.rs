@@ -77,7 +77,7 @@ pub mod shell {
 pub use config::Compression;
 pub use config::{Config, Page, Settings, Stall, Unbuilt};
 pub use delegation::Delegating;
-pub use deliver::{Policy, Streaming, Transport};
+pub use deliver::{Policy, Reach, Streaming, Transport};
 pub use doze::{Doze, Lever};
 pub use fetch::Inward;
 pub use gate::{Leaving, Situation};

@@ -29,7 +29,7 @@ use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
 use crate::db::{self, Db};
 use crate::delegation::{self, Delegation, Means};
-use crate::deliver::{Deliver, Outward};
+use crate::deliver::{Deliver, Outward, Owners};
 use crate::doze::Traffic;
 use crate::errands::Desk;
 use crate::fetch::Fetcher;
@@ -92,8 +92,9 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     // A drain that was asked for before we came counts before anything starts.
     let lookout = Lookout::new(&config.home, config.lifetime.drain_max_age, gate.clone(), own.clone());
     let (streaming, policy) = (config.settings.streaming.clone(), config.settings.outward_files.clone());
-    let (deliver, delivering) =
-        Deliver::new(Outward::new(db.clone(), channels.clone(), streaming, policy, stopper.clone()));
+    let owners = Owners { rules: rules.clone(), tiers: config.settings.tiers.clone() };
+    let outward = Outward::new(db.clone(), channels.clone(), streaming, policy, owners, stopper.clone());
+    let (deliver, delivering) = Deliver::new(outward);
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
     let (marks, markers) = Marks::new(&channels, &stopper);

@@ -36,7 +36,7 @@ use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 pub use download::Fetched;
 pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Post, Posted, Taken, Unreadable};
 pub use kind::Kind;
-pub use outgoing::{File, Identity, MARK_ROOM, Mark, Part, Receipt, SendOptions, Show};
+pub use outgoing::{File, MARK_ROOM, Mark, Opened, Part, Receipt, SendOptions, Show};
 pub use petasos_core::Secret;
 
 /// Every platform we speak ourselves, and the relay, over which others join.

@@ -1,10 +1,13 @@
 //! What leaves: a message of the platform's size, how to send it, and what came back.
 
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
 
 use petasos_core::outbox::Button;
+use rustix::fs::OFlags;
 
 /// Room that every rendered part leaves for a mark in front of it, in the platform's unit.
 pub const MARK_ROOM: usize = 48;
@@ -21,28 +24,53 @@ pub struct Part {
     pub file: Option<File>,
 }
 
-/// A file that may be sent: whoever made this has seen to that.
+/// A file that may be sent: whoever made this has judged the descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Without symbolic links.
-    pub path: PathBuf,
-    /// Of what was judged: if something else lies there when it is sent, it stays here.
-    pub identity: Identity,
+    pub opened: Opened,
     /// What the other end calls it.
     pub name: String,
     pub mime: &'static str,
     pub show: Show,
 }
 
-/// Which file it is, whatever it is called: its device and its number there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Identity(u64, u64);
+/// An open descriptor. Its path plays no part any more: the file that was judged is the one that is sent.
+#[derive(Debug, Clone)]
+pub struct Opened(Arc<std::fs::File>);
 
-impl From<&Metadata> for Identity {
-    fn from(about: &Metadata) -> Self {
-        Self(about.dev(), about.ino())
+impl Opened {
+    /// Follows no link at the last name, and does not wait for the writer of a pipe.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let mut options = std::fs::OpenOptions::new();
+        // Every flag has its place in the system's own number, which is signed.
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        Ok(options.open(path)?.into())
+    }
+
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// Reads at a place of its own, so that every try starts at the beginning.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
     }
 }
+
+impl From<std::fs::File> for Opened {
+    fn from(file: std::fs::File) -> Self {
+        Self(Arc::new(file))
+    }
+}
+
+impl PartialEq for Opened {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Opened {}
 
 /// How a file is to appear. A platform that knows no such way sends it as a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

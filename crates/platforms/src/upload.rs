@@ -1,47 +1,46 @@
 //! A file on its way out: streamed from disk, never held in memory, with its length said in advance.
 
-use std::fs::Metadata;
 use std::io;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, RequestBuilder};
-use rustix::fs::OFlags;
 use serde_json::Value;
-use tokio::io::AsyncReadExt;
 
 use crate::http::Failure;
-use crate::{File, Identity};
+use crate::{File, Opened};
 
 /// Bytes read at once.
 const CHUNK: usize = 128 * 1024;
 /// The slowest line that an upload is waited for, in bytes per second.
 const SLOWEST: u64 = 256 * 1024;
 
-/// How long a disk may take to open a file.
-const OPENED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a disk may take to tell about a file.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A file that has been opened. Its length is that of this moment; what is appended later is not sent.
 #[derive(Debug)]
 pub(crate) struct Upload<'a> {
     pub(crate) file: &'a File,
     pub(crate) size: u64,
-    handle: tokio::fs::File,
+    opened: Opened,
 }
 
 impl<'a> Upload<'a> {
     pub(crate) async fn open(file: &'a File) -> Result<Self, Failure> {
-        let opened = tokio::time::timeout(OPENED_WITHIN, open(file)).await;
-        let opened = opened.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
-        let (handle, about) = opened.map_err(|error| Failure::File(error.kind().to_string()))?;
+        let opened = file.opened.clone();
+        let about = tokio::task::spawn_blocking(move || opened.metadata());
+        let about = tokio::time::timeout(LOOKED_AT_WITHIN, about).await;
+        let about = about.map_or_else(
+            |_elapsed| Err(io::ErrorKind::TimedOut.into()),
+            |about| about.map_err(io::Error::other)?,
+        );
+        let about = about.map_err(|error: io::Error| Failure::File(error.kind().to_string()))?;
         if !about.is_file() {
             return Err(Failure::File("it is no file".into()));
         }
-        if Identity::from(&about) != file.identity {
-            return Err(Failure::File("it is another one by now".into()));
-        }
-        Ok(Self { file, size: about.len(), handle })
+        Ok(Self { file, size: about.len(), opened: file.opened.clone() })
     }
 
     /// How long it may take, when a request without a file may take `within`.
@@ -52,7 +51,7 @@ impl<'a> Upload<'a> {
     /// The file alone is the body.
     pub(crate) fn bare(self, request: RequestBuilder) -> RequestBuilder {
         let (mime, size) = (self.file.mime, self.size);
-        let body = Body::wrap_stream(bytes(self.handle, size));
+        let body = Body::wrap_stream(bytes(self.opened, size));
         request.header(CONTENT_TYPE, mime).header(CONTENT_LENGTH, size).body(body)
     }
 
@@ -68,21 +67,10 @@ impl<'a> Upload<'a> {
         let tail = format!("\r\n--{boundary}--\r\n");
         let length = head.len() as u64 + self.size + tail.len() as u64;
         let whole = |text: String| stream::iter([Ok(text.into_bytes())]);
-        let parts = whole(head).chain(bytes(self.handle, self.size)).chain(whole(tail));
+        let parts = whole(head).chain(bytes(self.opened, self.size)).chain(whole(tail));
         let kind = format!("multipart/form-data; boundary={boundary}");
         Ok(request.header(CONTENT_TYPE, kind).header(CONTENT_LENGTH, length).body(Body::wrap_stream(parts)))
     }
-}
-
-/// Follows no link and waits for nobody at the other end: what lies at the path now may be anything.
-async fn open(file: &File) -> io::Result<(tokio::fs::File, Metadata)> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let mut options = tokio::fs::OpenOptions::new();
-    // Every flag has its place in the system's own number, which is signed.
-    options.read(true).custom_flags(flags.bits().cast_signed());
-    let handle = options.open(&file.path).await?;
-    let about = handle.metadata().await?;
-    Ok((handle, about))
 }
 
 /// The fields of a form from those of an object: texts as they are, everything else as JSON.
@@ -123,18 +111,24 @@ fn boundary() -> Result<String, Failure> {
 }
 
 /// Exactly `size` bytes, or an error: a file that shrank meanwhile must not look complete.
-fn bytes(handle: tokio::fs::File, size: u64) -> impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static {
-    stream::try_unfold((handle, size), |(mut handle, left)| async move {
-        if left == 0 {
+fn bytes(opened: Opened, size: u64) -> impl Stream<Item = io::Result<Vec<u8>>> + Send + 'static {
+    stream::try_unfold((opened, 0), move |(opened, at)| async move {
+        if at == size {
             return Ok(None);
         }
-        let mut chunk = vec![0; usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
-        let read = handle.read(&mut chunk).await?;
-        if read == 0 {
+        let most = usize::try_from(size - at).unwrap_or(CHUNK).min(CHUNK);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut chunk = vec![0; most];
+            let read = opened.read_at(&mut chunk, at)?;
+            chunk.truncate(read);
+            Ok::<_, io::Error>((chunk, opened))
+        });
+        let (chunk, opened) = read.await.map_err(io::Error::other)??;
+        if chunk.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        chunk.truncate(read);
-        Ok(Some((chunk, (handle, left - read as u64))))
+        let next = at + chunk.len() as u64;
+        Ok(Some((chunk, (opened, next))))
     })
 }
 
@@ -142,6 +136,7 @@ fn bytes(handle: tokio::fs::File, size: u64) -> impl Stream<Item = io::Result<Ve
 mod tests {
     use std::path::Path;
 
+    use futures_util::TryStreamExt;
     use rustix::fs::{CWD, FileType, Mode};
     use serde_json::json;
 
@@ -152,8 +147,7 @@ mod tests {
     fn a_form_begins_with_its_fields_and_no_name_breaks_out_of_its_header() {
         let name = "a\"\r\nX: y.png".into();
         let file = File {
-            path: "/x".into(),
-            identity: Identity::default(),
+            opened: tempfile::tempfile().expect("a file").into(),
             name,
             mime: "image/png",
             show: Show::Photo,
@@ -172,31 +166,37 @@ mod tests {
 
     /// The file that lies there now.
     fn lying(path: &Path) -> File {
-        let about = std::fs::symlink_metadata(path).expect("there");
-        let identity = Identity::from(&about);
-        File { path: path.into(), identity, name: "x".into(), mime: "text/plain", show: Show::Document }
+        let opened = Opened::at(path).expect("there");
+        File { opened, name: "x".into(), mime: "text/plain", show: Show::Document }
+    }
+
+    async fn sent(file: &File) -> String {
+        let upload = Upload::open(file).await.expect("readable");
+        let chunks: Vec<Vec<u8>> = bytes(upload.opened, upload.size).try_collect().await.expect("read");
+        String::from_utf8(chunks.concat()).expect("text")
     }
 
     #[tokio::test]
-    async fn a_file_that_became_another_one_is_not_sent() {
+    async fn sends_the_judged_file_whatever_lies_at_its_path_by_then() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         for name in ["judged", "secret"] {
             std::fs::write(path(name), name).expect("written");
         }
         let judged = lying(&path("judged"));
-        assert!(Upload::open(&judged).await.is_ok());
-        // Kept, so that its number is not given to another.
-        std::fs::rename(path("judged"), path("elsewhere")).expect("moved");
-        std::os::unix::fs::symlink(path("secret"), path("judged")).expect("linked");
-        assert!(matches!(Upload::open(&judged).await, Err(Failure::File(_))), "a link");
-        std::fs::rename(path("secret"), path("judged")).expect("moved");
-        assert!(matches!(Upload::open(&judged).await, Err(Failure::File(_))), "another file");
+        assert_eq!(sent(&judged).await, "judged");
         std::fs::remove_file(path("judged")).expect("gone");
-        rustix::fs::mknodat(CWD, path("judged"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
-        let begun = std::time::Instant::now();
-        assert!(matches!(Upload::open(&lying(&path("judged"))).await, Err(Failure::File(_))), "a pipe");
-        assert!(begun.elapsed() < OPENED_WITHIN, "nobody waited for a writer");
+        std::os::unix::fs::symlink(path("secret"), path("judged")).expect("linked");
+        assert_eq!(sent(&judged).await, "judged", "at every try");
+        assert!(Opened::at(&path("judged")).is_err(), "links are not followed");
+    }
+
+    #[tokio::test]
+    async fn pipes_are_neither_sent_nor_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        assert!(matches!(Upload::open(&lying(&path)).await, Err(Failure::File(_))));
     }
 
     #[tokio::test]

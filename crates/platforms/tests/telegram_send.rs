@@ -9,7 +9,7 @@ use petasos_core::outbox::Button;
 use petasos_core::{Fault as Meaning, Reached, Route};
 use petasos_fakes::telegram::Fault;
 use petasos_platforms::telegram::Notifications;
-use petasos_platforms::{Error, File, Identity, Kind, Part, Receipt, SendOptions, Show};
+use petasos_platforms::{Error, File, Kind, Opened, Part, Receipt, SendOptions, Show};
 use rig::{Rig, TOKEN, rig, rig_with, route};
 use serde_json::json;
 
@@ -207,8 +207,7 @@ async fn a_topic_is_made_under_its_name_and_takes_messages() {
 
 #[allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 fn file(path: PathBuf, name: &str, mime: &'static str, show: Show) -> File {
-    let identity = Identity::from(&std::fs::metadata(&path).expect("there"));
-    File { path, identity, name: name.into(), mime, show }
+    File { opened: Opened::at(&path).expect("there"), name: name.into(), mime, show }
 }
 
 #[tokio::test]

@@ -351,14 +351,14 @@ pub(super) const KEYS: &[Key] = &[
         "gateway.strict",
         Flag,
         "false",
-        "send only files from allowed directories, and those written in the last ten minutes",
+        "also in turns of the owner, send only files from allowed directories and those written in the last ten minutes",
     )
     .env(&["HERMES_MEDIA_DELIVERY_STRICT"]),
     key(
         "gateway.media_allow_dirs",
         List,
         "",
-        "directories whose files may always be sent; the workspace is among them",
+        "directories whose files answers may carry to everyone; the workspace and received files always may",
     )
     .env(&["HERMES_MEDIA_ALLOW_DIRS"]),
     key("gateway.allowed_users", List, "", "people who may talk to the agent on every platform")

@@ -1,13 +1,16 @@
 //! Which files may leave, and as what.
 //!
 //! A model names files, and what it reads may tell it which: so what an answer may carry is decided here, after
-//! symbolic links are resolved, right before it is sent. What was judged is remembered by its number, and only that is
-//! sent, whatever lies there by then. A file that stays here leaves a line in its place: nothing vanishes, and an answer
+//! symbolic links are resolved, right before it is sent. Files come from the workspace, the cache and the folders that the
+//! owner allows; from elsewhere only in a turn of the owner's. The descriptor that was judged is the one that is sent,
+//! whatever lies at its path by then. Hard links are refused: their other name may lie anywhere. So are credentials,
+//! wherever they lie. A file that stays here leaves a line in its place: nothing vanishes, and an answer
 //! has the same number of parts whatever happens to its files. Of what may not be sent nobody learns whether it is there.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -15,8 +18,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use petasos_core::Capabilities;
 use petasos_core::media::{self, Media, Sort};
-use petasos_platforms::{File, Identity, Part, Show};
+use petasos_platforms::{File, Opened, Part, Show};
 use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::credentials;
 
 /// Never, unless within a folder that is allowed. `/run` is what `/var/run` is.
 const SYSTEM: &[&str] =
@@ -73,9 +78,24 @@ pub struct Policy {
     pub user: Option<PathBuf>,
     /// Folders whose files may always be sent.
     pub allowed: Vec<PathBuf>,
-    /// Outside of them only what was written just now.
+    /// Outside of them the owner gets only what was written just now.
     pub strict: bool,
+    /// Whose answer it is.
+    pub reach: Reach,
 }
+
+/// How far an answer may reach for its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Into the allowed folders.
+    #[default]
+    Anyone,
+    /// Also to the owner's other files.
+    Owner,
+}
+
+/// As much of a file as shows a private key.
+const START: usize = 1024;
 
 /// In strict mode a file is new for this long.
 const FRESH: Duration = Duration::from_secs(600);
@@ -93,6 +113,8 @@ enum Kept {
     Denied,
     #[error("only new files and those of allowed folders are sent")]
     Old,
+    #[error("it is a hard link; a copy of it can be sent")]
+    Linked,
     #[error("it is empty")]
     Empty,
     #[error("it has {} MB, and {label} takes {} MB at most", size.div_ceil(1 << 20), most >> 20)]
@@ -111,6 +133,10 @@ impl Policy {
         policy
     }
 
+    pub(super) fn reaching(self, reach: Reach) -> Self {
+        Self { reach, ..self }
+    }
+
     /// One part for every file of the answer, in its order.
     pub(super) async fn parts(&self, media: &Media, to: &Capabilities) -> Vec<Part> {
         let mut parts = Vec::with_capacity(media.files.len());
@@ -119,7 +145,7 @@ impl Policy {
             // A disk may be slow.
             let judged = tokio::task::spawn_blocking(move || policy.judge(&path, &to)).await;
             parts.push(match judged.unwrap_or(Err(Kept::Unreadable)) {
-                Ok((path, identity)) => Part::file(file(path, identity, media)),
+                Ok((path, opened)) => Part::file(file(&path, opened, media)),
                 Err(kept) => notice(written, &kept.to_string()),
             });
         }
@@ -138,7 +164,7 @@ impl Policy {
             let (policy, to) = (self.clone(), to.clone());
             // A disk may be slow.
             let judged = tokio::task::spawn_blocking(move || {
-                let shown = policy.judge(&written, &to).and_then(|(path, identity)| picture(&path, identity));
+                let shown = policy.judge(&written, &to).and_then(|(_, opened)| picture(&opened));
                 shown.unwrap_or_else(|kept| missing(&written, &kept.to_string()))
             });
             said.push(judged.await.unwrap_or_else(|_panicked| "📎 A file could not be read.".into()));
@@ -148,7 +174,7 @@ impl Policy {
     }
 
     /// The file itself, if it may be sent.
-    fn judge(&self, written: &str, to: &Capabilities) -> Result<(PathBuf, Identity), Kept> {
+    fn judge(&self, written: &str, to: &Capabilities) -> Result<(PathBuf, Opened), Kept> {
         let most = to.files.ok_or(Kept::NoFiles)?;
         let path = match (written.strip_prefix("~/"), &self.user) {
             (Some(rest), Some(user)) => user.join(rest),
@@ -159,14 +185,23 @@ impl Policy {
         // Before anything is said about it: what may not be sent may not be asked about either, nor opened.
         let age = |about: &Metadata| about.modified().ok().and_then(|at| at.elapsed().ok());
         self.permit(&path, path.symlink_metadata().ok().as_ref().and_then(age))?;
-        let about = open(&path).and_then(|opened| opened.metadata()).map_err(|error| absent(&error))?;
+        let opened = open(&path).map_err(|error| absent(&error))?;
+        let about = opened.metadata().map_err(|error| absent(&error))?;
         if !about.is_file() {
             return Err(Kept::NoFile);
+        }
+        if about.nlink() > 1 {
+            return Err(Kept::Linked);
+        }
+        let mut start = [0; START];
+        let read = opened.read_at(&mut start, 0).map_err(|error| absent(&error))?;
+        if credentials::begins_like_one(&start[..read]) {
+            return Err(Kept::Denied);
         }
         match about.len() {
             0 => Err(Kept::Empty),
             size if size > most => Err(Kept::TooLarge { size, most, label: to.label.clone() }),
-            _fits => Ok((path, Identity::from(&about))),
+            _fits => Ok((path, opened)),
         }
     }
 
@@ -186,6 +221,9 @@ impl Policy {
 
     /// `age`: since it was last written, if that is known.
     fn permit(&self, path: &Path, age: Option<Duration>) -> Result<(), Kept> {
+        if credentials::is_named_like_one(path) {
+            return Err(Kept::Denied);
+        }
         let allowed = self.allowed.iter().any(|folder| is_within(path, folder));
         if is_within(path, &self.home) {
             // Also where a whole disk is allowed: keys and conversations of ours are no attachments.
@@ -196,6 +234,9 @@ impl Policy {
         }
         if allowed {
             return Ok(());
+        }
+        if self.reach == Reach::Anyone {
+            return Err(Kept::Denied);
         }
         let system = SYSTEM.iter().any(|folder| path.starts_with(folder));
         let private =
@@ -219,7 +260,7 @@ fn is_within(path: &Path, folder: &Path) -> bool {
 }
 
 /// `path` has been resolved, so whatever is a link on the way by now is not followed. Waits for nobody.
-fn open(path: &Path) -> io::Result<std::fs::File> {
+fn open(path: &Path) -> io::Result<Opened> {
     let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let last = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = openat(CWD, "/", on_the_way, Mode::empty())?;
@@ -228,7 +269,7 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
         let flags = if names.peek().is_some() { on_the_way } else { last };
         at = openat(&at, name.as_os_str(), flags, Mode::empty())?;
     }
-    Ok(at.into())
+    Ok(std::fs::File::from(at).into())
 }
 
 fn absent(error: &io::Error) -> Kept {
@@ -238,7 +279,7 @@ fn absent(error: &io::Error) -> Kept {
     }
 }
 
-fn file(path: PathBuf, identity: Identity, media: &Media) -> File {
+fn file(path: &Path, opened: Opened, media: &Media) -> File {
     let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
     let (mime, sort) = media::of_name(&name);
     let show = match sort {
@@ -250,19 +291,21 @@ fn file(path: PathBuf, identity: Identity, media: &Media) -> File {
         Sort::Video if mime == "video/mp4" => Show::Video,
         Sort::Audio | Sort::Video | Sort::Document => Show::Document,
     };
-    File { path, identity, name, mime, show }
+    File { opened, name, mime, show }
 }
 
 /// A picture as Markdown that needs nothing else.
-fn picture(path: &Path, identity: Identity) -> Result<String, Kept> {
-    let mut opened = open(path).map_err(|error| absent(&error))?;
-    let about = opened.metadata().map_err(|error| absent(&error))?;
-    if Identity::from(&about) != identity {
-        return Err(Kept::Missing);
+fn picture(opened: &Opened) -> Result<String, Kept> {
+    let size = opened.metadata().map_err(|error| absent(&error))?.len().min(LARGEST_INLINE);
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
+    let mut at = 0;
+    while at < bytes.len() {
+        match opened.read_at(&mut bytes[at..], at as u64).map_err(|error| absent(&error))? {
+            0 => break,
+            read => at += read,
+        }
     }
-    let mut bytes = Vec::new();
-    let read = opened.by_ref().take(LARGEST_INLINE).read_to_end(&mut bytes);
-    read.map_err(|error| absent(&error))?;
+    bytes.truncate(at);
     let mime = media::image_type(&bytes).ok_or(Kept::NoPicture)?;
     Ok(format!("![image](data:{mime};base64,{})", STANDARD.encode(bytes)))
 }

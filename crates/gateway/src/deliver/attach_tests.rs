@@ -23,6 +23,11 @@ impl Disk {
             "user/.hermes/config.yaml",
             "user/.hermes/cache/images/a.png",
             "user/.hermes/workspace/a.txt",
+            "user/.hermes/workspace/.env",
+            "user/.claude/.credentials.json",
+            "user/.codex/auth.json",
+            "user/project/.env",
+            "user/project/main.rs",
             "shared/song.ogg",
         ] {
             let path = disk.path(file);
@@ -33,6 +38,14 @@ impl Disk {
         symlink(disk.path("user/.ssh/id_ed25519"), disk.path("user/harmless.txt")).expect("linked");
         symlink(disk.path("shared"), disk.path("also")).expect("linked");
         symlink(disk.path("user/.ssh"), disk.path("user/keys")).expect("linked");
+        let workspace = |name: &str| disk.path("user/.hermes/workspace").join(name);
+        symlink(disk.path("user/project/main.rs"), workspace("link.rs")).expect("linked");
+        symlink(disk.path("user/.hermes/.env"), workspace("settings.txt")).expect("linked");
+        symlink(disk.path("user/project"), workspace("project")).expect("linked");
+        fs::hard_link(disk.path("user/.hermes/.env"), workspace("notes.txt")).expect("linked");
+        fs::hard_link(disk.path("user/project/.env"), disk.path("user/.hermes/cache/images/b.png"))
+            .expect("linked");
+        fs::write(workspace("cert.txt"), "-----BEGIN EC PRIVATE KEY-----\nabc").expect("written");
         mknodat(CWD, disk.path("user/pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
         disk
     }
@@ -44,12 +57,56 @@ impl Disk {
     fn policy(&self) -> Policy {
         let home = self.path("user/.hermes");
         let allowed = vec![home.join("cache"), home.join("workspace"), self.path("also")];
-        Policy { home, user: Some(self.path("user")), allowed, strict: false }
+        Policy { home, user: Some(self.path("user")), allowed, strict: false, reach: Reach::Owner }
+    }
+
+    /// For a turn of somebody else's.
+    fn guarded(&self) -> Policy {
+        self.policy().reaching(Reach::Anyone)
     }
 }
 
 fn place(files: Option<u64>) -> Capabilities {
     Capabilities { files, label: "Fake".into(), ..pulled() }
+}
+
+#[test]
+fn files_from_elsewhere_are_sent_only_in_a_turn_of_the_owner() {
+    let disk = Disk::new();
+    for (path, owner, anyone) in [
+        ("~/report.pdf", Ok(()), Err(Kept::Denied)),
+        ("~/project/main.rs", Ok(()), Err(Kept::Denied)),
+        ("~/.hermes/workspace/link.rs", Ok(()), Err(Kept::Denied)),
+        ("~/.hermes/workspace/project/main.rs", Ok(()), Err(Kept::Denied)),
+        ("~/nothing.txt", Err(Kept::Missing), Err(Kept::Denied)),
+        ("~/.hermes/workspace/a.txt", Ok(()), Ok(())),
+        ("~/.hermes/cache/images/a.png", Ok(()), Ok(())),
+        ("~/../also/song.ogg", Ok(()), Ok(())),
+    ] {
+        let judge = |policy: Policy| policy.judge(path, &place(Some(100))).map(drop);
+        assert_eq!((judge(disk.policy()), judge(disk.guarded())), (owner, anyone), "{path}");
+    }
+}
+
+#[test]
+fn credentials_and_hard_links_are_never_sent() {
+    let disk = Disk::new();
+    for (path, why) in [
+        ("~/.claude/.credentials.json", Kept::Denied),
+        ("~/.codex/auth.json", Kept::Denied),
+        ("~/project/.env", Kept::Denied),
+        ("~/.hermes/workspace/.env", Kept::Denied),
+        ("~/.hermes/workspace/settings.txt", Kept::Denied),
+        ("~/.hermes/workspace/project/.env", Kept::Denied),
+        ("~/.hermes/workspace/cert.txt", Kept::Denied),
+        ("~/.hermes/workspace/notes.txt", Kept::Linked),
+        ("~/.hermes/cache/images/b.png", Kept::Linked),
+    ] {
+        for policy in [disk.policy(), disk.guarded()] {
+            let judged = policy.judge(path, &place(Some(100))).map(drop);
+            assert_eq!(judged.as_ref(), Err(&why), "{path} {:?}", policy.reach);
+        }
+    }
 }
 
 #[test]
@@ -88,7 +145,7 @@ fn even_where_everything_is_allowed_our_own_folder_stays_closed() {
     let policy = Policy { allowed: vec!["/".into(), disk.path("user/.hermes")], ..disk.policy() };
     assert_eq!(policy.judge("~/.hermes/.env", &place(Some(100))), Err(Kept::Denied));
     let key = policy.judge("~/.ssh/id_ed25519", &place(Some(100))).map(|(path, _)| path);
-    assert_eq!(key, Ok(disk.path("user/.ssh/id_ed25519")));
+    assert_eq!(key, Err(Kept::Denied), "credentials are never sent");
 }
 
 #[test]
@@ -173,10 +230,7 @@ fn the_name_and_the_flags_say_how_a_file_appears() {
         ("a.pdf", "", Show::Document),
     ] {
         let media = extract(&format!("{flags} MEDIA:/{name}"));
-        assert_eq!(
-            file(PathBuf::from(format!("/{name}")), Identity::default(), &media).show,
-            show,
-            "{name} {flags}"
-        );
+        let opened = Opened::from(tempfile::tempfile().expect("a file"));
+        assert_eq!(file(Path::new(&format!("/{name}")), opened, &media).show, show, "{name} {flags}");
     }
 }

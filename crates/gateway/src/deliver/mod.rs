@@ -5,8 +5,10 @@
 //! panics is started again after a pause; what it was sending is then found in flight.
 
 mod attach;
+mod credentials;
 mod follow;
 mod lane;
+mod owner;
 mod preview;
 mod send;
 mod topic;
@@ -25,8 +27,9 @@ use crate::channels::Channels;
 use crate::db::Db;
 use crate::stopper::Stopper;
 
-pub use attach::Policy;
+pub use attach::{Policy, Reach};
 pub(crate) use follow::Following;
+pub(crate) use owner::Owners;
 
 /// How answers are shown while they grow.
 #[derive(Debug, Clone)]
@@ -69,6 +72,7 @@ pub(crate) struct Outward {
     pub(crate) stopper: Stopper,
     /// Which files may leave.
     pub(crate) policy: Policy,
+    pub(crate) owners: Owners,
     /// Requests to platforms that may be under way at the same time, over all chats.
     pub(crate) hands: Semaphore,
 }
@@ -82,9 +86,10 @@ impl Outward {
         channels: Arc<Channels>,
         streaming: Streaming,
         policy: Policy,
+        owners: Owners,
         stopper: Stopper,
     ) -> Self {
-        Self { db, channels, streaming, stopper, policy, hands: Semaphore::new(HANDS) }
+        Self { db, channels, streaming, stopper, policy, owners, hands: Semaphore::new(HANDS) }
     }
 }
 

@@ -14,7 +14,7 @@ use petasos_core::outbox::{Item, Kind, Left, Preview, State};
 use petasos_core::{Fault, Millis, OutboxId, Reached, Route, SessionKey};
 use petasos_platforms::{Error as SendError, Kind as Failed, Part, Receipt, SendOptions};
 
-use super::attach;
+use super::attach::{self, Reach};
 use super::lane::{LINGER, Lane, STORE_RETRY, fault};
 use crate::broken::{Broken, breaks};
 use crate::commit::Commit;
@@ -86,7 +86,11 @@ impl Lane {
         let (mut parts, media) = catch_unwind(AssertUnwindSafe(render)).ok()?;
         let policy = &self.outward.policy;
         let sent = item.draft.session_key.as_ref().map(|key| fetch::folders(&policy.home, key));
-        let policy = policy.with(sent.unwrap_or_default());
+        let reach = match media.files.is_empty() {
+            true => Reach::Anyone,
+            false => self.outward.owners.reach(&self.outward.db, item).await,
+        };
+        let policy = policy.with(sent.unwrap_or_default()).reaching(reach);
         parts.extend(policy.parts(&media, &self.adapter.capabilities()).await);
         Some(parts)
     }

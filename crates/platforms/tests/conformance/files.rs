@@ -2,7 +2,7 @@
 
 use petasos_core::message::Delivery;
 use petasos_core::{Fault, Inbound, Reached, Route};
-use petasos_platforms::{Error, Fetched, File, Identity, Kind, Part, Receipt, SendOptions, Show, download};
+use petasos_platforms::{Error, Fetched, File, Kind, Opened, Part, Receipt, SendOptions, Show, download};
 
 use crate::Verdict;
 use crate::link::{Inbox, hold};
@@ -23,10 +23,8 @@ fn on_disk() -> OnDisk {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("report.bin");
     std::fs::write(&path, content()).expect("written");
-    let about = std::fs::metadata(&path).expect("there");
     let file = File {
-        path,
-        identity: Identity::from(&about),
+        opened: Opened::at(&path).expect("there"),
         name: "report.bin".into(),
         mime: "application/octet-stream",
         show: Show::Document,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petasos_core::{Fault as Meaning, Reached, Route};
 use petasos_fakes::slack::{Fault, TEAM};
-use petasos_platforms::{Error, File, Identity, Kind, Part, Receipt, SendOptions, Show};
+use petasos_platforms::{Error, File, Kind, Opened, Part, Receipt, SendOptions, Show};
 
 use crate::rig::{Rig, SOON, rig, rig_with, route};
 
@@ -152,9 +152,9 @@ async fn a_private_answer_that_comes_too_late_is_refused() {
 /// A file of our own, small enough for everybody.
 fn own_file() -> Part {
     let path: std::path::PathBuf = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into();
-    let identity = Identity::from(&std::fs::metadata(&path).expect("there"));
+    let opened = Opened::at(&path).expect("there");
     let (name, mime) = ("test.bin".into(), "application/octet-stream");
-    Part::file(File { path, identity, name, mime, show: Show::Document })
+    Part::file(File { opened, name, mime, show: Show::Document })
 }
 
 #[tokio::test]
