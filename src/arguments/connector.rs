@@ -66,6 +66,16 @@ pub(crate) enum ConnectorAction {
         #[arg(long)]
         scope: bool,
     },
+    /// Take somebody's messages, or a whole scope, away from the agent that has them
+    Unbind {
+        /// The platform: telegram, discord, slack
+        platform: String,
+        /// The id of a person; with --scope, of a guild, a workspace or a group
+        id: String,
+        /// Everyone in that guild, workspace or group
+        #[arg(long)]
+        scope: bool,
+    },
     /// Print a code; whoever sends the bot /link CODE speaks to that agent from then on
     Link {
         /// The agent

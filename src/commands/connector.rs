@@ -45,10 +45,18 @@ pub(crate) fn connector(context: &Context, action: ConnectorAction) -> Result<Ex
         ConnectorAction::Bind { platform, id, instance, scope } => {
             let platform = named(&platform)?;
             write(context, |tx| match scope {
-                true => tx.grant_scope(platform, &id, &instance),
+                true => tx.assign_scope(platform, &id, &instance),
                 false => tx.bind_author(platform, &id, &instance),
             })?;
             json!({ "platform": platform, "id": id, "instance": instance })
+        }
+        ConnectorAction::Unbind { platform, id, scope } => {
+            let platform = named(&platform)?;
+            let unbound = write(context, |tx| match scope {
+                true => tx.revoke_scope(platform, &id),
+                false => tx.unbind_author(platform, &id),
+            })?;
+            json!({ "platform": platform, "id": id, "unbound": unbound })
         }
         ConnectorAction::Link { instance } => {
             let code = write(context, |tx| tx.add_link_code(&instance, now().after(CODE)))?;

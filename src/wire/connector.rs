@@ -56,6 +56,9 @@ pub(crate) fn connector(
         },
         wake_hosts: settings.list("connector.wake_hosts"),
         max_sockets: count("connector.max_sockets").unwrap_or(usual.max_sockets),
+        max_gateways: count("connector.max_gateways_per_tenant")
+            .and_then(|most| u32::try_from(most).ok())
+            .unwrap_or(usual.max_gateways),
         ..usual
     };
     Ok(Fronting { connector, warnings: problems })

@@ -33,6 +33,8 @@ pub struct Config {
     pub wake_hosts: Vec<String>,
     /// Gateways that may be connected at the same time.
     pub max_sockets: usize,
+    /// Gateways, and agents, that one tenant may have; those that were revoked in the last month count.
+    pub max_gateways: u32,
     /// A socket that says nothing for so long, not even that it lives, is dead.
     pub silence: Duration,
     /// How long a socket may take to say who it is.
@@ -53,6 +55,7 @@ impl Config {
             terms: Terms::default(),
             wake_hosts: vec![],
             max_sockets: 10_000,
+            max_gateways: 64,
             silence: Duration::from_secs(30),
             hello_within: Duration::from_secs(30),
         }

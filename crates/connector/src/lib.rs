@@ -20,6 +20,7 @@ mod intake;
 mod limits;
 mod manage;
 mod outbound;
+mod pace;
 mod people;
 mod proof;
 mod queue;

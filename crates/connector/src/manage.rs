@@ -3,8 +3,10 @@
 //! Tenant and instance come from what the caller has shown, never from what the body says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use petasos_core::Platform;
 use petasos_core::relay::token;
@@ -34,16 +36,22 @@ pub(crate) async fn provision(
     let Some(tenant) = shell.db.read(move |reader| reader.identity(&shown)).await? else {
         return Ok(refused(StatusCode::UNAUTHORIZED, "unauthorized"));
     };
+    if let Err(wait) = shell.provisioning.take(&tenant, clock::now()) {
+        return Ok(too_often(wait));
+    }
     let Some(wanted) = Wanted::read(body) else { return Ok(malformed("gatewayId")) };
     let (platform, scopes) = (platform(body), list(body, "routeKeys"));
+    let (single, most) = (shell.single.clone(), shell.max_gateways);
     let answer = shell.db.write(Commit::Connector, move |tx| {
-        let gateway = wanted.have(tx, &tenant)?;
+        let gateway = wanted.have(tx, &tenant, most)?;
         let mut granted = vec![];
         for scope in scopes {
-            match platform.map(|platform| tx.grant_scope(platform, &scope, &gateway.instance)) {
-                Some(Ok(())) => granted.push(scope),
-                Some(Err(StoreError::Conflict(_))) | None => {}
-                Some(Err(error)) => return Err(error),
+            let Some(platform) = platform else { continue };
+            match people::claim_scope(tx, single.as_deref(), platform, &scope, &gateway.instance) {
+                Ok(true) => granted.push(scope),
+                // No right to it, or another agent has it: it is not among those in the answer.
+                Ok(false) | Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error),
             }
         }
         let mut answer = credentials(&gateway);
@@ -60,7 +68,7 @@ pub(crate) async fn enroll(shell: &Arc<Shell>, shown: Option<&str>, body: &Value
         return Ok(malformed("enrollmentToken and gatewayId"));
     };
     let shown = shown.and_then(token::bearer).map(str::to_owned);
-    let now = clock::now();
+    let (now, most) = (clock::now(), shell.max_gateways);
     let answer = shell.db.write(Commit::Connector, move |tx| {
         // A token that is not one of ours says nothing about the caller, for or against.
         let known = match &shown {
@@ -73,7 +81,7 @@ pub(crate) async fn enroll(shell: &Arc<Shell>, shown: Option<&str>, body: &Value
                 if tx.gateways()?.iter().any(|row| row.id == wanted.gateway) {
                     return Err(StoreError::Conflict("this gatewayId is taken; choose another"));
                 }
-                Ok(Some(credentials(&wanted.have(tx, &tenant)?)))
+                Ok(Some(credentials(&wanted.have(tx, &tenant, most)?)))
             }
             // The error takes the redemption back.
             Redeemed::For { .. } => Err(StoreError::Missing("enrollment")),
@@ -153,7 +161,8 @@ impl Wanted {
     }
 
     /// The record of this name, if it is the tenant's; a new one, if there is none.
-    fn have(&self, tx: &Tx<'_>, tenant: &str) -> Result<Gateway, StoreError> {
+    /// `most`: gateways, and agents, that the tenant may have.
+    fn have(&self, tx: &Tx<'_>, tenant: &str, most: u32) -> Result<Gateway, StoreError> {
         let now = clock::now();
         let gateway = match tx.gateways()?.into_iter().find(|row| row.id == self.gateway) {
             Some(row) if row.tenant == tenant && !row.revoked => {
@@ -162,6 +171,10 @@ impl Wanted {
             Some(_) => return Err(StoreError::Conflict("this gatewayId is taken; choose another")),
             None => {
                 let instance = self.instance.as_ref().unwrap_or(&self.gateway);
+                let had = tx.holdings(tenant)?;
+                if had.gateways >= most || (had.instances >= most && tx.instance(instance)?.is_none()) {
+                    return Err(StoreError::Conflict("this tenant has as many gateways as it may have"));
+                }
                 tx.ensure_instance(instance, tenant, now)?;
                 tx.add_gateway(&self.gateway, instance, now)?
             }
@@ -171,6 +184,13 @@ impl Wanted {
         }
         Ok(gateway)
     }
+}
+
+fn too_often(wait: Duration) -> Response {
+    let mut response =
+        refused(StatusCode::TOO_MANY_REQUESTS, "too many requests of this tenant; try again later");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+    response
 }
 
 fn credentials(gateway: &Gateway) -> Value {

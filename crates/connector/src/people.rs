@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use petasos_core::Platform;
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::listener::{json as told, refused};
 use petasos_store::connector::Gateway;
+use petasos_store::{Error as StoreError, Tx};
 use serde_json::{Value, json};
 
 use crate::manage::{done, field, malformed, platform};
@@ -30,16 +32,26 @@ pub(crate) async fn take_scope(shell: &Shell, gateway: &Gateway, body: &Value) -
     let (Some(platform), Some(scope)) = (platform(body), field(body, "scopeId")) else {
         return Ok(malformed("platform and scopeId"));
     };
-    let instance = gateway.instance.clone();
-    let anywhere = shell.single.as_ref() == Some(&instance);
-    let granted = shell.db.write(Commit::Connector, move |tx| {
-        let may = anywhere || tx.met_in_scope(&instance, platform, &scope)?;
-        if may { tx.grant_scope(platform, &scope, &instance).map(|()| true) } else { Ok(false) }
-    });
+    let (instance, single) = (gateway.instance.clone(), shell.single.clone());
+    let granted = shell
+        .db
+        .write(Commit::Connector, move |tx| claim_scope(tx, single.as_deref(), platform, &scope, &instance));
     Ok(match granted.await? {
         true => done(),
         false => refused(StatusCode::FORBIDDEN, "nobody who is bound to this instance was heard there"),
     })
+}
+
+/// The one way in which a gateway gets a scope, whichever route it asks on. `false`: it has no right to it.
+pub(crate) fn claim_scope(
+    tx: &Tx<'_>,
+    single: Option<&str>,
+    platform: Platform,
+    scope: &str,
+    instance: &str,
+) -> Result<bool, StoreError> {
+    let may = single == Some(instance) || tx.met_in_scope(instance, platform, scope)?;
+    if may { tx.grant_scope(platform, scope, instance).map(|()| true) } else { Ok(false) }
 }
 
 pub(crate) async fn release_scope(shell: &Shell, gateway: &Gateway, body: &Value) -> Result<Response, Error> {

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::guests::Guests;
 use crate::instance::Instances;
+use crate::pace::Pace;
 use crate::queue::Queue;
 use crate::requests::Requests;
 use crate::wake::Waker;
@@ -38,6 +39,9 @@ pub(crate) struct Shell {
     /// Files that may be on their way at the same time.
     pub(crate) files: Arc<Semaphore>,
     pub(crate) guests: Arc<Guests>,
+    pub(crate) provisioning: Pace,
+    /// Gateways, and agents, that one tenant may have.
+    pub(crate) max_gateways: u32,
     pub(crate) silence: Duration,
     pub(crate) hello_within: Duration,
     /// Where gateways reach us.

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, DATABASE};
 use crate::instance::Instances;
 use crate::intake::Intake;
+use crate::pace::Pace;
 use crate::queue::Queue;
 use crate::requests::Requests;
 use crate::shell::{Adapters, Shell};
@@ -76,6 +77,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         strangers: Arc::new(Semaphore::new(STRANGERS)),
         files: Arc::new(Semaphore::new(FILES)),
         guests: Arc::default(),
+        provisioning: Pace::default(),
+        max_gateways: config.max_gateways,
         silence: config.silence,
         hello_within: config.hello_within,
         url: config.public_url.unwrap_or_else(|| format!("http://{address}")),

@@ -16,6 +16,9 @@ const EVERY: Duration = Duration::from_secs(3600);
 /// Platforms repeat what they are not sure we have; none does so for longer.
 const SEEN: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// A revoked gateway stays listed for so long, and its name stays taken.
+const REVOKED: Duration = Duration::from_secs(30 * 24 * 3600);
+
 pub(crate) async fn run(shell: Arc<Shell>) {
     loop {
         if let Err(error) = once(&shell).await {
@@ -36,6 +39,7 @@ async fn once(shell: &Shell) -> Result<(), Error> {
             tx.forget_before(now.before(SEEN), now.before(MEMORY))?;
             tx.drop_permissions_before(now)?;
             tx.drop_tokens_before(now)?;
+            tx.drop_revoked_before(now.before(REVOKED))?;
             tx.drop_media_before(now)
         })
         .await?;

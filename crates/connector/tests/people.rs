@@ -3,8 +3,10 @@
 
 mod support;
 
+use petasos_core::Millis;
 use petasos_fakes::Discord;
 use petasos_fakes::discord::Incoming;
+use petasos_fakes::hooks::Reply;
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
 use serde_json::{Value, json};
 use support::{ANN, BOT, Bench, SOON, body, discord_at, platform, until, wait_closed, wait_texts};
@@ -218,4 +220,90 @@ fn sockets_that_take_over_and_messages_that_are_put_aside_are_counted() {
     wait_closed(&kept, 4409);
     counts(3, 1);
     drop(newer);
+}
+
+/// Two tenants, and the tokens with which their installers provision.
+fn two_tenants(bench: &Bench) -> (String, String) {
+    bench.write(|tx| {
+        let at = Millis(1);
+        tx.add_tenant("t1", at)?;
+        tx.add_tenant("t2", at)?;
+        Ok((tx.add_identity("t1", at)?, tx.add_identity("t2", at)?))
+    })
+}
+
+fn provision(bench: &Bench, token: &str, gateway: &str, scopes: &[&str]) -> Reply {
+    let body = json!({"gatewayId": gateway, "platform": "telegram", "botId": BOT, "gatewayEndpoint": "",
+                      "routeKeys": scopes});
+    bench.post("/relay/provision", Some(token), &body)
+}
+
+#[test]
+fn provisioning_gives_no_scope_in_which_nobody_of_the_tenant_was_heard() {
+    const GROUP: i64 = -100;
+    let mut bench = Bench::idle();
+    let (ours, theirs) = two_tenants(&bench);
+    bench.start(|_| {});
+    let telegram = platform("telegram");
+    let holder = |bench: &Bench| bench.read(|reader| reader.instance_of_scope(telegram, "-100"));
+    let stranger = provision(&bench, &theirs, "gw-t", &["-100"]);
+    assert_eq!((stranger.status, &body(&stranger)["routeKeys"]), (200, &json!([])));
+    assert_eq!(holder(&bench), None, "an unclaimed group stays unclaimed");
+    let secret = body(&stranger)["secret"].as_str().expect("a secret").to_owned();
+    let spy = bench.greet("gw-t", &secret, Acks::All);
+
+    // Of the other tenant somebody is in the group.
+    let answer = provision(&bench, &ours, "gw-o", &["-100"]);
+    assert_eq!(body(&answer)["routeKeys"], json!([]));
+    let secret = body(&answer)["secret"].as_str().expect("a secret").to_owned();
+    bench.write(|tx| tx.bind_author(telegram, &ANN.to_string(), "gw-o"));
+    let own = bench.greet("gw-o", &secret, Acks::All);
+    bench.telegram.push_text(GROUP, ANN, "among others");
+    wait_texts(&own, &["among others"]);
+    assert_eq!(body(&provision(&bench, &ours, "gw-o", &["-100"]))["routeKeys"], json!(["-100"]));
+    assert_eq!(body(&provision(&bench, &theirs, "gw-t", &["-100"]))["routeKeys"], json!([]));
+    assert_eq!(holder(&bench).as_deref(), Some("gw-o"));
+    assert!(spy.look(|heard| heard.of_type("inbound").next().is_none()), "the stranger heard something");
+
+    // The owner's word counts more than anything that was granted, and is not undone by asking again.
+    bench.write(|tx| tx.assign_scope(telegram, "-100", "gw-t"));
+    assert_eq!(holder(&bench).as_deref(), Some("gw-t"));
+    assert!(bench.write(|tx| tx.revoke_scope(telegram, "-100")));
+    assert_eq!(body(&provision(&bench, &theirs, "gw-t", &["-100"]))["routeKeys"], json!([]));
+    assert_eq!(holder(&bench), None);
+}
+
+#[test]
+fn tenants_cannot_provision_without_end() {
+    let mut bench = Bench::idle();
+    let (ours, theirs) = two_tenants(&bench);
+    bench.start(|config| config.max_gateways = 3);
+    let statuses: Vec<u16> =
+        (0..5).map(|at| provision(&bench, &theirs, &format!("gw-{at}"), &[]).status).collect();
+    assert_eq!(statuses, [200, 200, 200, 409, 409]);
+    assert_eq!(provision(&bench, &theirs, "gw-1", &[]).status, 200, "what is there is given again");
+    // Giving one up does not make room at once, or a loop would leave rows without end.
+    let secret =
+        body(&provision(&bench, &theirs, "gw-0", &[]))["secret"].as_str().expect("a secret").to_owned();
+    let bearer = fresh_token("gw-0", &secret);
+    assert_eq!(bench.post("/manage/deprovision", Some(&bearer), &json!({})).status, 200);
+    assert_eq!(provision(&bench, &theirs, "gw-9", &[]).status, 409);
+    bench.write(|tx| tx.drop_revoked_before(Millis(1 << 60)));
+    assert_eq!(provision(&bench, &theirs, "gw-9", &[]).status, 200, "after a month there is room again");
+    assert_eq!(provision(&bench, &ours, "ours", &[]).status, 200, "others are not limited by it");
+    let enrollment = bench.write(|tx| tx.add_enrollment("t2", Millis(1 << 60)));
+    let body = json!({"enrollmentToken": enrollment, "gatewayId": "gw-e"});
+    assert_eq!(bench.post("/relay/enroll", None, &body).status, 409, "nor is enrolling a way around");
+
+    let mut asked = 0;
+    let refused = loop {
+        let reply = provision(&bench, &theirs, "gw-1", &[]);
+        if reply.status != 200 {
+            break reply;
+        }
+        asked += 1;
+        assert!(asked < 100, "never too often");
+    };
+    assert_eq!(refused.status, 429, "{}", refused.text);
+    assert_eq!(provision(&bench, &ours, "ours", &[]).status, 200);
 }

@@ -39,5 +39,11 @@ pub(super) const KEYS: &[Key] = &[
         "events sent ahead of their acknowledgement, once nothing waits",
     ),
     key("connector.max_sockets", Count(1, 1_000_000), "10000", "gateways that may be connected at once"),
+    key(
+        "connector.max_gateways_per_tenant",
+        Count(1, 100_000),
+        "64",
+        "gateways, and agents, that one tenant may provision or enroll; revoked ones count for 30 days",
+    ),
     key("connector.max_entries", Count(1, 1_000_000), "10000", "events that may wait for one agent"),
 ];

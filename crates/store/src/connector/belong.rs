@@ -119,6 +119,32 @@ impl Tx<'_> {
         }
     }
 
+    /// The owner's word: the scope is this instance's from now on, whoever had it.
+    pub fn assign_scope(&self, platform: Platform, scope: &str, instance: &str) -> Result<()> {
+        self.known(instance)?;
+        if self.instance_of_scope(platform, scope)?.is_some_and(|had| had != instance) {
+            self.revoke_scope(platform, scope)?;
+        }
+        self.grant_scope(platform, scope, instance)
+    }
+
+    /// The owner's word: nobody has the scope any more, and whoever had it neither writes there nor can claim it by having
+    /// been there. `false`: nobody had it.
+    pub fn revoke_scope(&self, platform: Platform, scope: &str) -> Result<bool> {
+        let Some(had) = self.instance_of_scope(platform, scope)? else { return Ok(false) };
+        self.sql(
+            "DELETE FROM chats WHERE instance = ?1 AND platform = ?2 AND (scope_id = ?3 OR chat_id = ?3)",
+        )?
+        .execute([had.as_str(), platform.as_str(), scope])?;
+        self.release_scope(platform, scope, &had)
+    }
+
+    /// `false`: they were bound to nobody.
+    pub fn unbind_author(&self, platform: Platform, user: &str) -> Result<bool> {
+        let mut unbind = self.sql("DELETE FROM authors WHERE platform = ?1 AND user_id = ?2")?;
+        Ok(unbind.execute([platform.as_str(), user])? > 0)
+    }
+
     /// `false`: it was not this instance's.
     pub fn release_scope(&self, platform: Platform, scope: &str, instance: &str) -> Result<bool> {
         let mut release =

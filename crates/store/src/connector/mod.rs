@@ -24,6 +24,6 @@ pub use belong::Policy;
 pub use chats::{Chat, Request};
 pub use media::Media;
 pub use queue::{Arrival, DeadLetter, Depth};
-pub use records::{Gateway, GatewayRow, Instance};
+pub use records::{Gateway, GatewayRow, Holdings, Instance};
 pub use tokens::Redeemed;
 pub use vault::Permission;

@@ -46,6 +46,13 @@ pub struct Instance {
     pub wake_url: Option<String>,
 }
 
+/// How many records a tenant has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holdings {
+    pub instances: u32,
+    pub gateways: u32,
+}
+
 /// The tenant of what nobody has spoken for.
 const NOBODY: &str = "default";
 
@@ -74,6 +81,15 @@ impl Reads {
             Ok(GatewayRow { id, instance, tenant, revoked: row.get(3)?, created_at: time_at(row, 4)? })
         })?;
         rows.collect()
+    }
+
+    /// What a tenant has, including what was revoked and is still listed.
+    pub fn holdings(&self, tenant: &str) -> Result<Holdings> {
+        let mut read = self.sql(
+            "SELECT (SELECT count(*) FROM instances WHERE tenant = ?1),
+                    (SELECT count(*) FROM gateways g JOIN instances i ON i.id = g.instance WHERE i.tenant = ?1)",
+        )?;
+        Ok(read.query_row([tenant], |row| Ok(Holdings { instances: row.get(0)?, gateways: row.get(1)? }))?)
     }
 
     pub fn instance(&self, id: &str) -> Result<Option<Instance>> {
@@ -187,6 +203,25 @@ impl Tx<'_> {
         self.sql("UPDATE media SET expires_at = min(expires_at, ?2) WHERE instance = ?1")?
             .execute(params![instance, at(now)])?;
         self.revise()
+    }
+
+    /// Forgets gateways that were revoked before then, and agents of which nothing else is left.
+    pub fn drop_revoked_before(&self, then: Millis) -> Result<()> {
+        self.sql("DELETE FROM gateways WHERE revoked_at <= ?1")?.execute([at(then)])?;
+        self.sql(
+            "DELETE FROM instances WHERE tenant <> ?1 AND created_at <= ?2
+             AND NOT EXISTS (SELECT 1 FROM gateways WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM queue WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM authors WHERE instance = instances.id OR direct = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM principals WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM scopes WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM links WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM policies WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM chats WHERE instance = instances.id)
+             AND NOT EXISTS (SELECT 1 FROM vault WHERE instance = instances.id)",
+        )?
+        .execute(params![NOBODY, at(then)])?;
+        Ok(())
     }
 
     pub(super) fn revise(&self) -> Result<()> {
