@@ -141,9 +141,8 @@ pub(crate) const WRITABLE: &str =
 
 fn restore(path: &Path) -> String {
     format!(
-        "make a copy of the home, then restore {} from a backup; or move it and {} away to start with nothing",
-        path.display(),
-        beside(path).display()
+        "petasos doctor --repair salvages what can be read of {}; petasos restore puts a backup in its place",
+        path.display()
     )
 }
 

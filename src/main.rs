@@ -1,6 +1,7 @@
 //! Petasos: arguments, configuration, wiring and signals. Everything it does is done by the crates below.
 
 mod arguments;
+mod backup;
 mod client;
 mod commands;
 mod config;

@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::backup;
 use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
@@ -99,6 +100,7 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     let pid = pid::claim(home.path())
         .map_err(|error| Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE))?;
     let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(not_started)?;
+    tokio::spawn(backup::schedule::run(handle.clone(), home.clone(), wired.backup));
     let (close, closing) = watch::channel(false);
     let mut doors = Vec::new();
     let mut url = None;

@@ -32,6 +32,7 @@ use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, netw
 use petasos_platforms::{Adapter, CatchUp};
 use petasos_web::{ApiOptions, Doors};
 
+use crate::backup::schedule::Schedule;
 use crate::config::{Home, Problem, Resolved, Settings, Severity};
 
 pub(crate) use connector::connector;
@@ -47,6 +48,7 @@ pub(crate) struct Wired {
     pub(crate) api: Option<ApiOptions>,
     /// There is an API and no page.
     pub(crate) pageless: bool,
+    pub(crate) backup: Schedule,
 }
 
 /// A platform that is to be spoken, and what nobody else may use meanwhile: its kind and itself.
@@ -115,7 +117,8 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     if resolved.has_errors() {
         return Err(resolved.problems.clone());
     }
-    Ok(Wired { gateway, listen, doors, api, pageless: !page })
+    let backup = Schedule::of(home, &resolved.settings);
+    Ok(Wired { gateway, listen, doors, api, pageless: !page, backup })
 }
 
 fn sole(home: &Home, spoken: &[Spoken]) -> Vec<Sole> {

@@ -1,6 +1,7 @@
 //! What can be typed after `petasos`: the commands; what each of them takes lies beside this.
 
 mod connector;
+mod keep;
 mod life;
 mod rules;
 mod talk;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use connector::{Connector, ConnectorAction, Enroll, GatewayAction, TenantAction};
+pub(crate) use keep::{Backup, Doctor, Restore};
 pub(crate) use life::{
     Drain, DrainAction, DrainAsk, Gateway, Prove, Run, Service, ServiceAction, ServiceInstall,
 };
@@ -76,11 +78,11 @@ pub(crate) enum Command {
     /// Check and explain the configuration
     Config(Config),
     /// Look for what may be wrong
-    Doctor {
-        /// Also ask the model's and the platforms' servers
-        #[arg(long)]
-        online: bool,
-    },
+    Doctor(Doctor),
+    /// Copy database, memories and configuration, checked; the gateway may run
+    Backup(Backup),
+    /// Put a backup in the place of a home's database and files
+    Restore(Restore),
     /// Print a fresh link to the web page; it lets one browser in
     Open,
     /// Try the promises on this machine: kills, network cuts, a full disk; nothing of yours is touched

@@ -2,6 +2,7 @@
 
 mod local;
 mod remote;
+mod repair;
 mod servers;
 mod signs;
 
@@ -48,6 +49,8 @@ impl Finding {
     }
 }
 
+pub(crate) use repair::repair;
+
 pub(crate) async fn doctor(context: &Context, online: bool) -> Result<ExitCode, Failure> {
     let findings = examine(context, online).await;
     let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
@@ -77,6 +80,8 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(local::permissions(home));
     findings.push(local::disk(home));
     findings.push(local::database(home));
+    findings.extend(repair::last_salvage(home));
+    findings.push(repair::backup(home));
     findings.extend(local::pairing(home));
     findings.extend(local::unreadable(home));
     findings.extend(local::dead_chats(home));

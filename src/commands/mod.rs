@@ -1,6 +1,7 @@
 //! One file per command. What they share: the home, and how to print.
 
 mod approvals;
+mod backup;
 mod channels;
 mod chat;
 mod config;
@@ -92,7 +93,10 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
         Command::Approvals(wanted) => block_on(approvals::approvals(context, wanted)),
         Command::Config(wanted) => config::config(context, wanted),
-        Command::Doctor { online } => block_on(doctor::doctor(context, online)),
+        Command::Doctor(wanted) if wanted.repair => doctor::repair(context),
+        Command::Doctor(wanted) => block_on(doctor::doctor(context, wanted.online)),
+        Command::Backup(wanted) => backup::backup(context, &wanted),
+        Command::Restore(wanted) => backup::restore(context, &wanted),
         Command::Open => block_on(open::open(context)),
         Command::Prove(wanted) => prove::prove(context, &wanted),
         Command::Stop { now } => block_on(stop::stop(context, if now { Haste::Now } else { Haste::Patient })),

@@ -58,8 +58,11 @@ pub(crate) async fn run(context: &Context, how: Run) -> Result<ExitCode, Failure
             },
         }
     };
-    if early.is_none() {
-        greet::greet(context, &serving).await?;
+    if early.is_none()
+        && let Err(failure) = greet::greet(context, &serving).await
+    {
+        // The gateway works without its greeting.
+        tracing::warn!(why = %failure, "the start cannot be announced");
     }
     tokio::spawn(obey(signals, early, serving.handle.leaver(), context.home.clone()));
     tokio::spawn(tell_ready(serving.handle.leaver(), notifier));

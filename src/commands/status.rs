@@ -15,7 +15,10 @@ use super::drain::asked_for;
 use super::links::{self, Named};
 use super::sessions::ALL;
 use super::{Context, reader};
+use crate::backup;
+use crate::backup::schedule::Schedule;
 use crate::client::{Client, Error};
+use crate::config;
 use crate::failure::Failure;
 use crate::life::{Drain, Holder, Life};
 use crate::print::{self, BAD, BOLD, DIM, GOOD, ODD, ago, now, span, styled};
@@ -43,8 +46,19 @@ struct Status {
     mcp: Vec<ToolServer>,
     untold: Vec<Untold>,
     store_trouble: Option<String>,
+    #[serde(default)]
+    salvage: Option<Salvaged>,
+    #[serde(default)]
+    backup: Option<String>,
     drain: Option<Drain>,
     holders: Vec<Holder>,
+}
+
+/// A damaged database that was salvaged.
+#[derive(Debug, Deserialize)]
+struct Salvaged {
+    at: Millis,
+    summary: String,
 }
 
 /// Ended background work that its conversation was not told of.
@@ -95,6 +109,8 @@ pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
         Ok(Err(error)) => return Err(error.into()),
     };
     told["stored_sessions"] = json!(stored(context)?);
+    let schedule = Schedule::of(&context.home, &config::load(&context.home).settings);
+    told["backup"] = json!(backup::about(&schedule.plan.directory, now()));
     if context.json {
         print::json(&told)?;
         return Ok(ExitCode::SUCCESS);
@@ -158,6 +174,10 @@ fn show(context: &Context, client: &Client, status: &Status) {
     if let Some(trouble) = &status.store_trouble {
         line("disk", &styled(BAD, trouble));
     }
+    if let Some(salvage) = &status.salvage {
+        line("salvage", &styled(ODD, &format!("{}: {}", ago(salvage.at, now()), salvage.summary)));
+    }
+    line("backup", status.backup.as_deref().unwrap_or("none yet (petasos backup)"));
 }
 
 /// Why no turn may start, and who is at it.

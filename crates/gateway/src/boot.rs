@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use petasos_core::{Millis, Source};
+use petasos_core::{Millis, Route, Source};
 use petasos_store::{Booted, Error as StoreError, Found, Report, Terms, Tx};
 
 use crate::channels::Channels;
 use crate::ingest::{Rules, welcome};
-use crate::{delegation, questions};
+use crate::{delegation, questions, salvage};
 
 /// Who may speak, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) rules: Arc<Rules>,
     pub(crate) channels: Arc<Channels>,
+    /// Where the owner is told what happened.
+    pub(crate) homes: Vec<Route>,
 }
 
 pub(crate) fn take_over(
@@ -23,6 +25,8 @@ pub(crate) fn take_over(
     world: &World,
     now: Millis,
 ) -> Result<Booted, StoreError> {
+    // Before anything is taken up: what may have been answered is not.
+    let salvaged = tx.salvage_notice(terms.limits, now)?;
     // First: what children left open is not taken up.
     delegation::lose(tx, terms.limits, now)?;
     // Jobs are nobody's words: whoever set one was let in then.
@@ -31,6 +35,9 @@ pub(crate) fn take_over(
     };
     let mut booted = tx.take_over(found, terms, may_go_on, now)?;
     booted.due.extend(questions::lose(tx, &world.channels, now)?);
+    if let Some(notice) = salvaged {
+        booted.due.extend(salvage::announce(tx, &world.channels, &world.homes, &notice, now)?);
+    }
     Ok(booted)
 }
 

@@ -27,6 +27,8 @@ pub struct Db {
     asks: mpsc::Sender<Ask>,
     readers: Arc<Readers>,
     health: watch::Receiver<Option<StoreError>>,
+    /// Damage that a read or a write showed; stays.
+    damage: Arc<watch::Sender<Option<String>>>,
 }
 
 /// The writer's thread. Joining it closes the database.
@@ -47,16 +49,18 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     let place = store.place();
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
+    let damage = Arc::new(watch::Sender::new(None));
+    let found = damage.clone();
     let thread = std::thread::Builder::new()
         .name("petasos-db".into())
         .spawn(move || {
             let _guard = FailOnPanic(stopper);
-            write_all(store, waiting, &report);
+            write_all(store, waiting, &Reports { health: report, damage: found });
         })
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
     let readers = Readers { place, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
     let readers = Arc::new(readers);
-    Ok((Db { asks, readers, health }, Writer(thread)))
+    Ok((Db { asks, readers, health, damage }, Writer(thread)))
 }
 
 /// Without its database thread the gateway can keep no promise.
@@ -93,7 +97,11 @@ impl Db {
         // Never closed.
         let _seat = self.readers.seats.acquire().await.map_err(|_closed| Error::Stopping)?;
         let asked = tokio::task::spawn_blocking(move || readers.ask(question));
-        asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?
+        let answer = asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?;
+        if let Err(Error::Store(error)) = &answer {
+            note_damage(&self.damage, error);
+        }
+        answer
     }
 
     /// Folds the log into the file: the last thing before the process ends.
@@ -103,6 +111,14 @@ impl Db {
         if self.asks.send(Ask::Fold(done)).await.is_ok() {
             let _ = folded.await;
         }
+    }
+
+    /// Resolves when a read or a write has found the database damaged.
+    pub(crate) async fn damaged(&self) -> String {
+        let mut damage = self.damage.subscribe();
+        // The sender lives as long as this handle.
+        let found = damage.wait_for(Option::is_some).await;
+        found.ok().and_then(|found| found.clone()).unwrap_or_default()
     }
 
     /// What the disk last refused, until something succeeds again.
@@ -180,7 +196,18 @@ where
     }
 }
 
-fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch::Sender<Option<StoreError>>) {
+/// What the thread says of the database.
+struct Reports {
+    health: watch::Sender<Option<StoreError>>,
+    damage: Arc<watch::Sender<Option<String>>>,
+}
+
+fn note_damage(damage: &watch::Sender<Option<String>>, error: &StoreError) {
+    let (StoreError::Corrupt(_) | StoreError::NotDatabase) = error else { return };
+    damage.send_if_modified(|known| known.is_none() && known.insert(error.to_string()).len() > 0);
+}
+
+fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, reports: &Reports) {
     let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
     let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
     let mut commits: Vec<Commit> = Vec::with_capacity(GROUP);
@@ -198,7 +225,11 @@ fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, health: &watch:
         if !jobs.is_empty() {
             let outcomes = write_group(&mut store, &mut jobs, &commits);
             commits.clear();
-            note_health(health, &outcomes);
+            note_health(&reports.health, &outcomes);
+            outcomes
+                .iter()
+                .filter_map(|it| it.as_ref().err())
+                .for_each(|it| note_damage(&reports.damage, it));
             for (job, outcome) in jobs.drain(..).zip(outcomes) {
                 job.answer(outcome);
             }

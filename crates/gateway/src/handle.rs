@@ -23,7 +23,7 @@ use crate::gate::{Gate, Situation};
 use crate::home::drain;
 use crate::ingest::Ingest;
 use crate::session::Shell;
-use crate::status::{Counts, LinkStatus, Model, OutboxCounts, ServerStatus, Status};
+use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Salvaged, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
 use crate::{Error, clock, completions, status, tasks};
@@ -298,9 +298,10 @@ impl Handle {
         };
         let counted = |reader: &Reader| {
             let unsaid = (reader.outbox_counts()?, reader.dead_chats()?, reader.untold_completions(UNTOLD)?);
-            Ok((reader.backlog()?, reader.unreadable_count()?, unsaid))
+            Ok((reader.backlog()?, reader.unreadable_count()?, unsaid, reader.last_salvage()?))
         };
-        let (backlog, unreadable, (owed, dead_chats, untold)) = self.0.shell.db.read(counted).await?;
+        let (backlog, unreadable, (owed, dead_chats, untold), salvage) =
+            self.0.shell.db.read(counted).await?;
         let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
         let brain = &self.0.shell.brain;
         let model = brain.describe();
@@ -330,6 +331,11 @@ impl Handle {
             mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
             untold,
             store_trouble: trouble.map(|error| error.to_string()),
+            salvage: salvage.map(|last| Salvaged {
+                at: last.at,
+                summary: last.summary(),
+                report: last.report,
+            }),
         })
     }
 }

@@ -25,7 +25,7 @@ use crate::homes::Homes;
 use crate::router::Router;
 use crate::session::Shell;
 use crate::supervise::{Kept, Taker};
-use crate::{Error, clock, pass_on, resume, tasks};
+use crate::{Error, clock, pass_on, resume, salvage, tasks};
 
 #[derive(Debug)]
 pub(crate) struct Ingest {
@@ -55,6 +55,17 @@ enum Placed {
     Denied {
         told: Option<String>,
     },
+    /// Not run: it may have been answered before the database was damaged.
+    Unsure(Inbound),
+}
+
+impl Placed {
+    const fn unsure(&self) -> Option<&Inbound> {
+        match self {
+            Self::Unsure(inbound) => Some(inbound),
+            Self::Accepted(_) | Self::Duplicate(_) | Self::Denied { .. } => None,
+        }
+    }
 }
 
 /// Longest text that is taken as it is; more is cut, and says so.
@@ -92,7 +103,7 @@ impl Ingest {
         if !events.is_empty() {
             self.traffic.heard(now);
         }
-        let placed = self
+        let (placed, lanes) = self
             .db
             .write(Commit::Take, move |tx| {
                 if let Some(cursor) = &cursor {
@@ -109,7 +120,10 @@ impl Ingest {
                         false => foreign(tx, &cursor_of, &event, now),
                     }
                 });
-                placed.collect::<Result<Vec<_>, _>>()
+                let placed = placed.collect::<Result<Vec<_>, _>>()?;
+                let unsure = placed.iter().filter_map(Placed::unsure);
+                let lanes = salvage::report(tx, &channels, unsure, now)?;
+                Ok((placed, lanes))
             })
             .await?;
         let news = placed.is_empty() || placed.iter().any(|it| !matches!(it, Placed::Duplicate(_)));
@@ -117,6 +131,9 @@ impl Ingest {
         let kept = Kept { news, answered };
         for placed in placed {
             self.hand_on(placed).await;
+        }
+        for lane in lanes {
+            self.deliver.due(lane).await;
         }
         Ok(kept)
     }
@@ -155,7 +172,7 @@ impl Ingest {
             Placed::Duplicate(pending) => {
                 Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: true }
             }
-            Placed::Denied { .. } => return Err(Error::NotFound("channel")),
+            Placed::Denied { .. } | Placed::Unsure(_) => return Err(Error::NotFound("channel")),
         };
         self.hand_on(placed).await;
         Ok(submitted)
@@ -167,7 +184,7 @@ impl Ingest {
             Placed::Denied { told: Some(lane) } => self.deliver.due(lane).await,
             // Whoever repeats a message may have been cut off before it was handed on.
             Placed::Duplicate(pending) => self.router.wake(pending.key).await,
-            Placed::Denied { told: None } => {}
+            Placed::Denied { told: None } | Placed::Unsure(_) => {}
         }
     }
 }
@@ -262,6 +279,10 @@ fn place(
     }
     cut(&mut inbound.text);
     let key = session_key(&inbound.source, &rules.keys);
+    if tx.is_unsure(&inbound)? {
+        tx.accept_unsure(&inbound, &key, now)?;
+        return Ok(Placed::Unsure(inbound));
+    }
     let accepted = tx.accept(&inbound, &key, now)?;
     let pending = Pending { id: accepted.id(), key, inbound, received_at: now };
     Ok(match accepted {

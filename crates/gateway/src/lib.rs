@@ -52,6 +52,7 @@ mod resume;
 mod router;
 mod running;
 mod runs;
+mod salvage;
 pub mod sd;
 mod session;
 mod start;
@@ -91,7 +92,7 @@ pub use runs::{
     fresh_id,
 };
 pub use start::{DATABASE, StartError, start};
-pub use status::{LinkStatus, Status};
+pub use status::{LinkStatus, Salvaged, Status};
 pub use view::{Asked, Live, View};
 
 pub use petasos_store::{CardQuery, RowState, RunEnd, RunRow, Said, SessionCard, SessionRow};

@@ -55,7 +55,7 @@ use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
     Error, clock, completions, cron, directory, doze, links, mirror, network, outages, processes, pulse,
-    relay, sweep, tasks,
+    relay, salvage, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -82,7 +82,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let relayed = Relayed::of(&config.adapters);
     let rules = Arc::new(Rules { access: config.access, keys: config.keys, relayed });
     let channels = Arc::new(Channels::new(config.adapters));
-    let world = World { rules: rules.clone(), channels: channels.clone() };
+    let homes = config.lifetime.home_channels.iter().map(|home| home.place().route()).collect();
+    let world = World { rules: rules.clone(), channels: channels.clone(), homes };
     let (mut booted, hold) =
         take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
     // Without a hold they are among the candidates.
@@ -189,6 +190,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
     running.push(tokio::spawn(doze::run(shell.clone())));
+    running.push(tasks::vital("salvage", &stopper, salvage::watch(shell.clone())));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
     running.push(tasks::vital(
         "network",
@@ -327,8 +329,19 @@ async fn connect(
 
 async fn open(home: &Path) -> Result<Store, StartError> {
     let path = home.join(DATABASE);
-    let opened = tokio::task::spawn_blocking(move || Store::open(path)).await;
-    Ok(opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??)
+    let opened = tokio::task::spawn_blocking(move || Store::open_or_salvage(path, clock::now())).await;
+    let (store, salvage) =
+        opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
+    if let Some(salvage) = salvage {
+        tracing::error!(
+            why = salvage.why,
+            moved_to = salvage.moved_to,
+            report = salvage.report,
+            tables = salvage.losses.len(),
+            "the database was damaged and has been salvaged"
+        );
+    }
+    Ok(store)
 }
 
 /// `imported`: a `sessions.json` was taken over before; what lies there now is our copy, and may be large.

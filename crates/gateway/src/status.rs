@@ -40,6 +40,8 @@ pub struct Status {
     pub untold: Vec<Untold>,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
+    /// The last salvage of a damaged database.
+    pub salvage: Option<Salvaged>,
     /// How full the file system of the home is.
     #[serde(skip)]
     pub disk_used_percent: Option<u64>,
@@ -61,6 +63,14 @@ pub(crate) fn config_changed(home: &Path, started: Millis) -> bool {
     let written = std::fs::metadata(home.join("config.yaml")).and_then(|file| file.modified());
     let age = written.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
     age.is_some_and(|at| at > Duration::from_millis(started.0))
+}
+
+/// A damaged database that was salvaged.
+#[derive(Debug, Clone, Serialize)]
+pub struct Salvaged {
+    pub at: Millis,
+    pub summary: String,
+    pub report: String,
 }
 
 #[derive(Debug, Clone, Serialize)]

@@ -89,7 +89,7 @@ pub enum OpenError {
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("{path} still has schema {found} (this version reads {known}); start the gateway once to upgrade it", path = .path.display())]
     Older { path: PathBuf, found: u32, known: u32 },
-    #[error("{path} is damaged ({detail}); restore a backup, or move it away to start afresh", path = .path.display())]
+    #[error("{path} is damaged ({detail})", path = .path.display())]
     Corrupt { path: PathBuf, detail: String },
     #[error(
         "{path} is gone, but {sign} shows that it existed; put it back, or remove {sign} to start afresh",

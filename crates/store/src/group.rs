@@ -20,6 +20,15 @@ use crate::schema::{self, Schema};
 pub struct Reads(Connection);
 
 impl Reads {
+    pub(crate) const fn of(db: Connection) -> Self {
+        Self(db)
+    }
+
+    /// Where its tables begin, for a later salvage.
+    pub(crate) fn map(&self) -> Result<crate::salvage::Map> {
+        crate::salvage::map_of(&self.0)
+    }
+
     pub(crate) fn sql(&self, text: &str) -> Result<CachedStatement<'_>> {
         Ok(self.0.prepare_cached(text)?)
     }
@@ -56,7 +65,9 @@ impl Store {
     }
 
     fn open_as(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
+        crate::salvage::announce(path, schema);
         let db = Reads(open::writer(path, schema)?);
+        crate::salvage::note_map(&db, path);
         Ok(Self { db, place: Place { path: path.into(), schema } })
     }
 

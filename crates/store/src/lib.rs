@@ -15,11 +15,13 @@
 //! | `jobs`, `occurrences` | their namesakes |
 //! | `unreadable`, `pairing`, `completions`, `processes`, `delegations`, `logins`, `todos`, `meta` | their namesakes |
 //! | `apply` | the writes of a decision, spread over the above |
+//! | `backup`, `salvage`, `verify` | whole files: consistent copies, rows out of damaged pages, checks |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
 //!
 //! A connector has a file of its own (`schema/connector.sql`): see [`connector`].
 
 mod apply;
+mod backup;
 mod begin;
 mod binding;
 mod boot;
@@ -46,6 +48,7 @@ mod questions;
 mod retention;
 mod routing;
 mod runs;
+mod salvage;
 mod schema;
 mod search;
 mod sessions;
@@ -56,8 +59,10 @@ mod transcript;
 mod turns;
 mod unreadable;
 mod value;
+mod verify;
 mod whereabouts;
 
+pub use backup::{Checked, check_copy};
 pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
 pub use boot::{Booted, Candidate, Candidates, Found, Marked, Report, Terms};
@@ -78,6 +83,7 @@ pub use questions::{Allowed, QuestionRow};
 pub use retention::Pruned;
 pub use routing::{EntryPage, FinalizeFrom, Finalized, RoutingState};
 pub use runs::{NewRun, Repeat, RunEnd, RunRow};
+pub use salvage::{Loss, Range, Salvage, SalvageNotice};
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};
@@ -85,4 +91,5 @@ pub use suspects::{Hold, Suspect};
 pub use transcript::{RowState, Said, Undone};
 pub use turns::Journaled;
 pub use unreadable::Unread;
+pub use verify::Damage;
 pub use whereabouts::{Stage, Whereabouts};

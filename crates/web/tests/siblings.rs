@@ -25,7 +25,7 @@ const PUBLIC: [&str; 13] = [
 ];
 
 /// What the signed-in read besides.
-const PRIVATE: [&str; 18] = [
+const PRIVATE: [&str; 19] = [
     "dead_chats",
     "drain",
     "gateway_pid",
@@ -38,6 +38,7 @@ const PRIVATE: [&str; 18] = [
     "model",
     "outbox",
     "pid",
+    "salvage",
     "sessions",
     "started_at",
     "state",

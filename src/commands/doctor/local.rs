@@ -91,11 +91,12 @@ pub(super) fn database(home: &Home) -> Finding {
             return Finding::fail("database", what, next);
         }
     };
-    match opened.quick_check() {
-        Ok(None) => {}
-        Ok(Some(damage)) => {
-            let advice = "stop the gateway, make a copy of the home, then restore a backup";
-            return Finding::fail("database", format!("damaged: {damage}"), advice);
+    match opened.damage() {
+        Ok(found) if found.is_empty() => {}
+        Ok(found) => {
+            let listed: Vec<_> = found.iter().map(ToString::to_string).collect();
+            let advice = "petasos stop, then petasos doctor --repair (or petasos restore with a backup)";
+            return Finding::fail("database", format!("damaged: {}", listed.join("; ")), advice);
         }
         Err(error) => {
             return Finding::fail("database", error.to_string(), "check the disk and its permissions");

@@ -451,6 +451,9 @@ pub(super) const KEYS: &[Key] = &[
         "0",
         "silence after which systemd starts a hanging gateway anew; 0 for never; counts from the next service install",
     ),
+    key("backup.schedule_hours", Count(0, 8760), "0", "hours between backups the gateway makes by itself (0 = none)"),
+    key("backup.keep", Count(1, 1000), "7", "backups to keep in backup.directory; older ones are removed"),
+    key("backup.directory", Text, "", "directory for backups [default: backups in the home]"),
     key(
         "max_concurrent_sessions",
         Count(0, i64::MAX),

@@ -33,6 +33,10 @@ impl Schema {
         self.steps.len() as u32
     }
 
+    pub(crate) const fn application(&self) -> i32 {
+        self.application
+    }
+
     pub(crate) fn is_of(&self, db: &Connection) -> Result<bool> {
         let found: i32 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
         Ok(found == self.application)
@@ -40,7 +44,13 @@ impl Schema {
 
     /// Brings the file to what is known, one transaction per step: a crash leaves a whole earlier schema.
     pub(crate) fn migrate(&self, db: &mut Connection) -> Result<()> {
-        for (number, step) in (1_u32..).zip(self.steps).skip(version(db)? as usize) {
+        self.migrate_to(db, self.known())
+    }
+
+    /// The same up to a version.
+    pub(crate) fn migrate_to(&self, db: &mut Connection, target: u32) -> Result<()> {
+        let steps = (1_u32..).zip(self.steps).take(target as usize);
+        for (number, step) in steps.skip(version(db)? as usize) {
             let tx = db.transaction_with_behavior(TransactionBehavior::Exclusive)?;
             tx.execute_batch(step)?;
             tx.pragma_update(None, "application_id", self.application)?;

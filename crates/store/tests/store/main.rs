@@ -13,6 +13,7 @@ mod opening;
 mod ownership;
 mod questions;
 mod rest;
+mod salvage;
 mod scale;
 mod sessions;
 mod transcripts;

@@ -1,0 +1,168 @@
+//! A salvaged database: the owner and the chats concerned are told; damage found later brings a restart.
+//!
+//! Everything told is written in the commit that takes over from the process before, so it is told once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::journal::Write;
+use petasos_core::lifecycle::{From, How, Leave};
+use petasos_core::message::Delivery;
+use petasos_core::outbox::Draft;
+use petasos_core::{Inbound, Millis, Route};
+use petasos_store::{Error as StoreError, Loss, Salvage, SalvageNotice, Store, Tx};
+
+use crate::channels::Channels;
+use crate::clock;
+use crate::session::Shell;
+use crate::start::DATABASE;
+
+/// Damage found again so soon after a salvage is left to a person: a restart would not help.
+const PAUSE: Duration = Duration::from_secs(600);
+/// Characters of a message that are quoted.
+const QUOTED: usize = 80;
+/// Messages of one chat that are quoted.
+const LISTED: usize = 5;
+/// Losses that are listed in a chat.
+const LOSSES: usize = 8;
+
+/// Tells the owner and the chats concerned. Gives the lanes with something to send.
+pub(crate) fn announce(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    homes: &[Route],
+    notice: &SalvageNotice,
+    now: Millis,
+) -> Result<Vec<String>, StoreError> {
+    let unsure = notice.unsure.iter().map(|pending| &pending.inbound);
+    let mut drafts = drafts(channels, unsure);
+    let text = owner_text(&notice.salvage, notice.unsure.len());
+    drafts.extend(homes.iter().map(|home| Draft::notice(home.clone(), text.clone())));
+    write(tx, drafts, now)
+}
+
+/// Messages that are not run, because they may have been answered before the damage: one notice for each chat.
+pub(crate) fn report<'a>(
+    tx: &Tx<'_>,
+    channels: &Channels,
+    messages: impl IntoIterator<Item = &'a Inbound>,
+    now: Millis,
+) -> Result<Vec<String>, StoreError> {
+    write(tx, drafts(channels, messages), now)
+}
+
+fn write(tx: &Tx<'_>, drafts: Vec<Draft>, now: Millis) -> Result<Vec<String>, StoreError> {
+    let lanes = drafts.iter().map(|draft| draft.route.lane()).collect();
+    let writes: Vec<Write> = drafts.into_iter().map(Write::Owe).collect();
+    tx.apply(&writes, now)?;
+    Ok(lanes)
+}
+
+fn drafts<'a>(channels: &Channels, messages: impl IntoIterator<Item = &'a Inbound>) -> Vec<Draft> {
+    let mut by_lane: BTreeMap<String, (Route, Vec<&Inbound>)> = BTreeMap::new();
+    for inbound in messages {
+        let route = channels.way_back(inbound);
+        if route.delivery == Delivery::Push {
+            by_lane.entry(route.lane()).or_insert_with(|| (route, Vec::new())).1.push(inbound);
+        }
+    }
+    by_lane.into_values().map(|(route, messages)| Draft::notice(route, chat_text(&messages))).collect()
+}
+
+fn chat_text(messages: &[&Inbound]) -> String {
+    let mut text = String::from(
+        "⚠️ My database was damaged. I may have answered these messages before, so I do not answer them again. \
+         Send a message once more if you still need its answer:",
+    );
+    for inbound in messages.iter().take(LISTED) {
+        let line: String = inbound.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let quote: String = line.chars().take(QUOTED).collect();
+        let cut = if line.chars().count() > QUOTED { "…" } else { "" };
+        text.push_str(&format!("\n• {quote}{cut}"));
+    }
+    if messages.len() > LISTED {
+        text.push_str(&format!("\n• and {} more", messages.len() - LISTED));
+    }
+    text
+}
+
+fn owner_text(salvage: &Salvage, unsure: usize) -> String {
+    let mut text = String::from(
+        "⚠️ My database was damaged. I moved everything that could be read into a new one and go on with it.",
+    );
+    match salvage.losses.as_slice() {
+        [] => text.push_str("\nNo rows were lost."),
+        losses => {
+            let lost: Vec<_> = losses.iter().take(LOSSES).map(Loss::words).collect();
+            text.push_str(&format!("\nLost: {}", short(&lost.join("\n"))));
+        }
+    }
+    if salvage.log_commits > 0 {
+        text.push_str("\nThe last changes before the damage may be incomplete.");
+    }
+    if unsure > 0 {
+        text.push_str(&format!("\n{unsure} open messages may have been answered; their chats were told."));
+    }
+    if salvage.lost_cursors() {
+        text.push_str("\nMessages that arrived on Discord or Slack while I was down may be missing.");
+    }
+    text.push_str(&format!("\nThe report is in {}", salvage.report));
+    text
+}
+
+/// A message has room for the beginning; the report has all of it.
+fn short(text: &str) -> String {
+    let most = text.floor_char_boundary(1500);
+    if most < text.len() { format!("{}…", &text[..most]) } else { text.to_owned() }
+}
+
+/// Waits for damage that a read or a write shows, notes it, and starts anew: the start salvages.
+pub(crate) async fn watch(shell: Arc<Shell>) {
+    tokio::select! {
+        () = shell.stopper.stopped() => return,
+        detail = shell.db.damaged() => restart(&shell, detail).await,
+    }
+    shell.stopper.stopped().await;
+}
+
+async fn restart(shell: &Shell, detail: String) {
+    let path = shell.home.join(DATABASE);
+    let noted = {
+        let detail = detail.clone();
+        tokio::task::spawn_blocking(move || Store::note_damage(&path, &detail)).await
+    };
+    if !matches!(noted, Ok(Ok(()))) {
+        return tracing::error!(
+            detail,
+            "the database is damaged; stop the gateway and run petasos doctor --repair"
+        );
+    }
+    let last = shell.db.read(|reader| reader.last_salvage()).await.ok().flatten();
+    if last.is_some_and(|last| clock::now().since(last.at) < PAUSE) {
+        return tracing::error!(
+            detail,
+            "the database is damaged again; check the disk, stop the gateway and run petasos doctor --repair"
+        );
+    }
+    tracing::error!(detail, "the database is damaged; restarting to salvage it");
+    let how = if shell.lifetime.supervised { How::Service } else { How::Detached };
+    shell.gate.leave(Leave::Restart { how, from: From::Outside }, Some("the database is damaged".into()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_core::message::ChatType;
+    use petasos_core::{Platform, Source};
+
+    #[test]
+    fn quotes_only_the_beginning_of_messages() {
+        let source = Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7");
+        let messages: Vec<_> =
+            (0..7).map(|n| Inbound::new(source.clone(), n.to_string(), "word ".repeat(50))).collect();
+        let text = chat_text(&messages.iter().collect::<Vec<_>>());
+        assert!(text.ends_with("• and 2 more"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() < 250), "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Consistent copies of a database in use, and checks of such copies.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use petasos_core::Millis;
+use rusqlite::{Connection, OpenFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, OpenError, Result};
+use crate::group::{Reader, Reads};
+use crate::schema::{self, Schema};
+
+/// What a checked copy holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    pub schema: u32,
+    /// Rows by table.
+    pub rows: BTreeMap<String, u64>,
+    /// The number of the last accepted message, and when the last row was written: which of two copies is newer.
+    pub last_inbox: i64,
+    pub last_change: Millis,
+}
+
+impl Reader {
+    /// Writes a consistent, compact copy to a path where nothing is. Other processes go on writing meanwhile; they are
+    /// not kept waiting.
+    pub fn copy_to(&self, target: &Path) -> Result<()> {
+        let name = target.to_str().ok_or_else(|| Error::Io("the path is not UTF-8".into()))?;
+        // The file is opened read-only; only the new one is written.
+        self.sql("PRAGMA query_only = OFF")?.execute([])?;
+        let copied = self.sql("VACUUM INTO ?1")?.execute([name]);
+        self.sql("PRAGMA query_only = ON")?.execute([])?;
+        copied?;
+        Ok(())
+    }
+}
+
+impl Reads {
+    /// How far this database got.
+    pub fn progress(&self) -> Result<(i64, Millis)> {
+        let last_inbox: Option<i64> =
+            self.sql("SELECT max(id) FROM inbox")?.query_row([], |row| row.get(0))?;
+        let last: Option<i64> = self
+            .sql(
+                "SELECT max(at) FROM (SELECT max(received_at) AS at FROM inbox UNION ALL
+                 SELECT (SELECT at FROM messages ORDER BY id DESC LIMIT 1) UNION ALL
+                 SELECT max(created_at) FROM outbox)",
+            )?
+            .query_row([], |row| row.get(0))?;
+        Ok((last_inbox.unwrap_or(0), crate::value::time(last.unwrap_or(0))))
+    }
+}
+
+/// Opens a copy that no process uses and checks all of it.
+pub fn check_copy(path: &Path) -> Result<Checked, OpenError> {
+    let failed = |error: Error| OpenError::Failed { path: path.into(), error };
+    let checked = check(path, &schema::GATEWAY).map_err(failed)?;
+    checked.map_err(|detail| OpenError::Corrupt { path: path.into(), detail })
+}
+
+fn check(path: &Path, schema: &Schema) -> Result<Result<Checked, String>> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let reads = Reads::of(Connection::open_with_flags(path, flags)?);
+    let version: u32 = reads.sql("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+    let kind: i32 = reads.sql("PRAGMA application_id")?.query_row([], |row| row.get(0))?;
+    if kind != schema.application() {
+        return Ok(Err("it is not a database of a Petasos gateway".into()));
+    }
+    if !(1..=schema.known()).contains(&version) {
+        return Ok(Err(format!("its schema {version} is not known to this version")));
+    }
+    if let Some(first) = reads.damage()?.first() {
+        return Ok(Err(first.to_string()));
+    }
+    let (last_inbox, last_change) = reads.progress()?;
+    Ok(Ok(Checked { schema: version, rows: row_counts(&reads)?, last_inbox, last_change }))
+}
+
+fn row_counts(reads: &Reads) -> Result<BTreeMap<String, u64>> {
+    let mut list =
+        reads.sql("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'")?;
+    let names = list.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let counted = names.into_iter().map(|name| {
+        let rows: i64 =
+            reads.sql(&format!("SELECT count(*) FROM {name}"))?.query_row([], |row| row.get(0))?;
+        Ok((name, crate::value::count(rows)))
+    });
+    counted.collect()
+}

@@ -1,0 +1,58 @@
+//! Whether stored values can be read as the program reads them.
+
+use petasos_core::compaction::Pace;
+use petasos_core::cron::Job;
+use petasos_core::journal::Outcome;
+use petasos_core::outbox::{Button, State};
+use petasos_core::pairing::Book;
+use petasos_core::session::Entry;
+use petasos_core::transcript::{Picture, Role, ToolCall, Usage};
+use petasos_core::turn::Turn;
+use petasos_core::{Inbound, Route, Source};
+use serde::de::DeserializeOwned;
+
+type Rule = (&'static str, &'static str, fn(&str) -> bool);
+
+/// Table, column, and whether a text in it makes sense.
+pub(crate) const RULES: &[Rule] = &[
+    ("inbox", "message", json::<Inbound>),
+    ("inbox", "outcome", outcome),
+    ("turns", "state", json::<Turn>),
+    ("turns", "outcome", outcome),
+    ("outbox", "route", json::<Route>),
+    ("outbox", "buttons", json::<Vec<Button>>),
+    ("outbox", "sent", json::<Vec<String>>),
+    ("outbox", "state", |text| State::parse(text).is_some()),
+    ("routing", "entry", json::<Entry>),
+    ("sessions", "origin", json::<Source>),
+    ("sessions", "pace", json::<Pace>),
+    ("messages", "role", |text| Role::parse(text).is_some()),
+    ("messages", "tool_calls", json::<Vec<ToolCall>>),
+    ("messages", "pictures", json::<Vec<Picture>>),
+    ("pairing", "book", json::<Book>),
+    ("completions", "origin", json::<Source>),
+    ("processes", "origin", json::<Source>),
+    ("delegations", "origin", json::<Source>),
+    ("questions", "origin", json::<Source>),
+    ("jobs", "job", json::<Job>),
+    ("occurrences", "body", json::<Job>),
+    ("runs", "outcome", outcome),
+    ("runs", "usage", json::<Usage>),
+];
+
+fn json<T: DeserializeOwned>(text: &str) -> bool {
+    serde_json::from_str::<T>(text).is_ok()
+}
+
+fn outcome(text: &str) -> bool {
+    Outcome::parse(text).is_some()
+}
+
+/// The first column of a row that cannot be read.
+pub(crate) fn unreadable<'a>(table: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Option<&'static str> {
+    let of_table = RULES.iter().filter(|(of, ..)| *of == table);
+    of_table
+        .into_iter()
+        .find(|(_, column, makes_sense)| text_of(column).is_some_and(|text| !makes_sense(text)))
+        .map(|(_, column, _)| *column)
+}

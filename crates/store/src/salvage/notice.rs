@@ -1,0 +1,124 @@
+//! What the new database remembers of its salvage, and what is not run again because of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use petasos_core::journal::{Outcome, Write};
+use petasos_core::turn::{self, Event, Limits};
+use petasos_core::{Inbound, InboxId, Millis, SessionKey};
+use rusqlite::{Connection, params};
+
+use crate::error::Result;
+use crate::group::{Reads, Tx};
+use crate::inbox::Pending;
+use crate::salvage::{LAST, Salvage, UNKNOWN_BEFORE, UNTOLD};
+
+/// The clock of a platform may differ from ours by so much.
+const SKEW: Duration = Duration::from_secs(10);
+
+/// A salvage that the owner has not been told of.
+#[derive(Debug)]
+pub struct SalvageNotice {
+    pub salvage: Salvage,
+    /// Messages that are not run again, because they may have been answered; their chats are to be told.
+    pub unsure: Vec<Pending>,
+}
+
+/// Into the new database, before it takes its place.
+pub(super) fn write_down(path: &Path, salvage: &Salvage) -> Result<()> {
+    let mut db = Connection::open(path)?;
+    let tx = db.transaction()?;
+    let put = |key: &str, value: &str| {
+        tx.execute(
+            "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            params![key, value],
+        )
+    };
+    put(LAST, &crate::value::json(&salvage.shortened())?)?;
+    put(UNTOLD, "yes")?;
+    if let Some(before) = salvage.unknown_before {
+        // What is sent after this start was not answered before it.
+        put(UNKNOWN_BEFORE, &before.after(SKEW).min(salvage.at).0.to_string())?;
+    }
+    if salvage.log_commits > 0 {
+        // What is to be sent may have been sent in a commit that is lost: the copy carries a mark.
+        tx.execute("UPDATE outbox SET doubtful = 1 WHERE state IN ('due', 'sending')", [])?;
+    }
+    tx.commit()?;
+    db.close().map_err(|(_, error)| error)?;
+    Ok(())
+}
+
+impl Reads {
+    /// The last salvage of this database.
+    pub fn last_salvage(&self) -> Result<Option<Salvage>> {
+        Ok(self.meta(LAST)?.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// Which messages were accepted before this moment is not known completely.
+    pub fn unknown_before(&self) -> Result<Option<Millis>> {
+        Ok(self.meta(UNKNOWN_BEFORE)?.and_then(|text| text.parse().ok().map(Millis)))
+    }
+}
+
+impl Tx<'_> {
+    /// Once after a salvage, before anything runs: gives up what may have been answered, and says so.
+    pub fn salvage_notice(&self, limits: Limits, now: Millis) -> Result<Option<SalvageNotice>> {
+        if self.meta(UNTOLD)?.is_none() {
+            return Ok(None);
+        }
+        self.sql("DELETE FROM meta WHERE key = ?1")?.execute([UNTOLD])?;
+        let Some(salvage) = self.last_salvage()? else { return Ok(None) };
+        let mut unsure = Vec::new();
+        // Claimed by a turn that is lost: it may have said something already.
+        for id in self.stranded()? {
+            unsure.extend(self.pending(id).ok().flatten());
+            self.give_up_message(id, now)?;
+        }
+        if salvage.log_commits > 0 {
+            self.give_up_open(limits, &mut unsure, now)?;
+        }
+        Ok(Some(SalvageNotice { salvage, unsure }))
+    }
+
+    /// The state of everything open is older than what happened.
+    fn give_up_open(&self, limits: Limits, unsure: &mut Vec<Pending>, now: Millis) -> Result<()> {
+        for turn in self.open_turns()? {
+            unsure.extend(self.pending(turn.id.into()).ok().flatten());
+            let (_, decision) = turn::step(turn, limits, now, Event::GivenUp { notice: None });
+            self.apply(&decision.writes, now)?;
+        }
+        for key in self.keys_with_work()? {
+            for waiting in self.queued(&key)? {
+                // A background completion that is repeated is only told again.
+                if waiting.inbound.internal {
+                    continue;
+                }
+                self.give_up_message(waiting.id, now)?;
+                unsure.push(waiting);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up_message(&self, id: InboxId, now: Millis) -> Result<()> {
+        self.apply(&[Write::SettleInbox { inbox: vec![id], outcome: Outcome::Dead, at: now }], now)
+    }
+
+    /// Whether a message may have been answered before the damage: it was sent before, and is not known.
+    pub fn is_unsure(&self, inbound: &Inbound) -> Result<bool> {
+        let (Some(before), Some(sent), false) = (self.unknown_before()?, inbound.sent_at, inbound.internal)
+        else {
+            return Ok(false);
+        };
+        let mut known = self.sql("SELECT 1 FROM seen WHERE platform = ?1 AND dedup = ?2")?;
+        Ok(sent < before && !known.exists([inbound.source.platform.as_str(), &inbound.dedup])?)
+    }
+
+    /// Remembers such a message and gives it up, so that it is reported once.
+    pub fn accept_unsure(&self, inbound: &Inbound, key: &SessionKey, now: Millis) -> Result<InboxId> {
+        let id = self.accept(inbound, key, now)?.id();
+        self.give_up_message(id, now)?;
+        Ok(id)
+    }
+}

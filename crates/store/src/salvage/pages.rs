@@ -1,0 +1,212 @@
+//! Pages of a database file with its write-ahead log on top, read without SQLite.
+//!
+//! The log's frames carry a running checksum. SQLite ignores everything behind the first frame that fails. Here every
+//! frame is judged on its own, against the checksum stored in the frame before it, so one damaged frame costs one page.
+//! <https://www.sqlite.org/fileformat2.html> describes both files.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::salvage::files::{LOG, beside, open_if_there};
+
+pub(crate) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+pub(crate) const DEFAULT_PAGE: usize = 4096;
+const LOG_HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+/// A log is a few megabytes; a longer one is read only so far.
+const LONGEST_LOG: u64 = 1 << 30;
+
+/// A damaged write-ahead log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogDamage {
+    /// Frames whose checksum is wrong.
+    pub(crate) frames: usize,
+    /// Commits behind the first of them, which SQLite would drop.
+    pub(crate) commits: usize,
+}
+
+/// The newest readable version of every page.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    file: Option<File>,
+    size: usize,
+    count: u32,
+    /// From the log.
+    newer: HashMap<u32, Vec<u8>>,
+    /// Pages whose newest version is damaged in the log: an older one is read instead.
+    stale: Vec<u32>,
+    log: Option<LogDamage>,
+}
+
+impl Pages {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = open_if_there(path)?;
+        let mut log = Vec::new();
+        if let Some(file) = open_if_there(&beside(path, LOG))? {
+            file.take(LONGEST_LOG).read_to_end(&mut log)?;
+        }
+        let length = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|meta| meta.len()))?;
+        let mut head = [0; 18];
+        let whole = file.as_ref().is_some_and(|file| file.read_exact_at(&mut head, 0).is_ok());
+        let size = whole
+            .then(|| page_size(u32::from(u16::from_be_bytes([head[16], head[17]]))))
+            .flatten()
+            .or_else(|| word(&log, 8).and_then(page_size))
+            .unwrap_or(DEFAULT_PAGE);
+        let read = Log::read(&log, size);
+        let stored = u32::try_from(length.div_ceil(size as u64)).unwrap_or(u32::MAX);
+        let count = stored.max(read.newer.keys().copied().max().unwrap_or(0));
+        Ok(Self { file, size, count, newer: read.newer, stale: read.stale, log: read.damage })
+    }
+
+    /// `None`: there is no such page, or the file ends within it.
+    pub(crate) fn page(&self, number: u32) -> Option<Vec<u8>> {
+        if number == 0 || number > self.count {
+            return None;
+        }
+        if let Some(newer) = self.newer.get(&number) {
+            return Some(newer.clone());
+        }
+        let mut page = vec![0; self.size];
+        let start = (u64::from(number) - 1) * self.size as u64;
+        self.file.as_ref()?.read_exact_at(&mut page, start).ok()?;
+        Some(page)
+    }
+
+    pub(crate) const fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) const fn log_damage(&self) -> Option<LogDamage> {
+        self.log
+    }
+
+    pub(crate) fn is_stale(&self, number: u32) -> bool {
+        self.stale.contains(&number)
+    }
+}
+
+fn page_size(stored: u32) -> Option<usize> {
+    match stored {
+        1 => Some(65_536),
+        512..=32_768 if stored.is_power_of_two() => Some(stored as usize),
+        _ => None,
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+    Some(u32::from_be_bytes(four))
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    newer: HashMap<u32, Vec<u8>>,
+    stale: Vec<u32>,
+    damage: Option<LogDamage>,
+}
+
+/// One frame of the current generation.
+struct Frame<'a> {
+    page: u32,
+    /// The last one of its transaction.
+    commits: bool,
+    sound: bool,
+    data: &'a [u8],
+}
+
+impl Log {
+    fn read(bytes: &[u8], size: usize) -> Self {
+        let Some(header) = bytes.get(..LOG_HEADER) else { return Self::default() };
+        let order = if word(header, 0) == Some(0x377f_0683) { Order::Big } else { Order::Little };
+        let sound_header = matches!(word(header, 0), Some(0x377f_0682 | 0x377f_0683))
+            && word(header, 4) == Some(3_007_000)
+            && word(header, 8).and_then(page_size) == Some(size)
+            && order.sum((0, 0), &header[..24]) == stored(header, 24);
+        let frames = frames(bytes, size, order, sound_header);
+        let bad = |frame: &Frame<'_>| !frame.sound;
+        let first_bad = if sound_header { frames.iter().position(bad) } else { Some(0) };
+        let lost = first_bad.map_or(0, |at| commits(&frames[at..]));
+        // A power cut leaves at most one transaction half written; it was never acknowledged.
+        let damaged = lost >= 2 || (!sound_header && lost >= 1);
+        let end = match (damaged, first_bad) {
+            (true, _) | (false, None) => frames.len(),
+            (false, Some(at)) => at,
+        };
+        let mut read = Self::default();
+        if damaged {
+            read.damage =
+                Some(LogDamage { frames: frames.iter().filter(|it| bad(it)).count(), commits: lost });
+        }
+        let last = frames[..end].iter().rposition(|frame| frame.sound && frame.commits);
+        for frame in frames.into_iter().take(last.map_or(0, |last| last + 1)) {
+            read.put(&frame);
+        }
+        read
+    }
+
+    fn put(&mut self, frame: &Frame<'_>) {
+        self.stale.retain(|page| *page != frame.page);
+        if frame.sound {
+            self.newer.insert(frame.page, frame.data.to_vec());
+        } else {
+            self.stale.push(frame.page);
+        }
+    }
+}
+
+fn commits(frames: &[Frame<'_>]) -> usize {
+    frames.iter().filter(|frame| frame.sound && frame.commits).count()
+}
+
+/// The frames of the current generation: older ones behind them carry other salts.
+fn frames(bytes: &[u8], size: usize, order: Order, sound_header: bool) -> Vec<Frame<'_>> {
+    let whole: Vec<&[u8]> = bytes[LOG_HEADER..].chunks_exact(FRAME_HEADER + size).collect();
+    let salts = |frame: &&[u8]| stored(frame, 8);
+    let Some(first) = whole.first().map(salts) else { return Vec::new() };
+    let salt = if sound_header { stored(bytes, 16) } else { first };
+    let end = whole.iter().rposition(|frame| salts(frame) == salt).map_or(0, |last| last + 1);
+    let mut before = stored(bytes, 24);
+    let mut frames = Vec::new();
+    for frame in &whole[..end] {
+        let (head, data) = frame.split_at(FRAME_HEADER);
+        let sum = order.sum(order.sum(before, &head[..8]), data);
+        let sound = salts(frame) == salt && sum == stored(head, 16);
+        before = stored(head, 16);
+        let (page, after) = (word(head, 0).unwrap_or(0), word(head, 4).unwrap_or(0));
+        frames.push(Frame { page, commits: after > 0, sound, data });
+    }
+    frames
+}
+
+fn stored(bytes: &[u8], at: usize) -> (u32, u32) {
+    (word(bytes, at).unwrap_or(0), word(bytes, at + 4).unwrap_or(0))
+}
+
+/// Byte order of the checksums.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Big,
+    Little,
+}
+
+impl Order {
+    fn sum(self, seed: (u32, u32), bytes: &[u8]) -> (u32, u32) {
+        let (mut one, mut two) = seed;
+        for pair in bytes.chunks_exact(8) {
+            let read = |four: &[u8]| {
+                let four = [four[0], four[1], four[2], four[3]];
+                match self {
+                    Self::Big => u32::from_be_bytes(four),
+                    Self::Little => u32::from_le_bytes(four),
+                }
+            };
+            one = one.wrapping_add(read(&pair[..4])).wrapping_add(two);
+            two = two.wrapping_add(read(&pair[4..])).wrapping_add(one);
+        }
+        (one, two)
+    }
+}

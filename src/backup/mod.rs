@@ -1,0 +1,184 @@
+//! Backups of a home: one directory each, complete or absent, checked before it gets its name.
+//!
+//! A plain directory and not an archive: every file in it can be looked at, copied and restored with ordinary tools,
+//! and a damaged byte costs one file. It is written under another name, synced, and renamed.
+
+mod files;
+mod redact;
+mod restore;
+pub(crate) mod schedule;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use petasos_core::Millis;
+use petasos_store::{Checked, Reader, check_copy};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Home;
+use crate::failure::{Failure, WRITABLE};
+use crate::print;
+
+pub(crate) use restore::{Force, restore};
+
+pub(crate) const DATABASE: &str = "petasos.db";
+const MANIFEST: &str = "manifest.json";
+const PREFIX: &str = "petasos-backup-";
+
+/// What a home is made of besides its database; what does not exist is left out.
+const FILES: [&str; 2] = ["config.yaml", "channel_aliases.json"];
+const FOLDERS: [&str; 2] = ["memories", "hooks"];
+/// Only if asked for.
+const SECRETS: [&str; 2] = [".env", "api_key"];
+
+/// Whether credentials are part of a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    LeaveOut,
+    Include,
+}
+
+/// What is in a backup.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub(crate) made_at: Millis,
+    pub(crate) version: String,
+    pub(crate) database: Checked,
+    pub(crate) secrets: bool,
+    /// SHA-256 by path.
+    pub(crate) files: BTreeMap<String, String>,
+}
+
+/// A backup that was made.
+#[derive(Debug, Serialize)]
+pub(crate) struct Made {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) manifest: Manifest,
+    /// Older ones that went.
+    pub(crate) removed: usize,
+}
+
+/// Where and how backups are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) directory: PathBuf,
+    pub(crate) secrets: Secrets,
+    /// The newest that stay; `None`: all of them.
+    pub(crate) keep: Option<usize>,
+}
+
+/// Makes a backup below `plan.directory`. The gateway may run.
+pub(crate) fn make(home: &Home, plan: &Plan, now: Millis) -> Result<Made, Failure> {
+    files::make_private(&plan.directory).map_err(|error| unwritable(&plan.directory, &error))?;
+    let path = plan.directory.join(format!("{PREFIX}{}", stamp(now)));
+    let mut made = make_at(home, &path, plan.secrets, now)?;
+    if let Some(keep) = plan.keep {
+        made.removed = rotate(&plan.directory, keep).map_err(|error| unwritable(&plan.directory, &error))?;
+    }
+    Ok(made)
+}
+
+/// Makes a backup at this path, where nothing may be yet.
+pub(crate) fn make_at(home: &Home, path: &Path, secrets: Secrets, now: Millis) -> Result<Made, Failure> {
+    if path.exists() {
+        let what = format!("{} exists", path.display());
+        return Err(Failure::new(what).next("choose another name with --out, or remove it"));
+    }
+    let part = files::beside(path, ".part");
+    files::remove_all(&part).map_err(|error| unwritable(&part, &error))?;
+    let made = fill(home, &part, secrets, now).inspect_err(|_| {
+        // What is left of a failed try is worth nothing.
+        let _ = files::remove_all(&part);
+    })?;
+    files::sync_tree(&part)
+        .and_then(|()| fs::rename(&part, path))
+        .and_then(|()| files::sync_parent(path))
+        .map_err(|error| unwritable(path, &error))?;
+    let bytes = files::size(path).map_err(|error| unwritable(path, &error))?;
+    Ok(Made { path: path.into(), bytes, manifest: made, removed: 0 })
+}
+
+fn fill(home: &Home, part: &Path, secrets: Secrets, now: Millis) -> Result<Manifest, Failure> {
+    let failed = |error: io::Error| unwritable(part, &error);
+    files::make_private(part).map_err(failed)?;
+    let copy = part.join(DATABASE);
+    Reader::open(home.database())?.copy_to(&copy)?;
+    files::set_private(&copy).map_err(failed)?;
+    let database = check_copy(&copy).map_err(|error| {
+        Failure::new(format!("the copy is not sound: {error}")).next("petasos doctor --repair")
+    })?;
+    let wanted = FILES.iter().chain(if secrets == Secrets::Include { &SECRETS[..] } else { &[] });
+    for name in wanted {
+        files::copy(&home.path().join(name), &part.join(name)).map_err(failed)?;
+    }
+    for name in FOLDERS {
+        files::copy_tree(&home.path().join(name), &part.join(name)).map_err(failed)?;
+    }
+    if secrets == Secrets::LeaveOut {
+        redact::config(&part.join("config.yaml")).map_err(failed)?;
+    }
+    let manifest = Manifest {
+        made_at: now,
+        version: env!("CARGO_PKG_VERSION").into(),
+        database,
+        secrets: secrets == Secrets::Include,
+        files: files::digests(part).map_err(failed)?,
+    };
+    let text = serde_json::to_vec_pretty(&manifest).map_err(|error| failed(error.into()))?;
+    files::write(&part.join(MANIFEST), &text).map_err(failed)?;
+    Ok(manifest)
+}
+
+/// The newest backup of a directory, by its name.
+pub(crate) fn newest(directory: &Path) -> Option<(PathBuf, Millis)> {
+    let path = list(directory).ok()?.pop()?;
+    let manifest = read_manifest(&path).ok()?;
+    Some((path, manifest.made_at))
+}
+
+pub(crate) fn read_manifest(path: &Path) -> io::Result<Manifest> {
+    Ok(serde_json::from_slice(&fs::read(path.join(MANIFEST))?)?)
+}
+
+/// Complete backups, the oldest first.
+fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(PREFIX) && path.join(MANIFEST).exists() && !name.ends_with(".part") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn rotate(directory: &Path, keep: usize) -> io::Result<usize> {
+    let all = list(directory)?;
+    let old = &all[..all.len().saturating_sub(keep.max(1))];
+    for path in old {
+        // Under another name first: half a backup must not look like one.
+        let gone = files::beside(path, ".part");
+        fs::rename(path, &gone)?;
+        files::remove_all(&gone)?;
+    }
+    Ok(old.len())
+}
+
+pub(crate) fn stamp(now: Millis) -> String {
+    let moment = i64::try_from(now.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    moment.unwrap_or_default().strftime("%Y%m%dT%H%M%S%3fZ").to_string()
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display())).next(WRITABLE)
+}
+
+/// `3 h ago, in DIRECTORY`, for status and doctor.
+pub(crate) fn about(directory: &Path, now: Millis) -> Option<String> {
+    newest(directory).map(|(path, at)| format!("{} ({})", print::ago(at, now), path.display()))
+}

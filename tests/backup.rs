@@ -1,0 +1,111 @@
+//! Backup and restore with the real program: the procedures of docs/operations.md.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use support::{Bench, failed, fine, json};
+
+fn backup(bench: &Bench, more: &[&str]) -> PathBuf {
+    let made = json(&bench.run(&[&["backup", "--json"], more].concat()));
+    PathBuf::from(made["path"].as_str().expect("a path"))
+}
+
+fn talked(bench: &mut Bench, text: &str, count: usize) {
+    bench.telegram.push_text(101, 101, text);
+    bench.wait_messages(101, count);
+    bench.settle();
+}
+
+fn transcript(home: &Path) -> Vec<String> {
+    let db = rusqlite::Connection::open(home.join("petasos.db")).expect("a database");
+    let mut read = db.prepare("SELECT content FROM messages WHERE role = 'user' ORDER BY id").expect("sql");
+    read.query_map([], |row| row.get(0)).expect("rows").map(|row| row.expect("text")).collect()
+}
+
+#[test]
+fn backs_up_a_running_gateway_and_restores_into_a_new_home() {
+    let mut bench = Bench::new();
+    fs::create_dir_all(bench.home.path().join("memories/people")).expect("a directory");
+    fs::write(bench.home.path().join("memories/MEMORY.md"), "likes tea").expect("written");
+    fs::write(bench.home.path().join(".env"), "SECRET_ONE=abc\n").expect("written");
+    bench.start();
+    talked(&mut bench, "before", 1);
+    let path = backup(&bench, &[]);
+    talked(&mut bench, "after", 2);
+    assert!(!path.join(".env").exists());
+    let config = fs::read_to_string(path.join("config.yaml")).expect("a configuration");
+    assert!(!config.contains("123:abc") && !config.contains("sk-test"), "{config}");
+    assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(path.join("petasos.db")).expect("there").permissions().mode() & 0o777, 0o600);
+    let status = fine(&bench.run(&["status"]));
+    assert!(status.contains("backup    just now"), "{status}");
+
+    let other = tempfile::tempdir().expect("a directory");
+    let home = other.path().join("new");
+    let said = fine(
+        &bench
+            .command(&["restore", path.to_str().expect("UTF-8"), "--home", home.to_str().expect("UTF-8")])
+            .output()
+            .expect("runs"),
+    );
+    assert!(said.contains("no credentials") && said.contains("next: petasos run"), "{said}");
+    assert!(transcript(&home).iter().any(|text| text.contains("before")));
+    assert!(!transcript(&home).iter().any(|text| text.contains("after")));
+    assert_eq!(fs::read_to_string(home.join("memories/MEMORY.md")).expect("there"), "likes tea");
+}
+
+#[test]
+fn includes_credentials_only_when_asked_and_keeps_as_many_as_asked() {
+    let mut bench = Bench::new();
+    fs::write(bench.home.path().join(".env"), "SECRET_ONE=abc\n").expect("written");
+    bench.start();
+    talked(&mut bench, "hello", 1);
+    let first = backup(&bench, &["--include-secrets"]);
+    assert_eq!(fs::read_to_string(first.join(".env")).expect("there"), "SECRET_ONE=abc\n");
+    assert!(fs::read_to_string(first.join("config.yaml")).expect("there").contains("123:abc"));
+    let (second, third) = (backup(&bench, &[]), backup(&bench, &["--keep", "2"]));
+    assert!(!first.exists() && second.exists() && third.exists());
+    let out = bench.home.path().join("elsewhere");
+    backup(&bench, &["--out", out.to_str().expect("UTF-8")]);
+    let again = failed(&bench.run(&["backup", "--out", out.to_str().expect("UTF-8")]), 1);
+    assert!(again.contains("exists") && again.contains("next:"), "{again}");
+}
+
+#[test]
+fn restore_refuses_a_running_gateway_a_newer_home_and_a_changed_backup() {
+    let mut bench = Bench::new();
+    bench.start();
+    talked(&mut bench, "before", 1);
+    let path = backup(&bench, &["--include-secrets"]);
+    let restore = ["restore", path.to_str().expect("UTF-8")];
+    let held = failed(&bench.run(&restore), 1);
+    assert!(held.contains("another gateway is running"), "{held}");
+    talked(&mut bench, "after", 2);
+    bench.terminate();
+    let newer = failed(&bench.run(&restore), 1);
+    assert!(newer.contains("newer than the backup") && newer.contains("--force"), "{newer}");
+    assert!(transcript(bench.home.path()).iter().any(|text| text.contains("after")));
+
+    let forced = json(&bench.run(&["restore", restore[1], "--force", "--json"]));
+    let aside = PathBuf::from(forced["replaced"].as_str().expect("kept aside"));
+    assert!(transcript(&aside).iter().any(|text| text.contains("after")));
+    assert!(!transcript(bench.home.path()).iter().any(|text| text.contains("after")));
+    bench.start();
+    talked(&mut bench, "again", 3);
+    bench.terminate();
+
+    let database = path.join("petasos.db");
+    let mut bytes = fs::read(&database).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&database, bytes).expect("writable");
+    let changed = failed(&bench.run(&["restore", restore[1], "--force"]), 1);
+    assert!(changed.contains("was changed") && changed.contains("next:"), "{changed}");
+    let absent = failed(&bench.run(&["restore", "/nonexistent"]), 1);
+    assert!(absent.contains("is no backup"), "{absent}");
+}

@@ -1,0 +1,216 @@
+//! The real program with a damaged database: it starts, answers, and says what it lost.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use support::{Bench, Gateway, SOON, fine, json};
+
+const OWNER: i64 = 900;
+const CHATS: [i64; 3] = [101, 102, 103];
+
+/// Places that are tried: ten, or as many as `PETASOS_DAMAGE_PLACES` says.
+fn places() -> u64 {
+    std::env::var("PETASOS_DAMAGE_PLACES").ok().and_then(|it| it.parse().ok()).unwrap_or(10)
+}
+
+fn bench() -> Bench {
+    Bench::with(&format!("telegram:\n  home_channel: \"{OWNER}\"\n"))
+}
+
+/// Three chats with conversations, killed: much of it is only in the log.
+fn used(bench: &mut Bench) {
+    bench.start();
+    for round in 0..4 {
+        for chat in CHATS {
+            bench.telegram.push_text(chat, chat, format!("word {round} of {chat} {}", "filler ".repeat(40)));
+        }
+        for chat in CHATS {
+            bench.wait_messages(chat, round + 1);
+        }
+    }
+    bench.settle();
+    bench.kill();
+}
+
+/// As if the last commit had been a minute ago: damage does not change the times of files.
+fn age(bench: &Bench) {
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    for path in [bench.database(), log(bench)].into_iter().filter(|path| path.exists()) {
+        fs::File::options().write(true).open(path).and_then(|file| file.set_modified(then)).expect("a time");
+    }
+}
+
+fn log(bench: &Bench) -> PathBuf {
+    bench.database().with_file_name("petasos.db-wal")
+}
+
+/// All files of a home, by name.
+fn snapshot(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let names = ["petasos.db", "petasos.db-wal", ".petasos-db", ".petasos.db-map"];
+    let there = names.map(|name| home.join(name)).into_iter().filter(|path| path.exists());
+    there.map(|path| (path.clone(), fs::read(path).expect("readable"))).collect()
+}
+
+fn put_back(home: &Path, files: &[(PathBuf, Vec<u8>)]) {
+    for entry in fs::read_dir(home).expect("a home").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("petasos.db") || name.starts_with(".petasos") {
+            fs::remove_file(entry.path()).expect("removable");
+        }
+    }
+    files.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("writable"));
+}
+
+/// Starts, asks something new in a new chat, and waits for the answer.
+#[track_caller]
+fn answers(bench: &mut Bench, chat: i64, case: &str) {
+    bench.start();
+    bench.telegram.push_text(chat, chat, "are you there");
+    let found = bench.telegram.wait_until(SOON, |world| {
+        world.texts(chat).iter().any(|text| text.contains("echo: are you there")).then_some(())
+    });
+    assert!(found.is_some(), "{case}: {:?}", bench.telegram.texts(chat));
+}
+
+fn mixed(seed: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[test]
+fn starts_and_answers_after_damage_at_random_places() {
+    let mut bench = bench();
+    used(&mut bench);
+    let before = snapshot(bench.home.path());
+    for seed in 0..places() {
+        put_back(bench.home.path(), &before);
+        let file = if seed % 2 == 0 { bench.database() } else { log(&bench) };
+        let mut bytes = fs::read(&file).expect("readable");
+        let place = 1 + (mixed(seed) % (bytes.len() as u64 - 1)) as usize;
+        let cut = seed % 5 == 4;
+        if cut {
+            bytes.truncate(place);
+        } else {
+            bytes[place] ^= 1 << (mixed(seed + 1000) % 8);
+        }
+        fs::write(&file, bytes).expect("writable");
+        age(&bench);
+        let case =
+            format!("seed {seed}: {} at {place} of {}", if cut { "cut" } else { "flip" }, file.display());
+        let chat = 2000 + i64::try_from(seed).expect("small");
+        answers(&mut bench, chat, &case);
+        let status = bench.status();
+        bench.kill();
+        if let Some(report) = status["salvage"]["report"].as_str() {
+            assert!(fs::read_to_string(report).expect("a report").contains("lost:"), "{case}");
+        }
+        let doctor = json(&bench.run(&["doctor", "--repair", "--json"]));
+        assert!(doctor["damaged"].is_boolean(), "{case}: {doctor}");
+    }
+}
+
+#[test]
+fn tells_the_owner_and_shows_the_loss_in_status() {
+    let mut bench = bench();
+    used(&mut bench);
+    // The rows of one table become unreadable.
+    let raw = rusqlite::Connection::open(bench.database()).expect("a database");
+    raw.execute("UPDATE turns SET state = '{' WHERE id = 2", []).expect("a turn");
+    raw.close().expect("closed");
+    age(&bench);
+    answers(&mut bench, 500, "a damaged turn");
+    let told = bench.wait_messages(OWNER, 1).join("\n");
+    assert!(told.contains("My database was damaged") && told.contains("turns: row 2"), "{told}");
+    let status = fine(&bench.run(&["status"]));
+    assert!(status.contains("salvage") && status.contains("turns"), "{status}");
+    let doctor = support::stdout(&bench.run(&["doctor"]));
+    assert!(doctor.contains("warn salvage"), "{doctor}");
+    bench.kill();
+    bench.start();
+    bench.settle();
+    let times = bench.telegram.texts(OWNER).iter().filter(|text| text.contains("was damaged")).count();
+    assert_eq!(times, 1, "it is told once");
+}
+
+#[test]
+fn reports_messages_that_may_have_been_answered_instead_of_running_them() {
+    let mut bench = bench();
+    used(&mut bench);
+    let calls = bench.model.requests().len();
+    // The knowledge of what was seen is gone, and Telegram offers an old message once more.
+    let raw = rusqlite::Connection::open(bench.database()).expect("a database");
+    raw.execute("UPDATE turns SET state = '{' WHERE id = 2", []).expect("a turn");
+    raw.execute("DELETE FROM seen", []).expect("rows");
+    raw.close().expect("closed");
+    bench.telegram.push_text(101, 101, "an old question");
+    bench.start();
+    let found = bench.telegram.wait_until(SOON, |world| {
+        world.texts(101).iter().any(|text| text.contains("• an old question")).then_some(())
+    });
+    assert!(found.is_some(), "{:?}", bench.telegram.texts(101));
+    bench.settle();
+    assert_eq!(bench.model.requests().len(), calls, "nothing ran");
+}
+
+#[test]
+fn repairs_only_while_no_gateway_runs() {
+    let mut bench = bench();
+    used(&mut bench);
+    assert!(fine(&bench.run(&["doctor", "--repair"])).contains("sound"));
+    let mut bytes = fs::read(bench.database()).expect("readable");
+    bytes[..16].fill(0);
+    fs::write(bench.database(), bytes).expect("writable");
+    let refused = support::failed(&bench.run(&["sessions", "list"]), 1);
+    assert!(refused.contains("petasos doctor --repair"), "{refused}");
+    let repaired = fine(&bench.run(&["doctor", "--repair"]));
+    assert!(repaired.contains("no rows") && repaired.contains("next: petasos run"), "{repaired}");
+    bench.start();
+    let held = support::failed(&bench.run(&["doctor", "--repair"]), 1);
+    assert!(held.contains("another gateway is running"), "{held}");
+}
+
+#[test]
+fn salvages_by_restarting_when_a_read_fails_while_running() {
+    let mut bench = bench();
+    used(&mut bench);
+    let mut run = bench.command(&["run", "--external-supervisor"]);
+    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let polls = bench.telegram.calls_of("getUpdates").len();
+    bench.gateway = Some(Gateway::of(run.spawn().expect("petasos starts")));
+    bench
+        .telegram
+        .wait_until(SOON, |world| (world.calls_of("getUpdates").count() > polls).then_some(()))
+        .expect("it polls");
+    let path = bench.database();
+    // Behind the program's back: the index that every claim of a message reads leads nowhere any more.
+    let raw = rusqlite::Connection::open(&path).expect("a database");
+    let roots: Vec<u32> = {
+        let mut read =
+            raw.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'inbox'").expect("sql");
+        read.query_map([], |row| row.get(0)).expect("rows").map(|row| row.expect("a number")).collect()
+    };
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("folded");
+    raw.close().expect("closed");
+    let mut bytes = fs::read(&path).expect("readable");
+    for root in roots {
+        let start = (root as usize - 1) * 4096;
+        bytes[start..start + 100].fill(0xff);
+    }
+    fs::write(&path, bytes).expect("writable");
+    bench.telegram.push_text(600, 600, "hello");
+    let (code, said) = bench.gateway.take().expect("runs").wait();
+    assert_eq!(code, Some(75), "the supervisor starts it again: {said}");
+    assert!(said.contains("restarting to salvage"), "{said}");
+    bench.start();
+    let told = bench.telegram.wait_until(SOON, |world| {
+        world.texts(OWNER).iter().any(|text| text.contains("My database was damaged")).then_some(())
+    });
+    assert!(told.is_some(), "{:?}", bench.telegram.texts(OWNER));
+}
