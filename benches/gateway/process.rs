@@ -1,8 +1,32 @@
 //! What the kernel says about a process.
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
+
+/// A gateway that ends with its benchmark, also when that panics.
+pub(super) struct Gateway(pub(super) Child);
+
+impl Deref for Gateway {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Gateway {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
 
 pub(super) fn end(gateway: &mut Child) {
     let _ = gateway.kill();

@@ -1,7 +1,7 @@
 //! A home, a fake Telegram and a fake model for one run of the program.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::PATIENCE;
+use super::process::Gateway;
 
 pub(super) struct Rig {
     pub(super) telegram: Telegram,
@@ -51,7 +52,7 @@ impl Rig {
         let config = format!(
             "model:\n  default: fake\n  provider: custom\n  base_url: {}/v1\n  api_key: sk-bench\n\
              platforms:\n  telegram:\n    enabled: true\n    token: \"123:abc\"\n    extra:\n      base_url: {}/bot\n\
-             web:\n  port: 0\n{more}",
+             web:\n  port: 0\ngateway:\n  api_server:\n    queue_seconds: 60\n{more}",
             model.url(),
             telegram.url(),
         );
@@ -59,11 +60,11 @@ impl Rig {
         Self { telegram, _model: model, home, answered }
     }
 
-    pub(super) fn launch(&self, program: &Path) -> Child {
+    pub(super) fn launch(&self, program: &Path) -> Gateway {
         self.launch_with(program, &[])
     }
 
-    pub(super) fn launch_with(&self, program: &Path, env: &[(&str, &str)]) -> Child {
+    pub(super) fn launch_with(&self, program: &Path, env: &[(&str, &str)]) -> Gateway {
         let mut command = Command::new(program);
         command
             .args(["run", "--quiet"])
@@ -72,7 +73,7 @@ impl Rig {
             .env("HERMES_GATEWAY_MAX_STARTS", "0")
             .envs(env.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().expect("petasos starts")
+        Gateway(command.spawn().expect("petasos starts"))
     }
 
     pub(super) fn await_state(&self, want: &str) {

@@ -168,6 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn every_end_has_its_name_its_return_and_its_reason_to_resume() {
+        for (leave, name, comes_back, reason) in [
+            (Leave::Deserted, "deserted", false, ResumeReason::ShutdownTimeout),
+            (Leave::Signal, "signal", true, ResumeReason::ShutdownTimeout),
+            (SERVICE, "restart", true, ResumeReason::RestartTimeout),
+            (DETACHED, "restart", true, ResumeReason::RestartTimeout),
+            (Leave::Stop, "stop", false, ResumeReason::ShutdownTimeout),
+            (Leave::Unstartable, "unstartable", false, ResumeReason::ShutdownTimeout),
+            (Leave::Failure, "failure", false, ResumeReason::ShutdownTimeout),
+        ] {
+            assert_eq!(
+                (leave.as_str(), leave.comes_back(), leave.resume_reason()),
+                (name, comes_back, reason)
+            );
+            assert_eq!(leave.is_restart(), name == "restart");
+        }
+    }
+
+    #[test]
     fn a_restart_upgrades_a_signal_and_never_an_operators_stop() {
         for (asked, current, want) in [
             (SERVICE, Leave::Signal, true),

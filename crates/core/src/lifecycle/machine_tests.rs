@@ -132,3 +132,18 @@ fn drained_and_released_a_thousand_times_it_is_what_it_was() {
     }
     assert_eq!(life, up());
 }
+
+#[test]
+fn published_states_have_the_names_of_the_status_file() {
+    for (state, name) in [
+        (State::Starting, "starting"),
+        (State::Running, "running"),
+        (State::Degraded, "degraded"),
+        (State::Draining, "draining"),
+        (State::Stopped, "stopped"),
+        (State::StartupFailed, "startup_failed"),
+    ] {
+        assert_eq!(state.as_str(), name);
+        assert_eq!(serde_json::to_value(state).ok(), Some(name.into()));
+    }
+}

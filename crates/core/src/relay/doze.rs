@@ -85,6 +85,13 @@ mod tests {
     }
 
     #[test]
+    fn reasons_to_stay_awake_name_the_setting_to_change() {
+        assert!(Awake::NoWakeUrl.as_str().contains("GATEWAY_RELAY_WAKE_URL"));
+        assert!(Awake::NoLever.as_str().contains("gateway.scale_to_zero.action"));
+        assert_ne!(Awake::NotWanted.as_str(), Awake::OtherPlatforms.as_str());
+    }
+
+    #[test]
     fn idle_is_nothing_to_do_for_long_enough() {
         let five = Duration::from_secs(300);
         let at = |ms: u64| is_idle(Some(Work::default()), Millis(1_000), Millis(1_000 + ms), five);

@@ -140,3 +140,49 @@ fn what_a_connector_tells_a_gateway_reads() {
     assert_eq!(again.attachments[0].reference, "https://c/f1");
     assert_eq!(Inbound { attachments: vec![], ..again }, Inbound { attachments: vec![], ..heard });
 }
+
+#[test]
+fn every_field_of_a_source_survives_the_wire() {
+    let whole = Source {
+        chat_name: Some("room".into()),
+        user_id: Some("u1".into()),
+        user_name: Some("Ann".into()),
+        thread_id: Some("t1".into()),
+        chat_topic: Some("topic".into()),
+        user_id_alt: Some("u2".into()),
+        chat_id_alt: Some("c2".into()),
+        scope_id: Some("g1".into()),
+        parent_chat_id: Some("p1".into()),
+        message_id: Some("m1".into()),
+        profile: Some("work".into()),
+        is_bot: true,
+        ..Source::new(Platform::parse("discord").unwrap(), ChatType::Thread, "c1")
+    };
+    let heard = Inbound { source: whole.clone(), ..told(|_| {}).inbound("x".into(), false) };
+    assert_eq!(read(Event::tell(&heard, |_| None)).source, whole);
+}
+
+#[test]
+fn files_keep_what_is_known_of_them_and_have_a_limit() {
+    let file = Attachment {
+        kind: "document".into(),
+        name: Some("a.txt".into()),
+        mime: Some("text/plain".into()),
+        size: Some(7),
+        reference: "https://c/1".into(),
+        ..Attachment::default()
+    };
+    let mut heard = told(|_| {}).inbound("x".into(), false);
+    heard.attachments = vec![file.clone()];
+    assert_eq!(read(Event::tell(&heard, |file| Some(file.reference.clone()))).files, [file]);
+    let urls: Vec<_> = (0..60).map(|number| format!("https://c/{number}")).collect();
+    assert_eq!(told(|event| event["media_urls"] = json!(urls)).files.len(), 50);
+}
+
+#[test]
+fn slash_marks_a_command() {
+    for (text, kind) in [("/new", "command"), ("new/", "text"), ("", "text")] {
+        let heard = Inbound { text: text.into(), ..told(|_| {}).inbound("x".into(), false) };
+        assert_eq!(Event::tell(&heard, |_| None)["message_type"], kind, "{text}");
+    }
+}

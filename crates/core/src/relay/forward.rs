@@ -195,6 +195,44 @@ mod tests {
     }
 
     #[test]
+    fn forwarded_interaction_keeps_author_and_profile() {
+        let mut told = interaction(2, json!({"name": "new"}));
+        let named = |told: &Value| {
+            let forward = Forward { profile: Some("work".into()), ..forward(told) };
+            let source = forward.event().unwrap().source;
+            assert_eq!(source.profile.as_deref(), Some("work"));
+            source.user_name
+        };
+        assert_eq!(named(&told).as_deref(), Some("ann"));
+        told["member"]["user"]["global_name"] = "Ann".into();
+        assert_eq!(named(&told).as_deref(), Some("Ann"));
+    }
+
+    #[test]
+    fn only_discord_holds_a_permission_to_answer() {
+        let of = |platform: &str| Forward { platform: platform.into(), ..Forward::default() }.permission();
+        assert_eq!(of("Discord"), Some("discord.interaction_token"));
+        assert_eq!(of("slack"), None);
+    }
+
+    #[test]
+    fn options_are_read_to_their_deepest_level_and_no_further() {
+        // A group in a group in a group, and a value in each; only groups have options of their own.
+        let nested = (0..DEEPEST + 3).fold(
+            json!({"type": 3, "value": "end"}),
+            |inner, _| json!({"type": 1, "name": "g", "options": [inner]}),
+        );
+        let text = |option: Value| {
+            let data = json!({"name": "c", "options": [option]});
+            forward(&interaction(2, data)).event().unwrap().text
+        };
+        let words = text(nested).split_whitespace().count();
+        assert_eq!(words, 1 + DEEPEST + 1, "the command and its groups");
+        let value = json!({"type": 3, "value": "v", "options": [{"type": 3, "value": "hidden"}]});
+        assert_eq!(text(value), "/c v");
+    }
+
+    #[test]
     fn a_pressed_button_is_its_id_or_a_choice() {
         let press = |id: &str| forward(&interaction(3, json!({"custom_id": id}))).event().unwrap();
         assert_eq!(press("again").text, "again");

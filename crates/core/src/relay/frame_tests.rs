@@ -117,3 +117,11 @@ fn nothing_configured_is_the_identity_of_no_platform() {
     assert_eq!(hellos(&[]), vec![generic]);
     assert_eq!(hellos(&[("discord".into(), "app".into()), ("telegram".into(), "bot9".into())]).len(), 2);
 }
+
+#[test]
+fn longest_line_is_written_and_one_byte_more_is_not() {
+    let ack = |length: usize| FromGateway::Ack { buffer: "x".repeat(length) }.line();
+    let around = ack(0).map(|line| line.len()).unwrap();
+    assert_eq!(ack(LONGEST_WRITTEN - around).map(|line| line.len()), Ok(LONGEST_WRITTEN));
+    assert_eq!(ack(LONGEST_WRITTEN - around + 1), Err(TooLong));
+}
