@@ -147,3 +147,17 @@ fn published_states_have_the_names_of_the_status_file() {
         assert_eq!(serde_json::to_value(state).ok(), Some(name.into()));
     }
 }
+
+#[test]
+fn process_has_started_once_it_left_the_first_stage() {
+    assert!(!Lifecycle::default().has_started());
+    assert!(up().has_started());
+    assert!(up().step(NOW, Event::Leave(Leave::Stop)).0.has_started());
+}
+
+#[test]
+fn end_forgets_the_drain_whose_marker_is_still_there() {
+    let life = up().step(NOW, marked()).0.step(NOW, Event::Leave(Leave::Stop)).0;
+    assert!(life.drain().is_some());
+    assert!(life.step(NOW, Event::Ended).0.drain().is_none());
+}
