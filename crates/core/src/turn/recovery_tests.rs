@@ -28,7 +28,7 @@ fn failure_of_an_older_call_is_ignored() {
 #[test]
 fn crashes_while_tools_run_count_towards_giving_up() {
     let mut turn = acting(&["a"]);
-    for crash in 1..=Limits::default().crashes {
+    for crash in 1..Limits::default().crashes {
         let (next, decision) = go(turn, recovered(false, &["a"]));
         assert_eq!((next.crashes, begun(&decision)), (crash, vec!["a"]));
         turn = next;
