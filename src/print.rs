@@ -117,6 +117,11 @@ pub(crate) fn moment(then: Millis, now: Millis) -> String {
     }
 }
 
+/// `23:14:05`, on this machine's clock.
+pub(crate) fn time_of_day(then: Millis) -> String {
+    local(then).map_or_else(|| "later".into(), |local| local.strftime("%H:%M:%S").to_string())
+}
+
 fn local(then: Millis) -> Option<jiff::Zoned> {
     let stamp = jiff::Timestamp::from_millisecond(i64::try_from(then.0).ok()?).ok()?;
     Some(stamp.to_zoned(jiff::tz::TimeZone::system()))

@@ -91,6 +91,7 @@ fn way(commit: Commit) -> Way {
         Commit::Run => Way::Elsewhere("tests/api.rs"),
         Commit::Delegation => Way::Elsewhere("crates/gateway/tests/delegation.rs"),
         Commit::Topic => Way::Elsewhere("crates/gateway/tests/delivery.rs"),
+        Commit::RateLimit => Way::Elsewhere("tests/rate_limits.rs"),
         Commit::Connector => Way::Elsewhere("crates/connector/tests"),
         Commit::Operator => Way::Elsewhere("one row each, by a person who sees whether it worked"),
         Commit::Todo | Commit::Sweep | Commit::Pulse => Way::Elsewhere("nothing that was promised is in it"),

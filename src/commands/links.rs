@@ -5,7 +5,9 @@ mod unreadable;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_core::Millis;
 use petasos_core::link::{Lack, Link, State};
+use petasos_core::rate_limit::Penalty;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,12 +15,14 @@ use super::Context;
 use crate::arguments::{Links, LinksAction};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::print::{self, BAD, ODD, ago, cut, now, say, span, styled};
+use crate::print::{self, BAD, ODD, ago, cut, now, say, span, styled, time_of_day};
 
 /// What we read of the gateway's answer.
 #[derive(Debug, Deserialize)]
 struct Status {
     links: Vec<Named>,
+    #[serde(default)]
+    rate_limits: Vec<Penalty>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,7 +76,16 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
         &["PLATFORM", "STATE", "LAST HEARD", "BEHIND", "FAILED", "NEXT TRY", "CLASS", "WHY"],
         &rows.collect::<Vec<_>>(),
     );
+    for penalty in &status.rate_limits {
+        say!("{}", styled(ODD, &rate_limit(penalty, now)));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A rate limit, in a line.
+pub(super) fn rate_limit(penalty: &Penalty, now: Millis) -> String {
+    let (until, left) = (time_of_day(penalty.until), span(penalty.until.since(now)));
+    format!("{penalty} is rate limited until {until} ({left} left): {}", cut(&penalty.reason, 80))
 }
 
 /// As published, but for the one word that has two meanings.

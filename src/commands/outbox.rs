@@ -7,6 +7,7 @@ use petasos_core::dead::DeadChat;
 use petasos_core::outbox::{Item, State};
 use serde_json::json;
 
+use super::links::rate_limit;
 use super::{Context, reader, write};
 use crate::arguments::{Outbox, OutboxAction, OutboxState};
 use crate::client::Client;
@@ -16,6 +17,8 @@ use crate::print::{self, DIM, ODD, ago, cut, now, say, styled};
 const MOST: usize = 200;
 /// Dead chats shown below the list.
 const DEAD_SHOWN: usize = 20;
+/// Rate limits shown above it.
+const LIMITS_SHOWN: usize = 20;
 
 pub(crate) async fn outbox(context: &Context, wanted: Outbox) -> Result<ExitCode, Failure> {
     match wanted.action.unwrap_or(OutboxAction::List) {
@@ -31,16 +34,21 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
         None => vec![State::Dead, State::Sending, State::Due, State::Streaming],
     };
     let mut items: Vec<Item> = Vec::new();
-    let mut dead = Vec::new();
+    let (mut dead, mut limits) = (Vec::new(), Vec::new());
     if let Some(reader) = reader(&context.home)? {
         for state in states {
             items.extend(reader.items_in(state, MOST)?);
         }
         dead = reader.dead_chats()?;
+        limits = reader.penalties()?;
     }
+    limits.retain(|penalty| penalty.until > now());
     if context.json {
         print::json(&items)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    for penalty in limits.iter().take(LIMITS_SHOWN) {
+        say!("{}", styled(ODD, &rate_limit(penalty, now())));
     }
     if items.is_empty() {
         match wanted {

@@ -12,6 +12,7 @@ use crate::compaction::Relief;
 use crate::ids::{InboxId, OutboxId, SessionId, SessionKey, TurnId};
 use crate::message::Platform;
 use crate::outbox::{Draft, Left};
+use crate::rate_limit::Penalty;
 use crate::time::Millis;
 use crate::transcript::{Bill, Message};
 use crate::turn::Turn;
@@ -93,6 +94,8 @@ pub enum Write {
     ChatDead { platform: Platform, chat_id: String, reason: String, at: Millis },
     /// Something arrived there.
     ChatAlive { platform: Platform, chat_id: String },
+    /// The platform wants no requests of this scope until then. Replaces what is stored of the scope.
+    RateLimited(Penalty),
     /// A topic that was asked for by name is there under this id.
     TopicMade { platform: Platform, chat_id: String, name: String, thread: String, at: Millis },
     /// It is there no longer.

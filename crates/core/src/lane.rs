@@ -12,29 +12,26 @@ use core::time::Duration;
 use crate::backoff::{SEND, backoff};
 use crate::fault::{Fault, Reached};
 use crate::outbox::{Item, Preview, State};
+use crate::rate_limit::LONGEST_WAIT;
 use crate::time::Millis;
 
 /// The rate budget of one chat. Messages are never held back by it, only counted; previews and typing
-/// wait until it has recovered. A platform's own refusal (`penalize`) holds back everything.
+/// wait until it has recovered. A platform's own refusal holds back everything: `rate_limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     pace: Duration,
     /// When everything spent so far will have been earned back.
     level: Millis,
-    penalty: Millis,
 }
 
 /// How many operations may be spent ahead before previews wait.
 const BURST: u32 = 3;
 /// No debt reaches further than this.
 const DEBT_CAP: Duration = Duration::from_secs(60);
-/// A platform's wait is kept up to here. Real ones are seconds or minutes; after an hour one more request
-/// costs little, and the platform can say no again, whereas a mistaken figure must not silence a chat.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 impl Budget {
     pub const fn new(pace: Duration) -> Self {
-        Self { pace, level: Millis(0), penalty: Millis(0) }
+        Self { pace, level: Millis(0) }
     }
 
     pub fn spend(&mut self, now: Millis) {
@@ -42,20 +39,10 @@ impl Budget {
         self.level = level.min(now.after(DEBT_CAP));
     }
 
-    /// The platform told us to wait.
-    pub fn penalize(&mut self, now: Millis, wait: Duration) {
-        self.penalty = self.message_at(now).max(now.after(wait.min(LONGEST_WAIT)));
-    }
-
-    /// When a message that is owed may leave.
-    pub fn message_at(&self, now: Millis) -> Millis {
-        credible(self.penalty, now, LONGEST_WAIT).max(now)
-    }
-
     /// When a preview or a typing sign may leave.
     pub fn preview_at(&self, now: Millis) -> Millis {
         let ahead = self.pace.saturating_mul(BURST.saturating_sub(1));
-        credible(self.level, now, DEBT_CAP).before(ahead).max(self.message_at(now))
+        credible(self.level, now, DEBT_CAP).before(ahead).max(now)
     }
 }
 

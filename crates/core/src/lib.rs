@@ -30,6 +30,7 @@ pub mod outage;
 pub mod outbox;
 pub mod pairing;
 pub mod person;
+pub mod rate_limit;
 pub mod relay;
 pub mod scan;
 pub mod secret;

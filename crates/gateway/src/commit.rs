@@ -77,6 +77,8 @@ pub enum Commit {
     Delegation,
     /// A topic was made for an answer, or is gone.
     Topic,
+    /// A platform wants us to wait, or such a wait is over.
+    RateLimit,
     /// What the other end of the relay keeps.
     Connector,
     /// Old rows go.
@@ -86,7 +88,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::TakeOver,
         Self::Take,
         Self::Submit,
@@ -126,6 +128,7 @@ impl Commit {
         Self::Run,
         Self::Delegation,
         Self::Topic,
+        Self::RateLimit,
         Self::Connector,
         Self::Sweep,
         Self::Pulse,

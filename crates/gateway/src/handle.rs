@@ -13,6 +13,7 @@ use petasos_core::lifecycle::{From, How, Leave, State};
 use petasos_core::link::Standing;
 use petasos_core::outbox::{self, Item};
 use petasos_core::pairing::{Approval, Book};
+use petasos_core::rate_limit::Penalty;
 use petasos_core::{Inbound, InboxId, Millis, Platform, Source};
 use petasos_store::{Reader, Said, SessionRow};
 use serde::Serialize;
@@ -282,6 +283,13 @@ impl Handle {
         self.0.shell.stopper.stopped().await;
     }
 
+    fn rate_limits(&self) -> Vec<Penalty> {
+        let mut all: Vec<_> =
+            self.0.shell.channels.adapters().flat_map(|adapter| adapter.limits().all()).collect();
+        all.sort_by(|a, b| (a.platform, &a.scope).cmp(&(b.platform, &b.scope)));
+        all
+    }
+
     pub async fn status(&self) -> Result<Status, Error> {
         let links: Vec<_> = self
             .0
@@ -328,6 +336,7 @@ impl Handle {
             outbox: OutboxCounts { due: owed.due + owed.sending, dead: owed.dead },
             unreadable,
             dead_chats,
+            rate_limits: self.rate_limits(),
             mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
             untold,
             store_trouble: trouble.map(|error| error.to_string()),

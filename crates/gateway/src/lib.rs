@@ -47,6 +47,7 @@ mod publish;
 mod pulse;
 mod quarantine;
 mod questions;
+mod rate_limits;
 mod relay;
 mod resume;
 mod router;

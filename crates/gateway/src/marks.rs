@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::journal::Outcome;
-use petasos_core::{Fault, Platform, Route};
+use petasos_core::rate_limit::{LONGEST_WAIT, Scope};
+use petasos_core::{Fault, Millis, Platform, Route};
 use petasos_platforms::{Adapter, Mark};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::channels::Channels;
+use crate::clock;
 use crate::stopper::Stopper;
 
 /// Marks that may wait at one platform; the second half is for those that finish.
@@ -22,8 +24,8 @@ const DEPTH: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Least time between two marks: the strictest platform takes one in a quarter of a second.
 const PACE: Duration = Duration::from_millis(250);
-/// Longest wait that a platform may ask for.
-const LONGEST: Duration = Duration::from_secs(60);
+/// How often deferred marks are looked at.
+const LOOK: Duration = Duration::from_secs(60);
 /// What is finished while we stop is still told, as far as this goes.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -74,14 +76,20 @@ impl Marks {
 }
 
 async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper: Stopper) {
+    let mut deferred = Deferred::default();
     loop {
+        if let Some(wanted) = deferred.take_due(clock::now()) {
+            tend(&adapter, wanted, &mut deferred, &stopper).await;
+            continue;
+        }
         tokio::select! {
             biased;
             () = stopper.stopped() => break,
             next = wanted.recv() => match next {
-                Some((route, mark)) => place(&adapter, &route, mark, &stopper).await,
+                Some(wanted) => tend(&adapter, wanted, &mut deferred, &stopper).await,
                 None => return,
             },
+            () = clock::sleep_until(deferred.next(clock::now())) => {}
         }
     }
     let rest = async {
@@ -95,23 +103,67 @@ async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper
     let _late = timeout(FAREWELL, rest).await;
 }
 
+/// Final marks of chats that are rate limited, and when each may be made.
+#[derive(Debug, Default)]
+struct Deferred(Vec<(Millis, Wanted)>);
+
+impl Deferred {
+    /// The oldest gives way when there are too many.
+    fn add(&mut self, at: Millis, wanted: Wanted) {
+        self.0.retain(|(_, (route, _))| *route != wanted.0);
+        if self.0.len() >= DEPTH {
+            self.0.remove(0);
+        }
+        self.0.push((at, wanted));
+    }
+
+    fn take_due(&mut self, now: Millis) -> Option<Wanted> {
+        let due = self.0.iter().position(|(at, _)| *at <= now || *at > now.after(LONGEST_WAIT))?;
+        Some(self.0.remove(due).1)
+    }
+
+    /// When to look again: the clock may be set back meanwhile.
+    fn next(&self, now: Millis) -> Millis {
+        let look = now.after(LOOK);
+        self.0.iter().map(|(at, _)| *at).min().unwrap_or(look).min(look)
+    }
+}
+
+/// Makes a mark, or leaves it for the end of a rate limit. A first mark is not worth the wait.
+async fn tend(adapter: &Adapter, (route, mark): Wanted, deferred: &mut Deferred, stopper: &Stopper) {
+    let chat = Scope::chat_of(&route);
+    let free_at = |now| adapter.limits().free_at(route.platform, &chat, now);
+    if free_at(clock::now()) <= clock::now() {
+        place(adapter, &route, mark, stopper).await;
+    } else if mark == Mark::Seen {
+        return;
+    }
+    let now = clock::now();
+    let free = free_at(now);
+    if free > now && mark != Mark::Seen {
+        deferred.add(free, (route.clone(), mark));
+    }
+}
+
 /// Once we stop, a mark that would have to wait is left out.
 async fn place(adapter: &Adapter, route: &Route, mark: Mark, stopper: &Stopper) {
     for again in [mark != Mark::Seen, false] {
-        let wait = match timeout(PATIENCE, adapter.react(route, mark)).await {
+        match timeout(PATIENCE, adapter.react(route, mark)).await {
             Ok(Ok(())) => return sleep(PACE).await,
             Ok(Err(error)) => {
                 tracing::debug!(platform = %route.platform, %error, "a message was not marked");
                 match error.fault() {
-                    Fault::Later { after } => after.unwrap_or(PACE).min(LONGEST),
-                    Fault::Refused | Fault::Fatal => return sleep(PACE).await,
+                    Fault::Later { after: None } => {}
+                    Fault::Later { after: Some(_) } | Fault::Refused | Fault::Fatal => {
+                        return sleep(PACE).await;
+                    }
                 }
             }
-            Err(_elapsed) => PACE,
-        };
+            Err(_elapsed) => {}
+        }
         tokio::select! {
             () = stopper.stopped() => return,
-            () = sleep(wait) => {}
+            () = sleep(PACE) => {}
         }
         if !again {
             return;
@@ -128,26 +180,49 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_platform_that_wants_a_long_wait_does_not_hold_up_a_stop() {
-        let fake = Telegram::start().unwrap();
-        fake.on("setMessageReaction").always().does(Fault::too_many(50));
+    fn adapter(fake: &Telegram) -> Adapter {
         let mut config = telegram::Config::new(Secret::new("123:abc"));
         config.base_url = format!("{}/bot", fake.url());
         config.reactions = true;
-        let adapter = Adapter::Telegram(telegram::Telegram::new(config).unwrap());
-        let source = Source::new(adapter.platform(), ChatType::Dm, "7");
+        Adapter::Telegram(telegram::Telegram::new(config).unwrap())
+    }
+
+    fn route(adapter: &Adapter, chat: &str) -> Route {
+        let source = Source::new(adapter.platform(), ChatType::Dm, chat);
         let mut route = Route::back_to(&source, Delivery::Push);
         route.reply_to = Some("1".into());
-        let stopper = Stopper::default();
-        let placing = timeout(Duration::from_secs(20), place(&adapter, &route, Mark::Done, &stopper));
-        let (placed, ()) = tokio::join!(placing, async {
-            while fake.calls_of("setMessageReaction").is_empty() {
-                sleep(Duration::from_millis(5)).await;
-            }
-            stopper.stop();
-        });
-        assert!(placed.is_ok(), "it waits on");
+        route
+    }
+
+    #[tokio::test]
+    async fn rate_limited_reaction_defers_that_chat_and_no_other() {
+        let fake = Telegram::start().unwrap();
+        fake.on("setMessageReaction").does(Fault::too_many(50));
+        let adapter = adapter(&fake);
+        let (limited, other) = (route(&adapter, "7"), route(&adapter, "8"));
+        let (stopper, mut deferred) = (Stopper::default(), Deferred::default());
+        tend(&adapter, (limited.clone(), Mark::Done), &mut deferred, &stopper).await;
         assert_eq!(fake.calls_of("setMessageReaction").len(), 1);
+        for mark in [Mark::Seen, Mark::Done] {
+            tend(&adapter, (limited.clone(), mark), &mut deferred, &stopper).await;
+        }
+        assert_eq!(fake.calls_of("setMessageReaction").len(), 1, "the chat is rate limited");
+        tend(&adapter, (other, Mark::Done), &mut deferred, &stopper).await;
+        assert_eq!(fake.calls_of("setMessageReaction").len(), 2);
+        let now = clock::now();
+        assert_eq!(deferred.0.len(), 1, "the last final mark of the message");
+        assert!(deferred.take_due(now.after(Duration::from_secs(40))).is_none());
+        assert_eq!(deferred.take_due(now.after(Duration::from_secs(51))), Some((limited, Mark::Done)));
+    }
+
+    #[test]
+    fn deferred_marks_are_bounded() {
+        let fake = Telegram::start().unwrap();
+        let adapter = adapter(&fake);
+        let mut deferred = Deferred::default();
+        for chat in 0..2 * DEPTH {
+            deferred.add(Millis(5), (route(&adapter, &chat.to_string()), Mark::Done));
+        }
+        assert_eq!(deferred.0.len(), DEPTH);
     }
 }

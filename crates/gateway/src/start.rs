@@ -55,7 +55,7 @@ use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
     Error, clock, completions, cron, directory, doze, links, mirror, network, outages, processes, pulse,
-    relay, salvage, sweep, tasks,
+    rate_limits, relay, salvage, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -88,6 +88,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
     // Without a hold they are among the candidates.
     let held = hold.map(|hold| (std::mem::take(&mut booted.suspects), hold));
+    // Before the first lane or link starts.
+    rate_limits::restore(&channels, std::mem::take(&mut booted.penalties));
     let own = Record::of_this_process();
     let gate = Gate::new(config.lifetime.session_cap);
     // A drain that was asked for before we came counts before anything starts.
@@ -163,6 +165,10 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
     ];
     running.extend(markers.into_iter().map(tokio::spawn));
+    for adapter in shell.channels.adapters() {
+        let keeping = rate_limits::keep(adapter.clone(), shell.db.clone(), stopper.clone());
+        running.push(tasks::vital("rate limits", &stopper, keeping));
+    }
     if config.mirror {
         running.push(tasks::vital("mirror", &stopper, mirror::run(shell.clone())));
     }

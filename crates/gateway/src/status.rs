@@ -8,6 +8,7 @@ use petasos_core::Millis;
 use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle;
 use petasos_core::link::Link;
+use petasos_core::rate_limit::Penalty;
 use serde::Serialize;
 
 use crate::gate::Situation;
@@ -34,6 +35,8 @@ pub struct Status {
     pub unreadable: u64,
     /// Chats that refused us, the latest first.
     pub dead_chats: Vec<DeadChat>,
+    /// Rate limits that platforms impose, by platform.
+    pub rate_limits: Vec<Penalty>,
     /// Servers of other people's tools.
     pub mcp: Vec<ServerStatus>,
     /// Ended background work that nobody was told yet, and why, the latest first.

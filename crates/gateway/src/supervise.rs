@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::link::{Effect, Event, Lack, Link, Terms};
-use petasos_core::{Fault, Inbound, Platform, SessionKey};
+use petasos_core::message::Delivery;
+use petasos_core::rate_limit::Scope;
+use petasos_core::{Fault, Inbound, Platform, Route, SessionKey};
 use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
 use tokio::sync::{mpsc, watch};
 
@@ -316,7 +318,8 @@ impl<T: Taker> Supervisor<T> {
 
     /// `false`: the platform has to keep it for us.
     async fn take(&self, batch: Batch) -> bool {
-        let pressed: Vec<_> = batch.events.iter().map(|event| event.dedup.clone()).collect();
+        let pressed: Vec<_> =
+            batch.events.iter().map(|event| (event.dedup.clone(), chat_of(event))).collect();
         let events = batch.events.into_iter().map(|event| self.named(event)).collect();
         let taken = self.taker.take(self.link_name(), events, batch.unreadable, batch.cursor).await;
         let answer = match &taken {
@@ -352,8 +355,12 @@ impl<T: Taker> Supervisor<T> {
     }
 
     /// Tells the clients of those who pressed a button that we have it. It is only a courtesy.
-    fn acknowledge(&self, events: Vec<String>) {
-        for event in events {
+    fn acknowledge(&self, events: Vec<(String, Scope)>) {
+        let limits = self.adapter.limits();
+        for (event, chat) in events {
+            if limits.check(self.adapter.platform(), &chat).is_err() {
+                continue;
+            }
             let adapter = self.adapter.clone();
             tokio::spawn(async move {
                 if let Err(error) = adapter.answer_callback(&event, None).await {
@@ -366,6 +373,11 @@ impl<T: Taker> Supervisor<T> {
     fn name(&self) -> &'static str {
         self.adapter.platform().as_str()
     }
+}
+
+/// The chat whose rate limits an acknowledgement comes under.
+fn chat_of(event: &Inbound) -> Scope {
+    Scope::chat_of(&Route::back_to(&event.source, Delivery::Push))
 }
 
 /// What the connection says, if there is one.

@@ -14,6 +14,7 @@ pub mod download;
 pub mod http;
 pub mod intake;
 pub mod kind;
+pub mod limits;
 pub mod listener;
 pub mod markdown;
 pub mod outgoing;
@@ -36,6 +37,7 @@ use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 pub use download::Fetched;
 pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Post, Posted, Taken, Unreadable};
 pub use kind::Kind;
+pub use limits::{Held, Limits};
 pub use outgoing::{File, MARK_ROOM, Mark, Opened, Part, Receipt, SendOptions, Show};
 pub use petasos_core::Secret;
 
@@ -79,6 +81,17 @@ impl Adapter {
             Self::Slack(it) => Cow::Borrowed(it.capabilities()),
             Self::Webhook(it) => Cow::Borrowed(it.capabilities()),
             Self::Relay(it) => it.capabilities(),
+        }
+    }
+
+    /// Requests that the platform wants later.
+    pub fn limits(&self) -> &Limits {
+        match self {
+            Self::Discord(it) => it.limits(),
+            Self::Telegram(it) => it.limits(),
+            Self::Slack(it) => it.limits(),
+            Self::Webhook(it) => it.limits(),
+            Self::Relay(it) => it.limits(),
         }
     }
 
@@ -186,13 +199,16 @@ impl Adapter {
     }
 
     pub async fn send(&self, to: &Route, part: &Part, options: &SendOptions<'_>) -> Result<Receipt, Error> {
-        match self {
-            Self::Discord(it) => Ok(it.send(to, part, options, None).await?),
-            Self::Telegram(it) => Ok(it.send(to, part, options).await?),
-            Self::Slack(it) => Ok(it.send(to, part, options).await?),
-            Self::Webhook(it) => Ok(it.send(to, part, options).await?),
-            Self::Relay(it) => Ok(it.send(to, part, options, None).await?),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.send(to, part, options, None).await?),
+                Self::Telegram(it) => Ok(it.send(to, part, options).await?),
+                Self::Slack(it) => Ok(it.send(to, part, options).await?),
+                Self::Webhook(it) => Ok(it.send(to, part, options).await?),
+                Self::Relay(it) => Ok(it.send(to, part, options, None).await?),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// The same, under a key of the message's own: where the platform knows keys, sending twice with one key
@@ -204,33 +220,42 @@ impl Adapter {
         options: &SendOptions<'_>,
         key: &str,
     ) -> Result<Receipt, Error> {
-        match self {
-            Self::Discord(it) => Ok(it.send(to, part, options, Some(key)).await?),
-            Self::Telegram(it) => Ok(it.send(to, part, options).await?),
-            Self::Slack(it) => Ok(it.send(to, part, options).await?),
-            Self::Webhook(it) => Ok(it.send(to, part, options).await?),
-            Self::Relay(it) => Ok(it.send(to, part, options, Some(key)).await?),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.send(to, part, options, Some(key)).await?),
+                Self::Telegram(it) => Ok(it.send(to, part, options).await?),
+                Self::Slack(it) => Ok(it.send(to, part, options).await?),
+                Self::Webhook(it) => Ok(it.send(to, part, options).await?),
+                Self::Relay(it) => Ok(it.send(to, part, options, Some(key)).await?),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// How long the platform remembers the keys of `send_once` there; `None`: it knows none. May ask the platform.
     pub async fn key_memory(&self, to: &Route) -> Result<Option<Duration>, Error> {
-        match self {
-            Self::Discord(it) => Ok(it.key_memory(to).await?),
-            Self::Relay(it) => Ok(it.key_memory()),
-            Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.key_memory(to).await?),
+                Self::Relay(it) => Ok(it.key_memory()),
+                Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// Replaces a message of ours. One that already reads so is a success.
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
-        match self {
-            Self::Discord(it) => Ok(it.edit(to, message_id, part).await?),
-            Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
-            Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
-            Self::Webhook(it) => Ok(it.edit(to, message_id, part).await?),
-            Self::Relay(it) => Ok(it.edit(to, message_id, part).await?),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.edit(to, message_id, part).await?),
+                Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
+                Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
+                Self::Webhook(it) => Ok(it.edit(to, message_id, part).await?),
+                Self::Relay(it) => Ok(it.edit(to, message_id, part).await?),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// Whether a growing answer can be shown there without being a message.
@@ -244,10 +269,13 @@ impl Adapter {
     /// Shows a growing answer that is no message yet; the next one with the same number takes its place, and so
     /// does the message that follows. Nothing but that message is kept.
     pub async fn draft(&self, to: &Route, number: u32, text: &str) -> Result<(), Error> {
-        match self {
-            Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
-            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(()),
-        }
+        let request = async {
+            match self {
+                Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
+                Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(()),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// The name of the topic that a way leads to, where topics can be asked for by name and this is one.
@@ -259,44 +287,56 @@ impl Adapter {
     }
 
     /// Makes a topic; its id. `None`: the platform has no topics. Whoever wants the same one again keeps its id.
-    pub async fn make_topic(&self, chat: &str, name: &str) -> Result<Option<String>, Error> {
-        match self {
-            Self::Telegram(it) => Ok(Some(it.make_topic(chat, name).await?)),
-            Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
-        }
+    pub async fn make_topic(&self, to: &Route, name: &str) -> Result<Option<String>, Error> {
+        let request = async {
+            match self {
+                Self::Telegram(it) => Ok(Some(it.make_topic(&to.chat_id, name).await?)),
+                Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// Removes a message of ours. One that is gone already is a success.
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
-        match self {
-            Self::Discord(it) => Ok(it.delete(to, message_id).await?),
-            Self::Telegram(it) => Ok(it.delete(to, message_id).await?),
-            Self::Slack(it) => Ok(it.delete(to, message_id).await?),
-            Self::Webhook(it) => Ok(it.delete(to, message_id).await?),
-            Self::Relay(it) => Ok(it.delete(to, message_id).await?),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.delete(to, message_id).await?),
+                Self::Telegram(it) => Ok(it.delete(to, message_id).await?),
+                Self::Slack(it) => Ok(it.delete(to, message_id).await?),
+                Self::Webhook(it) => Ok(it.delete(to, message_id).await?),
+                Self::Relay(it) => Ok(it.delete(to, message_id).await?),
+            }
+        };
+        self.limited(to, request).await
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
-        match self {
-            Self::Discord(it) => Ok(it.typing(to).await?),
-            Self::Telegram(it) => Ok(it.typing(to).await?),
-            Self::Slack(it) => Ok(it.typing(to).await?),
-            Self::Webhook(it) => Ok(it.typing(to).await?),
-            Self::Relay(it) => Ok(it.typing(to).await?),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.typing(to).await?),
+                Self::Telegram(it) => Ok(it.typing(to).await?),
+                Self::Slack(it) => Ok(it.typing(to).await?),
+                Self::Webhook(it) => Ok(it.typing(to).await?),
+                Self::Relay(it) => Ok(it.typing(to).await?),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// Marks the message that the route answers. What is not (or no longer) to be marked is a success.
     pub async fn react(&self, to: &Route, mark: Mark) -> Result<(), Error> {
-        match self {
-            Self::Discord(it) => Ok(it.react(to, mark).await?),
-            Self::Telegram(it) => Ok(it.react(to, mark).await?),
-            Self::Slack(it) => Ok(it.react(to, mark).await?),
-            // Nobody has written there.
-            Self::Webhook(_) => Ok(()),
-            Self::Relay(it) => Ok(it.react(to, mark).await?),
-        }
+        let request = async {
+            match self {
+                Self::Discord(it) => Ok(it.react(to, mark).await?),
+                Self::Telegram(it) => Ok(it.react(to, mark).await?),
+                Self::Slack(it) => Ok(it.react(to, mark).await?),
+                // Nobody has written there.
+                Self::Webhook(_) => Ok(()),
+                Self::Relay(it) => Ok(it.react(to, mark).await?),
+            }
+        };
+        self.limited(to, request).await
     }
 
     /// The channels we could write to, where the platform lists them; `None`: it does not.
@@ -331,11 +371,24 @@ pub enum Error {
     Slack(#[from] slack::Error),
     Webhook(#[from] webhook::Error),
     Relay(#[from] relay::Error),
+    Held(#[from] Held),
 }
 
 impl Error {
+    /// Nothing was sent: an earlier answer of the platform forbids it.
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Held(_) => true,
+            Self::Discord(it) => it.is_held(),
+            Self::Telegram(it) => it.is_held(),
+            Self::Slack(it) => it.is_held(),
+            Self::Webhook(_) | Self::Relay(_) => false,
+        }
+    }
+
     pub fn fault(&self) -> Fault {
         match self {
+            Self::Held(held) => Fault::Later { after: Some(held.after) },
             Self::Discord(it) => it.fault(),
             Self::Telegram(it) => it.fault(),
             Self::Slack(it) => it.fault(),
@@ -346,6 +399,7 @@ impl Error {
 
     pub fn reached(&self) -> Reached {
         match self {
+            Self::Held(_) => Reached::No,
             Self::Discord(it) => it.reached(),
             Self::Telegram(it) => it.reached(),
             Self::Slack(it) => it.reached(),
@@ -357,6 +411,7 @@ impl Error {
     /// A stable name for status files and alerts: `telegram_invalid_token`.
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Held(_) => "rate_limited",
             Self::Discord(it) => it.code(),
             Self::Telegram(it) => it.code(),
             Self::Slack(it) => it.code(),
@@ -367,6 +422,7 @@ impl Error {
 
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Held(_) => Kind::RateLimited,
             Self::Discord(it) => it.kind(),
             Self::Telegram(it) => it.kind(),
             Self::Slack(it) => it.kind(),

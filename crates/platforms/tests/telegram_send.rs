@@ -200,7 +200,7 @@ async fn a_topic_is_made_under_its_name_and_takes_messages() {
     let named = Route { thread_id: Some("News".into()), ..topic(5, "1") };
     let name = rig.adapter.topic_name(&named).expect("a name");
     assert_eq!(rig.adapter.topic_name(&topic(5, "7")), None, "that is an id");
-    let made = rig.adapter.make_topic("5", &name).await.expect("made").expect("a topic");
+    let made = rig.adapter.make_topic(&named, &name).await.expect("made").expect("a topic");
     assert_eq!(rig.fake.calls_of("createForumTopic")[0].params.str("name"), Some("News"));
     assert!(!send(&rig, &topic(5, &made)).await.expect("there is such a topic").thread_fallback);
 }

@@ -40,6 +40,7 @@ impl Tx<'_> {
                 self.mark_chat_dead(*platform, chat_id, reason, *at)
             }
             Write::ChatAlive { platform, chat_id } => self.mark_chat_alive(*platform, chat_id).map(drop),
+            Write::RateLimited(penalty) => self.put_penalty(penalty),
             Write::TopicMade { platform, chat_id, name, thread, at } => {
                 self.put_topic(*platform, chat_id, name, thread, *at)
             }

@@ -9,6 +9,7 @@ use petasos_core::journal::{Outcome, Write};
 use petasos_core::lifecycle::suspects::Suspects;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
+use petasos_core::rate_limit::Penalty;
 use petasos_core::session::{
     Circumstances, CrashRecovery, Entry, Fate, ResumeReason, Window, fate, last_activity, resumes_by_itself,
 };
@@ -59,6 +60,8 @@ pub struct Booted {
     /// Turns that were executing when a process died. If suspects are held they are not among the candidates, and are
     /// resumed in this order.
     pub suspects: Vec<Suspect>,
+    /// Rate limits that platforms imposed on the process before and that are still in force.
+    pub penalties: Vec<Penalty>,
     pub report: Report,
 }
 
@@ -161,7 +164,8 @@ impl Tx<'_> {
         self.leave_all_open()?;
         self.tell_of_the_restart(found, now)?;
         let due = self.heads()?.into_iter().map(|head| head.lane).collect();
-        Ok(Booted { due, candidates, suspects: suspected, report })
+        let penalties = self.penalties_in_force(now)?;
+        Ok(Booted { due, candidates, suspects: suspected, penalties, report })
     }
 
     /// An open turn runs again: from now on a crash is its own. A suspect is on trial until it is cleared.

@@ -45,6 +45,7 @@ mod outbox;
 mod pairing;
 mod processes;
 mod questions;
+mod rate_limits;
 mod retention;
 mod routing;
 mod runs;

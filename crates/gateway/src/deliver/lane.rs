@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::lane::Budget;
+use petasos_core::rate_limit::Scope;
 use petasos_core::{Fault, Millis, Platform};
 use petasos_platforms::Adapter;
 use petasos_store::Claimed;
@@ -140,7 +141,7 @@ impl Lane {
         let mut outcome = vec![];
         loop {
             let now = clock::now();
-            let allowed = self.budget.message_at(now);
+            let allowed = self.free_at(now);
             if self.outward.stopper.stopping() || allowed > now {
                 self.commit(Commit::Outcome, outcome).await;
                 return (allowed > now).then_some(allowed);
@@ -175,6 +176,11 @@ impl Lane {
             tracing::warn!(lane, buried, "not sent: the chat refused us; see `petasos outbox`");
         }
         Ok(claimed)
+    }
+
+    /// When the platform takes a request for this chat again.
+    pub(super) fn free_at(&self, now: Millis) -> Millis {
+        self.adapter.limits().free_at(self.platform(), &Scope::Chat(self.chat().to_owned()), now)
     }
 
     /// The chat this lane leads to.

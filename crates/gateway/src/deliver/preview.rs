@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use petasos_core::journal::Write;
-use petasos_core::{Fault, Millis, Reached};
+use petasos_core::{Millis, Reached};
 use petasos_platforms::{Error as SendError, Kind, Part, Receipt, SendOptions};
 use petasos_store::Stagehand;
 
@@ -22,7 +22,7 @@ const TYPING_PATIENCE: Duration = Duration::from_millis(1500);
 impl Lane {
     /// Looks at a growing answer and shows what is new, if the budget allows.
     pub(super) async fn show(&mut self, mut following: Following, now: Millis) {
-        let allowed = self.budget.preview_at(now);
+        let allowed = self.budget.preview_at(now).max(self.free_at(now));
         let next = following.rhythm.next_at(now);
         let way = self.adapter.capabilities().edit || self.draws(&following);
         let texts = self.outward.streaming.enabled && way && next.is_some();
@@ -52,7 +52,7 @@ impl Lane {
         following.typed(now);
         match tokio::time::timeout(TYPING_PATIENCE, self.adapter.typing(&following.route)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.heed(&error),
+            Ok(Err(error)) => self.not_shown(&error),
             Err(_elapsed) => tracing::debug!(lane = self.name, "a typing sign took too long"),
         }
     }
@@ -73,7 +73,7 @@ impl Lane {
             Ok(()) => following.rhythm.shown(now),
             Err(error) => {
                 following.rhythm.failed(now, error.fault());
-                self.heed(&error);
+                self.not_shown(&error);
             }
         }
     }
@@ -96,7 +96,7 @@ impl Lane {
             Err(error) => {
                 following.draftless = true;
                 following.look_at = now;
-                self.heed(&error);
+                self.not_shown(&error);
             }
         }
     }
@@ -160,10 +160,7 @@ impl Lane {
         }
     }
 
-    fn heed(&mut self, error: &SendError) {
+    fn not_shown(&self, error: &SendError) {
         tracing::debug!(lane = self.name, %error, "preview not shown");
-        if let Fault::Later { after: Some(after) } = error.fault() {
-            self.budget.penalize(clock::now(), after);
-        }
     }
 }

@@ -135,7 +135,7 @@ impl Lane {
             item.sent.push(message);
             item.draft.route.thread_id = thread.or(item.draft.route.thread_id);
             (item.doubtful, item.attempts, item.spent) = (false, 0, 0);
-            let allowed = self.budget.message_at(now);
+            let allowed = self.free_at(now);
             if self.outward.stopper.stopping() || allowed > now {
                 return Next::Wait(allowed);
             }
@@ -217,13 +217,13 @@ impl Lane {
             // It is gone already, or stays: either way there is nothing left to say.
             return Next::Ahead(vec![Write::Delivered { item: item.id, message: None, at: now }]);
         }
-        if let Fault::Later { after: Some(after) } = fault {
-            self.budget.penalize(now, after);
-        }
         let setback = lane::setback(item, act, fault, error.reached(), now, clock::roll());
         let dead = (declined || matches!(act, Act::Send { .. })).then(|| self.dead_chat(error)).flatten();
         let spent = lane::spends_key(act, error.reached()).then_some(Write::KeySpent { item: item.id });
-        self.set_back(item, setback, error.to_string(), spent, dead).await
+        // With the item: a crash right after the refusal must not send into it.
+        let limits = self.adapter.limits().of_chat(self.platform(), self.chat());
+        let also = spent.into_iter().chain(limits.into_iter().map(Write::RateLimited)).collect();
+        self.set_back(item, setback, error.to_string(), also, dead).await
     }
 
     /// What a refusal says of the chat itself.
@@ -282,29 +282,29 @@ impl Lane {
 
     async fn crashed(&self, item: &Item, reached: Reached, what: &str) -> Next {
         let setback = lane::crashed(item, reached, clock::now(), clock::roll());
-        self.set_back(item, setback, what.to_owned(), None, None).await
+        self.set_back(item, setback, what.to_owned(), vec![], None).await
     }
 
-    /// `spent`: what is true either way; `dead`: what else is if it is given up.
+    /// `also`: what is stored either way; `dead`: what else is if it is given up.
     async fn set_back(
         &self,
         item: &Item,
         setback: Setback,
         error: String,
-        spent: Option<Write>,
+        also: Vec<Write>,
         dead: Option<Write>,
     ) -> Next {
         match setback {
             Setback::Again { at, doubtful } => {
                 tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
                 let postpone = Write::Postpone { item: item.id, not_before: at, doubtful, error };
-                self.commit(Commit::Postpone, [postpone].into_iter().chain(spent).collect()).await;
+                self.commit(Commit::Postpone, [postpone].into_iter().chain(also).collect()).await;
                 Next::Wait(at)
             }
             Setback::Bury { doubtful } => {
                 tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
                 let bury = Write::Bury { item: item.id, doubtful, error, at: clock::now() };
-                self.commit(Commit::Bury, [bury].into_iter().chain(spent).chain(dead).collect()).await;
+                self.commit(Commit::Bury, [bury].into_iter().chain(also).chain(dead).collect()).await;
                 Next::Ahead(vec![])
             }
         }

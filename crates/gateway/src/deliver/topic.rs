@@ -24,7 +24,7 @@ impl Lane {
         let known = known.map_err(|error| Next::Wait(self.store_refused(&error)))?;
         item.draft.route.thread_id = match known {
             Some(thread) => Some(thread),
-            None => match self.adapter.make_topic(&chat, &name).await {
+            None => match self.adapter.make_topic(&item.draft.route, &name).await {
                 Ok(Some(thread)) => {
                     let at = clock::now();
                     let made = Write::TopicMade {

@@ -3,20 +3,19 @@
 //! A limit that Discord calls global is for the whole bot: until it is over no other request leaves, whatever chat it
 //! is for; each is told how long that is. Answers to interactions are not counted by it and leave.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use petasos_core::rate_limit::{LONGEST_WAIT, Scope};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, Method, RequestBuilder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 
 use super::{Config, Error};
-use crate::Secret;
 use crate::http::{self, Answer, Failure};
 use crate::upload::Upload;
+use crate::{Limits, Secret};
 
 #[derive(Debug)]
 pub(super) struct Api {
@@ -24,12 +23,32 @@ pub(super) struct Api {
     base: String,
     token: Secret,
     within: Duration,
-    /// Until when Discord wants no requests at all.
-    held: Mutex<Option<Instant>>,
+    limits: Limits,
 }
 
-/// A mistaken figure must not silence us.
-const LONGEST_HOLD: Duration = Duration::from_secs(3600);
+/// Which rate limits a request comes under.
+#[derive(Debug, PartialEq, Eq)]
+enum Limit {
+    /// None: Discord does not count it.
+    Exempt,
+    /// Those of its chat and of the platform.
+    Chat,
+    /// Its own and those of the platform.
+    Method(String),
+}
+
+impl Limit {
+    fn of(method: &Method, path: &str) -> Self {
+        if path.starts_with("/interactions/") {
+            return Self::Exempt;
+        }
+        if path.starts_with("/channels/") {
+            return Self::Chat;
+        }
+        let path = path.split('?').next().unwrap_or_default();
+        Self::Method(format!("{method} {path}"))
+    }
+}
 
 /// What Discord says when it says no. Anything else is not from Discord.
 #[derive(Deserialize)]
@@ -45,10 +64,10 @@ struct Refusal {
 }
 
 impl Api {
-    pub(super) fn new(client: Client, config: &Config) -> Self {
+    pub(super) fn new(client: Client, config: &Config, limits: Limits) -> Self {
         let base = config.api_base.trim_end_matches('/').to_owned();
         let (token, within) = (config.token.clone(), config.request_timeout);
-        Self { client, base, token, within, held: Mutex::default() }
+        Self { client, base, token, within, limits }
     }
 
     /// One try. `path` begins with `/`; an answer without a body reads as `null`.
@@ -58,12 +77,12 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<T, Error> {
-        self.is_free(path)?;
+        let limit = Limit::of(&method, path);
         let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        self.exchange(request, self.within).await
+        self.exchange(request, self.within, &limit).await
     }
 
     /// Posts with a file beside the JSON.
@@ -73,11 +92,10 @@ impl Api {
         body: &Value,
         upload: Upload<'_>,
     ) -> Result<T, Error> {
-        self.is_free(path)?;
         let within = upload.patience(self.within);
         let fields = [("payload_json", body.to_string())];
         let request = upload.form(self.request(Method::POST, path), &fields, "files[0]")?;
-        self.exchange(request, within).await
+        self.exchange(request, within, &Limit::of(&Method::POST, path)).await
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -89,29 +107,27 @@ impl Api {
         &self,
         request: RequestBuilder,
         within: Duration,
+        limit: &Limit,
     ) -> Result<T, Error> {
-        let answer = http::once(request, within).await?;
-        let refused = |error: Error| {
-            if let Error::Held { after } = error {
-                let until = Instant::now() + after;
-                let mut held = self.held();
-                *held = held.max(Some(until));
-            }
-            self.redacted(error)
-        };
-        result(&answer).map_err(refused)
-    }
-
-    fn is_free(&self, path: &str) -> Result<(), Error> {
-        let left = self.held().map(|until| until.saturating_duration_since(Instant::now()));
-        match left.filter(|left| !left.is_zero() && !path.starts_with("/interactions/")) {
-            Some(after) => Err(Error::Held { after }),
-            None => Ok(()),
+        match limit {
+            Limit::Exempt => {}
+            Limit::Chat => self.limits.check(self.limits.platform(), &Scope::Platform)?,
+            Limit::Method(method) => self.limits.check_method(method)?,
         }
+        let answer = http::once(request, within).await?;
+        result(&answer).map_err(|error| self.recorded(self.redacted(error), limit))
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// `Adapter` records what concerns a chat.
+    fn recorded(&self, error: Error, limit: &Limit) -> Error {
+        match (&error, limit) {
+            (Error::Global { after }, _) => self.limits.record_platform(*after, &error.to_string()),
+            (_, Limit::Method(method)) => {
+                self.limits.record_method(method, error.fault(), &error.to_string())
+            }
+            (_, Limit::Exempt | Limit::Chat) => {}
+        }
+        error
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -129,7 +145,8 @@ impl Api {
                 Error::Answered { status, code, message: self.token.redact(&message), retry_after, fields }
             }
             Error::OnTheWay { .. }
-            | Error::Held { .. }
+            | Error::Global { .. }
+            | Error::Held(_)
             | Error::Link(_)
             | Error::Barred(_)
             | Error::Exhausted { .. }
@@ -154,8 +171,7 @@ fn result<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     }
     match serde_json::from_str::<Refusal>(&body) {
         Ok(Refusal { global: true, retry_after: Some(seconds), .. }) if answer.status == 429 => {
-            let after = wait(Some(seconds)).unwrap_or_default();
-            Err(Error::Held { after: after.min(LONGEST_HOLD) })
+            Err(Error::Global { after: wait(Some(seconds)).unwrap_or_default().min(LONGEST_WAIT) })
         }
         Ok(refusal) => Err(Error::Answered {
             status: answer.status,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use petasos_core::{Fault, Reached};
 use twilight_model::gateway::CloseCode;
 
-use crate::Kind;
 use crate::http::Failure;
 use crate::websocket::NotOpened;
+use crate::{Held, Kind};
 
 /// The token of an interaction, not of the bot, is good no longer.
 const OVER: u64 = 50027;
@@ -39,7 +39,9 @@ pub enum Error {
     OnTheWay { status: u16 },
     /// Too many requests of all kinds together. Until then every other one would be refused, too.
     #[error("Discord wants no requests at all for another {after:?}")]
-    Held { after: Duration },
+    Global { after: Duration },
+    #[error(transparent)]
+    Held(#[from] Held),
     /// Somebody names a place or a message by something that cannot be one.
     #[error("that is no id of Discord's")]
     NoId,
@@ -76,6 +78,11 @@ impl From<NotOpened> for Error {
 }
 
 impl Error {
+    /// Nothing was sent, or the limit is not one of the chat alone: it is recorded already.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_) | Self::Global { .. })
+    }
+
     pub fn fault(&self) -> Fault {
         match self {
             Self::Answered { status: 401, code: OVER, .. } => Fault::Refused,
@@ -85,7 +92,8 @@ impl Error {
             Self::Answered { .. } | Self::NoFiles(_) | Self::ThreadBarred(_) | Self::NoId => Fault::Refused,
             Self::Link(failure) => failure.fault(),
             Self::Barred(_) => Fault::Fatal,
-            Self::Exhausted { after } | Self::Held { after } => Fault::Later { after: Some(*after) },
+            Self::Exhausted { after } | Self::Global { after } => Fault::Later { after: Some(*after) },
+            Self::Held(held) => Fault::Later { after: Some(held.after) },
             Self::OnTheWay { .. }
             | Self::NotReady(_)
             | Self::Stale(_)
@@ -105,7 +113,8 @@ impl Error {
             | Self::ThreadBarred(_)
             | Self::NoId
             | Self::Barred(_)
-            | Self::Held { .. }
+            | Self::Global { .. }
+            | Self::Held(_)
             | Self::Exhausted { .. }
             | Self::NotReady(_)
             | Self::Stale(_)
@@ -132,7 +141,7 @@ impl Error {
             Self::ThreadBarred(_) | Self::NoId => Kind::NotFound,
             Self::Link(Failure::Unreached(_)) => Kind::Transient,
             Self::Link(_) | Self::OnTheWay { .. } | Self::Barred(_) => Kind::Unknown,
-            Self::Held { .. } | Self::Exhausted { .. } => Kind::RateLimited,
+            Self::Global { .. } | Self::Held(_) | Self::Exhausted { .. } => Kind::RateLimited,
             Self::NotReady(_)
             | Self::Stale(_)
             | Self::Exited(_)
@@ -157,7 +166,7 @@ impl Error {
                 Kind::RateLimited => "discord_rate_limited",
                 Kind::Transient | Kind::Unknown => "discord_bad_request",
             },
-            Self::Held { .. } => "discord_rate_limited",
+            Self::Global { .. } | Self::Held(_) => "discord_rate_limited",
             Self::NoFiles(_) => "discord_no_files",
             Self::ThreadBarred(_) => "discord_thread_forbidden",
             Self::NoId => "discord_no_id",

@@ -50,7 +50,7 @@ use tokio::time::Instant;
 use crate::download::{self, Fetched, Fetcher};
 pub use crate::intake::CatchUp;
 use crate::outgoing::FILES_HINT;
-use crate::{Secret, http};
+use crate::{Limits, Secret, http};
 use api::Api;
 pub use error::Error;
 use gate::Gate;
@@ -194,6 +194,7 @@ pub struct Discord {
     config: Config,
     gate: Gate,
     api: Api,
+    limits: Limits,
     files: Fetcher,
     /// What answers to interactions are signed with; an answer is due within seconds, so they are not kept.
     tokens: Tokens,
@@ -214,18 +215,26 @@ impl Discord {
         let proxy = config.proxy.as_ref().map(Secret::expose);
         let failed = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
         let client = http::client(&base, proxy).map_err(failed)?;
+        let platform =
+            Platform::parse("discord").ok_or_else(|| Invalid::Client("unknown platform".into()))?;
+        let limits = Limits::new(platform);
         Ok(Self {
-            platform: Platform::parse("discord").ok_or_else(|| Invalid::Client("unknown platform".into()))?,
+            platform,
             capabilities: capabilities(&config),
             account: account(config.token.expose()),
             gate: Gate::new(&config),
             files: Fetcher::new(base, client.clone(), config.proxy.clone()),
-            api: Api::new(client, &config),
+            api: Api::new(client, &config, limits.clone()),
+            limits,
             tokens: Tokens::default(),
             identified: Mutex::default(),
             registration: Registration::default(),
             config,
         })
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub fn platform(&self) -> Platform {

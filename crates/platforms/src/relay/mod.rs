@@ -29,7 +29,7 @@ use petasos_core::relay::{Descriptor, FromGateway, Terms, address};
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform, Secret, Source};
 
-use crate::websocket;
+use crate::{Limits, websocket};
 pub use control::{Credentials, Enroll, Enrolled, Grant, Policy, Provision, Refused, enroll};
 pub use error::Error;
 use wire::{Standing, Wire};
@@ -97,6 +97,7 @@ pub enum Invalid {
 #[derive(Debug)]
 pub struct Relay {
     platform: Platform,
+    limits: Limits,
     account: String,
     /// It keeps the connection; the others follow.
     leads: bool,
@@ -119,6 +120,7 @@ pub fn adapters(config: Config) -> Result<Vec<Relay>, Invalid> {
     let relay = |(at, identity): (usize, Identity)| Relay {
         account: format!("relay:{}", identity.bot_id),
         platform: identity.platform,
+        limits: Limits::new(identity.platform),
         leads: at == 0,
         wire: wire.clone(),
     };
@@ -126,6 +128,10 @@ pub fn adapters(config: Config) -> Result<Vec<Relay>, Invalid> {
 }
 
 impl Relay {
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     pub fn platform(&self) -> Platform {
         self.platform
     }

@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Error;
-use crate::Secret;
 use crate::http::{self, Answer, Failure};
 use crate::upload::Upload;
+use crate::{Limits, Secret};
 
 /// Where answers go that only the author of a command sees.
 const HOOKS: [&str; 2] = ["hooks.slack.com", "hooks.slack-gov.com"];
@@ -36,6 +36,7 @@ pub(super) struct Api {
     client: Client,
     base: String,
     within: Duration,
+    limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -46,8 +47,8 @@ struct Verdict {
 }
 
 impl Api {
-    pub(super) fn new(client: Client, base: &str, within: Duration) -> Self {
-        Self { client, base: base.trim_end_matches('/').to_owned(), within }
+    pub(super) fn new(client: Client, base: &str, within: Duration, limits: Limits) -> Self {
+        Self { client, base: base.trim_end_matches('/').to_owned(), within, limits }
     }
 
     /// One try of a method that changes something.
@@ -59,7 +60,12 @@ impl Api {
     ) -> Result<T, Error> {
         let request =
             self.client.post(self.url(method)).header(CONTENT_TYPE, "application/json; charset=utf-8");
-        self.call(request.body(parameters.to_string()), token).await
+        let request = request.body(parameters.to_string());
+        // `Adapter` sees to the rate limits of chats.
+        if parameters.get("channel").or(parameters.get("channel_id")).is_some() {
+            return self.call(request, token).await;
+        }
+        self.limited(request, token, method).await
     }
 
     /// One try of a method that reads.
@@ -69,7 +75,7 @@ impl Api {
         method: &'static str,
         query: &[(&str, &str)],
     ) -> Result<T, Error> {
-        self.call(self.client.get(self.url(method)).query(query), token).await
+        self.limited(self.client.get(self.url(method)).query(query), token, method).await
     }
 
     /// Posts to an address that is itself the permission.
@@ -110,6 +116,19 @@ impl Api {
     async fn call<T: DeserializeOwned>(&self, request: RequestBuilder, token: &Token) -> Result<T, Error> {
         let answer = http::once(request.bearer_auth(token.secret.expose()), self.within).await?;
         read(&answer, token.sort)
+    }
+
+    /// Slack limits most methods each on their own.
+    async fn limited<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        token: &Token,
+        method: &str,
+    ) -> Result<T, Error> {
+        self.limits.check_method(method)?;
+        let answered = self.call(request, token).await;
+        answered
+            .inspect_err(|error: &Error| self.limits.record_method(method, error.fault(), &error.to_string()))
     }
 
     fn url(&self, method: &str) -> String {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use petasos_core::{Fault, Reached};
 
 use super::api::Sort;
-use crate::Kind;
 use crate::http::Failure;
 use crate::websocket::NotOpened;
+use crate::{Held, Kind};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -16,6 +16,8 @@ pub enum Error {
     Answered { error: String, needed: Option<String>, token: Sort },
     #[error("Slack wants us to slow down")]
     Limited { after: Option<Duration> },
+    #[error(transparent)]
+    Held(#[from] Held),
     /// Something between us and Slack, or in front of it, said no. It may have passed the request on.
     #[error("something on the way to Slack answered {status}")]
     OnTheWay { status: u16 },
@@ -148,6 +150,28 @@ impl From<NotOpened> for Error {
 }
 
 impl Error {
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Held(_) => true,
+            Self::NotShared(error) => error.is_held(),
+            Self::Answered { .. }
+            | Self::Limited { .. }
+            | Self::OnTheWay { .. }
+            | Self::Link(_)
+            | Self::Dropped(_)
+            | Self::Silent(_)
+            | Self::NoHello(_)
+            | Self::Unreachable(_)
+            | Self::Disabled
+            | Self::NoAppToken
+            | Self::NoBotToken
+            | Self::MixedUp
+            | Self::ResponseGone
+            | Self::NoPrivateFiles
+            | Self::Closed => false,
+        }
+    }
+
     pub fn fault(&self) -> Fault {
         match self {
             Self::Answered { error, .. } => match class(error) {
@@ -161,6 +185,7 @@ impl Error {
                 | Class::Other => Fault::Refused,
             },
             Self::Limited { after } => Fault::Later { after: *after },
+            Self::Held(held) => Fault::Later { after: Some(held.after) },
             Self::Link(failure) => failure.fault(),
             Self::OnTheWay { .. }
             | Self::Dropped(_)
@@ -182,6 +207,7 @@ impl Error {
             Self::OnTheWay { .. } => Reached::Maybe,
             Self::Answered { .. }
             | Self::Limited { .. }
+            | Self::Held(_)
             | Self::Dropped(_)
             | Self::Silent(_)
             | Self::NoHello(_)
@@ -209,7 +235,7 @@ impl Error {
                 Class::Busy => Kind::Transient,
                 Class::Credentials | Class::Scope | Class::Broken | Class::Other => Kind::Unknown,
             },
-            Self::Limited { .. } => Kind::RateLimited,
+            Self::Limited { .. } | Self::Held(_) => Kind::RateLimited,
             Self::Link(Failure::Unreached(_)) | Self::Unreachable(_) | Self::Closed => Kind::Transient,
             Self::Dropped(_) | Self::Silent(_) | Self::NoHello(_) => Kind::Transient,
             Self::ResponseGone => Kind::NotFound,
@@ -239,7 +265,7 @@ impl Error {
                 Class::Broken | Class::Busy => "slack_server_error",
                 Class::Other => "slack_bad_request",
             },
-            Self::Limited { .. } => "slack_rate_limited",
+            Self::Limited { .. } | Self::Held(_) => "slack_rate_limited",
             Self::OnTheWay { .. } => "slack_server_error",
             Self::Link(Failure::Unreached(_)) => "slack_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "slack_network_error",
@@ -295,6 +321,7 @@ impl Error {
             Self::Answered { error, .. } => self.is_revoked() || error == "missing_scope",
             Self::NotShared(error) => !error.bars_files() && error.bars_us(),
             Self::Limited { .. }
+            | Self::Held(_)
             | Self::OnTheWay { .. }
             | Self::Link(_)
             | Self::Dropped(_)

@@ -43,7 +43,7 @@ use tokio::sync::Notify;
 use crate::download::Fetcher;
 use crate::intake::CatchUp;
 use crate::outgoing::FILES_HINT;
-use crate::{Secret, http};
+use crate::{Limits, Secret, http};
 use api::Api;
 pub use api::Sort;
 pub use error::Error;
@@ -162,6 +162,7 @@ pub struct Slack {
     config: Config,
     gate: Gate,
     api: Api,
+    limits: Limits,
     memory: Mutex<Box<Memory>>,
     /// A workspace was lost, or is back: the link is to look.
     workspaces: Notify,
@@ -175,12 +176,15 @@ impl Slack {
         let base = base.ok_or_else(|| Invalid::ApiBase(config.api_base.clone()))?;
         let client = http::client(&base, config.proxy.as_ref().map(Secret::expose))
             .map_err(|error| Invalid::Client(error.without_url().to_string()))?;
+        let platform = Platform::parse("slack").ok_or_else(|| Invalid::Client("unknown platform".into()))?;
+        let limits = Limits::new(platform);
         Ok(Self {
-            platform: Platform::parse("slack").ok_or_else(|| Invalid::Client("unknown platform".into()))?,
+            platform,
             capabilities: capabilities(&config),
             gate: Gate::new(&config),
             files: Fetcher::new(base, client.clone(), config.proxy.clone()),
-            api: Api::new(client, &config.api_base, config.request_timeout),
+            api: Api::new(client, &config.api_base, config.request_timeout, limits.clone()),
+            limits,
             memory: Mutex::default(),
             workspaces: Notify::new(),
             config,
@@ -190,6 +194,10 @@ impl Slack {
     /// How many there are tokens for.
     pub fn workspaces(&self) -> usize {
         self.config.bot_tokens.len()
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub fn platform(&self) -> Platform {

@@ -10,9 +10,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Config, Error};
-use crate::Secret;
 use crate::http::{self, Answer, Failure};
 use crate::upload::{self, Upload};
+use crate::{Limits, Secret};
 
 /// One connection pool to the Bot API.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(super) struct Api {
     client: Client,
     base_url: String,
     token: Secret,
+    limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -38,11 +39,11 @@ struct Parameters {
 }
 
 impl Api {
-    pub(super) fn new(client: Client, config: &Config) -> Self {
-        Self { client, base_url: config.base_url.clone(), token: config.token.clone() }
+    pub(super) fn new(client: Client, config: &Config, limits: Limits) -> Self {
+        Self { client, base_url: config.base_url.clone(), token: config.token.clone(), limits }
     }
 
-    /// One try. The answer's `result`, read as `T`.
+    /// One try. The answer's `result`, read as `T`. `Adapter` sees to the rate limits of chats.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -50,7 +51,14 @@ impl Api {
         within: Duration,
     ) -> Result<T, Error> {
         let request = self.post(method).header(CONTENT_TYPE, "application/json");
-        self.exchange(request.body(parameters.to_string()), within).await
+        let request = request.body(parameters.to_string());
+        if parameters.get("chat_id").is_some() {
+            return self.exchange(request, within).await;
+        }
+        self.limits.check_method(method)?;
+        let answered = self.exchange(request, within).await;
+        answered
+            .inspect_err(|error: &Error| self.limits.record_method(method, error.fault(), &error.to_string()))
     }
 
     /// The same with a file under the name `field`.
@@ -90,6 +98,7 @@ impl Api {
             }
             Error::OnTheWay { .. }
             | Error::Link(_)
+            | Error::Held(_)
             | Error::Unreachable(_)
             | Error::Conflict
             | Error::NotBound(_)

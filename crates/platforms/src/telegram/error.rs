@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use petasos_core::{Fault, Reached};
 
-use crate::Kind;
 use crate::http::Failure;
 use crate::listener::NotBound;
+use crate::{Held, Kind};
 
 /// Another poller has the token: waiting a little has not helped, so wait long.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(300);
@@ -22,6 +22,8 @@ pub enum Error {
     OnTheWay { status: u16 },
     #[error(transparent)]
     Link(#[from] Failure),
+    #[error(transparent)]
+    Held(#[from] Held),
     /// Polling failed too often in a row.
     #[error("Telegram cannot be polled: {0}")]
     Unreachable(Box<Error>),
@@ -39,8 +41,13 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_))
+    }
+
     pub fn fault(&self) -> Fault {
         match self {
+            Self::Held(held) => Fault::Later { after: Some(held.after) },
             Self::Answered { code: 401 | 404, .. } => Fault::Fatal,
             Self::Answered { code: 420 | 429, retry_after, .. } => Fault::Later { after: *retry_after },
             Self::Answered { code: 409 | 500.., .. } => Fault::Later { after: None },
@@ -59,6 +66,7 @@ impl Error {
             Self::Link(failure) => failure.reached(),
             Self::OnTheWay { .. } => Reached::Maybe,
             Self::Answered { .. }
+            | Self::Held(_)
             | Self::Unreachable(_)
             | Self::Conflict
             | Self::NotBound(_)
@@ -74,7 +82,7 @@ impl Error {
                 Kind::NoFiles => Kind::NoFiles,
                 _whatever_it_says => Kind::Forbidden,
             },
-            Self::Answered { code: 420 | 429, .. } => Kind::RateLimited,
+            Self::Answered { code: 420 | 429, .. } | Self::Held(_) => Kind::RateLimited,
             Self::Answered { code: 500.., .. } => Kind::Transient,
             Self::Answered { code: 400, description, .. } => Kind::of_text(description),
             Self::Answered { .. } => Kind::Unknown,
@@ -101,6 +109,7 @@ impl Error {
                 Kind::RateLimited => "telegram_rate_limited",
                 Kind::Transient | Kind::Unknown => "telegram_bad_request",
             },
+            Self::Held(_) => "telegram_rate_limited",
             Self::Link(Failure::Unreached(_)) => "telegram_connect_error",
             Self::Link(_) | Self::Unreachable(_) => "telegram_network_error",
             Self::NotBound(NotBound::InUse(_)) => "telegram_webhook_port_in_use",

@@ -29,7 +29,7 @@ use reqwest::Url;
 
 use crate::download::Fetcher;
 use crate::outgoing::FILES_HINT;
-use crate::{Secret, http};
+use crate::{Limits, Secret, http};
 use api::Api;
 pub use error::Error;
 use gate::Gate;
@@ -168,6 +168,7 @@ pub struct Telegram {
     poll: Api,
     /// For everything else.
     talk: Api,
+    limits: Limits,
     files: Fetcher,
 }
 
@@ -187,21 +188,28 @@ impl Telegram {
         } else {
             http::client(&files, proxy).map_err(invalid)?
         };
+        let platform =
+            Platform::parse("telegram").ok_or_else(|| Invalid::Client("unknown platform".into()))?;
+        let limits = Limits::new(platform);
         Ok(Self {
-            platform: Platform::parse("telegram")
-                .ok_or_else(|| Invalid::Client("unknown platform".into()))?,
+            platform,
             capabilities: capabilities(&config),
             gate: Arc::new(Gate::new(&config)?),
             door: config.webhook.as_ref().map(|webhook| Door::new(webhook, &config)).transpose()?,
-            poll: Api::new(poll, &config),
+            poll: Api::new(poll, &config, limits.clone()),
             files: Fetcher::new(files, fetch, config.proxy.clone()),
-            talk: Api::new(talk, &config),
+            talk: Api::new(talk, &config, limits.clone()),
+            limits,
             config,
         })
     }
 
     pub fn platform(&self) -> Platform {
         self.platform
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The bot's user id, with which every token begins. Empty if the token has no such beginning: then all

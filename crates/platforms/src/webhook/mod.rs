@@ -35,7 +35,7 @@ use serde_json::{Map, Value};
 use crate::called::Bell;
 use crate::intake::Intake;
 use crate::listener::{self, Place};
-use crate::{Secret, http};
+use crate::{Limits, Secret, http};
 pub use error::Error;
 use hook::{Key, Terms};
 pub use hook::{Targets, idle, wants_home};
@@ -107,6 +107,7 @@ pub enum Invalid {
 #[derive(Debug)]
 pub struct Webhook {
     platform: Platform,
+    limits: Limits,
     capabilities: Capabilities,
     place: Place,
     routes: Arc<Routes>,
@@ -139,8 +140,10 @@ impl Webhook {
         let api = api.ok_or_else(|| Invalid::GitHubApi(config.github_api.clone()))?;
         let github = http::client(&api, None);
         let unknown = || Invalid::Client("unknown platform".into());
+        let platform = Platform::parse("webhook").ok_or_else(unknown)?;
         Ok(Self {
-            platform: Platform::parse("webhook").ok_or_else(unknown)?,
+            platform,
+            limits: Limits::new(platform),
             capabilities: capabilities(),
             place: Place { host: config.host, port: config.port, port_key: "WEBHOOK_PORT" },
             routes: Arc::new(Routes::new(fixed, terms, config.subscriptions)),
@@ -154,6 +157,10 @@ impl Webhook {
             request_timeout: config.request_timeout,
             started: Instant::now(),
         })
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     pub fn platform(&self) -> Platform {

@@ -34,6 +34,7 @@ impl Sim {
             waiting: BTreeMap::new(),
             started_at: self.now,
             held: Default::default(),
+            penalties: Default::default(),
             stop: None,
             stopping: false,
             numbers: u64::from(self.life) * 1_000_000,
@@ -53,7 +54,7 @@ impl Sim {
         };
         let clean = found.clean;
         let booted = self.commit("take over", move |tx| tx.take_over(&found, &terms, |_, _| Ok(true), now));
-        let Some(Booted { due, candidates, suspects, .. }) = Self::unless_full(booted)? else {
+        let Some(Booted { due, candidates, suspects, penalties, .. }) = Self::unless_full(booted)? else {
             // Without its store nothing starts. What was left for it is still there.
             self.clean = clean;
             self.gone();
@@ -64,6 +65,9 @@ impl Sim {
         self.truth.started(&self.world, &process.store)?;
         let marker = self.drain_asked.then(Marker::default);
         let process = self.p();
+        for penalty in penalties {
+            process.penalties.add(penalty, now);
+        }
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Marker(marker)).0;
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Started).0;
         process.waiting = candidates;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use petasos_core::journal::Write;
 use petasos_core::lane::{self, Act, Budget, Setback};
 use petasos_core::outbox::{Item, Left, State};
+use petasos_core::rate_limit::{Penalty, Scope};
 use petasos_core::text::{Limits, Unit, split};
 use petasos_core::{Fault, Millis, Platform, Reached};
 
@@ -112,7 +113,7 @@ impl Sim {
     fn deliver_due(&mut self, lane: &mut Lane, mut outcome: Vec<Write>) -> Flow {
         loop {
             let now = self.now;
-            let allowed = lane.budget.message_at(now);
+            let allowed = self.free_at(lane);
             if self.p().stopping || allowed > now {
                 self.apply("outcome", outcome)?;
                 lane.due_at = (allowed > now).then_some(allowed);
@@ -135,7 +136,7 @@ impl Sim {
             }
             if item.state == State::Sending {
                 let setback = lane::crashed(&item, Reached::Maybe, now, self.chance.next());
-                match self.set_back(lane, &item, setback, None, None)? {
+                match self.set_back(lane, &item, setback, vec![], None)? {
                     Some(next) => outcome = next,
                     None => return Ok(()),
                 }
@@ -259,7 +260,7 @@ impl Sim {
         )?;
         item.sent.push(message);
         (item.doubtful, item.attempts, item.spent) = (false, 0, 0);
-        let allowed = lane.budget.message_at(self.now);
+        let allowed = self.free_at(lane);
         if self.p().stopping || allowed > self.now {
             lane.due_at = Some(allowed);
             return Ok(None);
@@ -283,16 +284,28 @@ impl Sim {
         if let (Act::Withdraw { .. }, Fault::Refused) = (act, fault) {
             return Ok(Some(vec![Write::Delivered { item: item.id, message: None, at: self.now }]));
         }
-        if let Fault::Later { after: Some(after) } = fault {
-            lane.budget.penalize(self.now, after);
-        }
+        let limited = self.rate_limited(lane, fault);
         let mut setback = lane::setback(item, act, fault, reached, self.now, self.chance.next());
         if let (Some(Bug::UnmarkedCopy), Setback::Again { doubtful, .. }) = (self.bug, &mut setback) {
             *doubtful = false;
         }
         let dead = (dead_chat && matches!(act, Act::Send { .. })).then(|| self.chat_dead(lane));
         let spent = lane::spends_key(act, reached).then_some(Write::KeySpent { item: item.id });
-        self.set_back(lane, item, setback, spent, dead)
+        let also = spent.into_iter().chain(limited).collect();
+        self.set_back(lane, item, setback, also, dead)
+    }
+
+    /// `Adapter::limited`.
+    pub(crate) fn rate_limited(&mut self, lane: &Lane, fault: Fault) -> Option<Write> {
+        let Fault::Later { after: Some(wait) } = fault else { return None };
+        let (now, scope) = (self.now, Scope::Chat(chat_of(&lane.name)));
+        let penalty = Penalty::new(lane.platform, scope, wait, "slow down", now);
+        self.p().penalties.add(penalty.clone(), now).then_some(Write::RateLimited(penalty))
+    }
+
+    pub(crate) fn free_at(&mut self, lane: &Lane) -> Millis {
+        let (now, scope) = (self.now, Scope::Chat(chat_of(&lane.name)));
+        self.p().penalties.free_at(lane.platform, &scope, now)
     }
 
     pub(crate) fn chat_dead(&self, lane: &Lane) -> Write {
@@ -329,20 +342,20 @@ impl Sim {
         lane: &mut Lane,
         item: &Item,
         setback: Setback,
-        spent: Option<Write>,
+        also: Vec<Write>,
         dead: Option<Write>,
     ) -> Flow<Option<Vec<Write>>> {
         let error = "it failed".to_owned();
         match setback {
             Setback::Again { at, doubtful } => {
                 let postpone = Write::Postpone { item: item.id, not_before: at, doubtful, error };
-                self.apply("postpone", [postpone].into_iter().chain(spent).collect())?;
+                self.apply("postpone", [postpone].into_iter().chain(also).collect())?;
                 lane.due_at = Some(at);
                 Ok(None)
             }
             Setback::Bury { doubtful } => {
                 let bury = Write::Bury { item: item.id, doubtful, error, at: self.now };
-                self.apply("bury", [bury].into_iter().chain(spent).chain(dead).collect())?;
+                self.apply("bury", [bury].into_iter().chain(also).chain(dead).collect())?;
                 Ok(Some(vec![]))
             }
         }

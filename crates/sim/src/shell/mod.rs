@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use petasos_core::lifecycle::{Claim, Closed, Leave, Lifecycle};
+use petasos_core::rate_limit::Penalties;
 use petasos_core::{Millis, Platform, SessionKey, TurnId};
 use petasos_store::{Candidate, Pending, Store, Suspect};
 
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     pub(crate) gate: Gate,
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
     pub(crate) lanes: BTreeMap<String, Lane>,
+    /// The `Limits` of all adapters.
+    pub(crate) penalties: Penalties,
     pub(crate) lines: BTreeMap<Platform, Line>,
     pub(crate) near: Near,
     /// What goes on when its platform is there.

@@ -6,7 +6,7 @@ use petasos_core::journal::Write;
 use petasos_core::lane::Rhythm;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
-use petasos_core::{Fault, Millis, Reached, Route, SessionKey, TurnId};
+use petasos_core::{Millis, Reached, Route, SessionKey, TurnId};
 use petasos_store::Stagehand;
 
 use super::turn::growing;
@@ -80,7 +80,8 @@ impl Sim {
         let Some((step, text)) = live else { return Ok(()) };
         following.look_at = now.after(GAP);
         let same = following.shown.as_ref().is_some_and(|(at, seen, _)| *at == step && *seen == text);
-        let (allowed, next) = (lane.budget.preview_at(now), following.rhythm.next_at(now));
+        let allowed = lane.budget.preview_at(now).max(self.free_at(lane));
+        let next = following.rhythm.next_at(now);
         let at = next.map(|next| next.max(allowed));
         if text.trim().chars().count() < 4 || same || at.is_none() {
             lane.followed.push(following);
@@ -160,9 +161,8 @@ impl Sim {
                     following.shown = message.map(|message| (step, text, message));
                 }
                 following.rhythm.failed(now, failed.fault);
-                if let Fault::Later { after: Some(after) } = failed.fault {
-                    lane.budget.penalize(now, after);
-                }
+                let limited = self.rate_limited(lane, failed.fault);
+                self.apply("rate limit", limited.into_iter().collect())?;
             }
         }
         lane.followed.push(following);

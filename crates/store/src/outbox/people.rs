@@ -64,7 +64,8 @@ impl Tx<'_> {
         Ok(retry.execute(params![id.0, at(now)])? > 0)
     }
 
-    /// Everything that waits in these lanes may leave now: their link is back.
+    /// Everything that waits in these lanes may leave now: their link is back. The waits that the platform itself
+    /// imposed are rows of their own (`rate_limits`) and stay.
     pub fn poke_platform(&self, platform: &str) -> Result<usize> {
         let mut poke = self.sql(
             "UPDATE outbox SET not_before = 0

@@ -387,3 +387,25 @@ fn what_somebody_asks_for_again_is_owed_once_and_owed_anew_when_it_was_given_up(
     assert!(matches!(ask(&mut home, "ci:1"), Owed::New(_)));
     assert!(matches!(ask(&mut home, "ci:2"), Owed::Known(_)), "still owed, so not forgotten");
 }
+
+#[test]
+fn link_that_comes_up_keeps_the_waits_that_platforms_imposed() {
+    use petasos_core::rate_limit::{Penalty, Scope};
+    let mut home = Home::new();
+    let platform = petasos_core::Platform::parse("telegram").expect("known");
+    let chat = Scope::Chat("7".into());
+    let penalty = Penalty::new(platform, chat, std::time::Duration::from_secs(60), "slow down", NOW);
+    let id = home.owe("7", "one").id;
+    home.apply(&[postpone(id, 60, false), Write::RateLimited(penalty.clone())]).unwrap();
+    home.write(|tx| tx.poke_platform("telegram"));
+    assert_eq!(home.store.penalties().unwrap(), std::slice::from_ref(&penalty));
+    let longer = Penalty { until: later(90), ..penalty };
+    home.apply(&[Write::RateLimited(longer.clone())]).unwrap();
+    assert_eq!(home.store.penalties().unwrap(), std::slice::from_ref(&longer), "one row for each scope");
+    assert_eq!(home.write(|tx| tx.penalties_in_force(later(5))), std::slice::from_ref(&longer));
+    let back = petasos_core::Millis(NOW.0 - 1_000_000);
+    let [again] = &home.write(|tx| tx.penalties_in_force(back))[..] else { panic!("one") };
+    assert_eq!(again.until, back.after(std::time::Duration::from_secs(90)), "its own length from now");
+    assert_eq!(home.write(|tx| tx.expire_penalties(NOW)), 1);
+    assert!(home.store.penalties().unwrap().is_empty());
+}
