@@ -275,3 +275,101 @@ fn a_port_that_is_taken_is_named_and_taken_when_it_is_free() {
     assert!(bench.run(&["links", "retry", "webhook"]).status.success());
     assert_eq!(post(port, &delivery("note", "d1", &json!({}))).status, 202);
 }
+
+const SECRET: &str = "s";
+
+fn unsigned(body: &Value) -> Delivery {
+    Delivery::json("/webhooks/note", body)
+}
+
+/// As GitHub and V1 sign: the body alone.
+fn signature(delivery: &Delivery) -> String {
+    use aws_lc_rs::hmac;
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), &delivery.body);
+    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn replay_under_another_delivery_id_is_a_duplicate_also_after_a_kill() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let github = |id: &str, n: u8| {
+        let delivery = unsigned(&json!({ "n": n }));
+        let signature = format!("sha256={}", signature(&delivery));
+        delivery.header("X-Hub-Signature-256", signature).header("X-GitHub-Delivery", id)
+    };
+    assert_eq!(post(port, &github("d1", 1)).status, 202);
+    assert_eq!(post(port, &github("d2", 2)).status, 202, "another body");
+    bench.settle();
+    bench.kill();
+    bench.start();
+    let plain = unsigned(&json!({ "n": 1 }));
+    let as_v1 = signature(&plain);
+    for replay in [
+        github("d3", 1),
+        unsigned(&json!({ "n": 1 })).header("X-Webhook-Signature", &as_v1).header("X-Request-ID", "d4"),
+        plain.header("X-Webhook-Signature", &as_v1),
+    ] {
+        let reply = post(port, &replay);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        assert!(reply.text.contains("duplicate"), "{}", reply.text);
+    }
+    bench.settle();
+    assert_eq!(bench.model.look(|desk| desk.request_count()), 2);
+}
+
+#[test]
+fn v2_replay_under_another_key_is_a_duplicate_and_a_new_time_is_not() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+    let v2 = |time: u64, key: Option<&str>| {
+        let delivery = unsigned(&json!({ "n": 1 }));
+        let secret = petasos_platforms::Secret::new(SECRET);
+        let signed = petasos_platforms::webhook::sign(&secret, time, &delivery.body);
+        let delivery = signed.into_iter().fold(delivery, |it, (name, value)| it.header(name, value));
+        key.into_iter().fold(delivery, |it, key| it.header("Idempotency-Key", key))
+    };
+    for (delivery, status, why) in [
+        (v2(now, Some("k1")), 202, "new"),
+        (v2(now, Some("k2")), 200, "the same signature under another key"),
+        (v2(now, None), 200, "the same signature without a key"),
+        (v2(now + 1, Some("k1")), 200, "the sender repeats it under its key"),
+        (v2(now + 1, Some("k3")), 202, "the same body at another time"),
+        (v2(now + 2, None), 202, "the same"),
+        (v2(now + 2, Some("k4")), 200, "known by its signature"),
+    ] {
+        assert_eq!(post(port, &delivery).status, status, "{why}");
+    }
+}
+
+#[test]
+fn same_body_without_an_id_is_taken_every_time() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let ping = unsigned(&json!({ "ping": true }));
+    let signed = signature(&ping);
+    let ping = ping.header("X-Webhook-Signature", signed);
+    for _ in 0..3 {
+        assert_eq!(post(port, &ping).status, 202);
+    }
+    let named = |id: &str| ping.clone().header("X-Request-ID", id);
+    assert_eq!(post(port, &named("d1")).status, 202);
+    assert_eq!(post(port, &named("d2")).status, 200, "played again at once");
+}
+
+#[test]
+fn replay_of_a_message_that_is_passed_on_is_not_sent_twice() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let github = |id: &str| {
+        let delivery = Delivery::json("/webhooks/say", &json!({ "text": "hello" }));
+        let signature = format!("sha256={}", signature(&delivery));
+        delivery.header("X-Hub-Signature-256", signature).header("X-GitHub-Delivery", id)
+    };
+    assert_eq!(post(port, &github("d1")).status, 200);
+    let again = post(port, &github("d2"));
+    assert!(again.text.contains("duplicate"), "{}", again.text);
+    bench.settle();
+    assert_eq!(texts(&bench), ["hello"]);
+}

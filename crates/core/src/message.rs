@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -258,6 +259,18 @@ pub struct Inbound {
     /// Where the answer goes, if not back to `source`: a program that sends an event reads no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_to: Option<Route>,
+    /// What else tells that this event was here before, under another `dedup`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fingerprints: Vec<Fingerprint>,
+}
+
+/// A digest of what a sender authenticated: the same one within the time is a replay, whatever identity it names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    pub key: String,
+    pub within: Duration,
+    /// Whether this event leaves it behind; otherwise it is only looked up.
+    pub recorded: bool,
 }
 
 impl Inbound {
@@ -273,6 +286,7 @@ impl Inbound {
             sent_at: None,
             internal: false,
             answer_to: None,
+            fingerprints: Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use petasos_core::OutboxId;
 use petasos_core::outbox::{Draft, State};
 use petasos_platforms::{Post, Posted};
-use petasos_store::Owed;
+use petasos_store::{Owed, Tx};
 
 use crate::commit::Commit;
 use crate::ingest::Ingest;
@@ -20,7 +20,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Owes the message and answers when it is delivered, given up, or has taken too long.
 pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: String, post: Post) {
-    let Post { dedup, route, text, within, mut done } = post;
+    let Post { dedup, fingerprints, route, text, within, mut done } = post;
     let Ok(route) = ingest.homes.lead(route) else {
         let _ = done.send(Posted::NoHome);
         return;
@@ -28,7 +28,8 @@ pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: 
     let (lane, now) = (route.lane(), clock::now());
     let draft = Draft::notice(route, text);
     let dedup = format!("{account}:{dedup}");
-    let owed = ingest.db.write(Commit::PassOn, move |tx| tx.owe_once(platform, &dedup, &draft, now)).await;
+    let owe = move |tx: &Tx<'_>| tx.owe_once(platform, &dedup, &fingerprints, &draft, now);
+    let owed = ingest.db.write(Commit::PassOn, owe).await;
     let posted = match owed {
         Ok(owed) => {
             ingest.deliver.due(lane).await;

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use petasos_core::lifecycle::Closed;
+use petasos_core::message::Fingerprint;
 use petasos_core::{Inbound, Route, SessionKey};
 use tokio::sync::{mpsc, oneshot};
 
@@ -91,6 +92,8 @@ pub enum NotTaken {
 pub struct Post {
     /// The same one is owed once, however often it is posted.
     pub dedup: String,
+    /// What else tells that it was posted before.
+    pub fingerprints: Vec<Fingerprint>,
     pub route: Route,
     pub text: String,
     /// How long to wait for its delivery.
@@ -179,12 +182,13 @@ impl Intake {
     pub async fn post(
         &self,
         dedup: String,
+        fingerprints: Vec<Fingerprint>,
         route: Route,
         text: String,
         within: Duration,
     ) -> Result<Posted, NotTaken> {
         let (done, answer) = oneshot::channel();
-        let post = Post { dedup, route, text, within, done };
+        let post = Post { dedup, fingerprints, route, text, within, done };
         self.posts.send(post).await.map_err(|_gone| NotTaken::Closed)?;
         Ok(answer.await.unwrap_or(Posted::NotTaken))
     }
@@ -254,7 +258,7 @@ mod tests {
             reply_to: None,
             delivery: petasos_core::message::Delivery::Push,
         };
-        let posted = intake.post("1".into(), route, "hi".into(), Duration::ZERO).await;
+        let posted = intake.post("1".into(), vec![], route, "hi".into(), Duration::ZERO).await;
         assert_eq!(posted, Err(NotTaken::Closed));
     }
 

@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
+use crate::seen::Seen;
 use crate::value::{at, count, json, legible, parse, rows, text_at, time_at};
 
 /// In the order `pending` reads them.
@@ -166,6 +167,9 @@ impl Tx<'_> {
             let id = known.ok_or(Error::Conflict("this identity belongs to a message we owe"))?;
             return Ok(Accepted::Duplicate(InboxId(id)));
         }
+        if let Some(Seen { inbox: Some(id), .. }) = self.replayed(platform, &inbound.fingerprints, now)? {
+            return Ok(Accepted::Duplicate(InboxId(id)));
+        }
         let id = self
             .sql(
                 "INSERT INTO inbox (session_key, message, state, received_at) VALUES (?1, ?2, 'queued', ?3)",
@@ -173,6 +177,7 @@ impl Tx<'_> {
             .insert(params![key.as_str(), json(inbound)?, at(now)])?;
         self.sql("INSERT INTO seen (platform, dedup, inbox, at) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![platform, inbound.dedup, id, at(now)])?;
+        self.record_fingerprints(platform, &inbound.fingerprints, &Seen::inbox(id), now)?;
         Ok(Accepted::New(InboxId(id)))
     }
 

@@ -52,6 +52,7 @@ mod runs;
 mod salvage;
 mod schema;
 mod search;
+mod seen;
 mod sessions;
 mod suspects;
 mod todos;

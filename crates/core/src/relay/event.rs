@@ -102,6 +102,7 @@ impl Event {
             sent_at: None,
             internal: false,
             answer_to: None,
+            fingerprints: Vec::new(),
         }
     }
 

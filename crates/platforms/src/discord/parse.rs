@@ -85,6 +85,7 @@ pub(super) fn said(message: &Message, spot: &Spot<'_>, gate: &Gate) -> Option<Sa
         sent_at: Some(Millis(made_at(message.id.get()))),
         internal: false,
         answer_to: None,
+        fingerprints: vec![],
     };
     Some(Said { inbound, thread })
 }
@@ -116,6 +117,7 @@ pub(super) fn asked(interaction: &Interaction, spot: &Spot<'_>, gate: &Gate) -> 
         sent_at: interaction.id.parse().ok().map(|id| Millis(made_at(id))),
         internal: false,
         answer_to: None,
+        fingerprints: vec![],
     })
 }
 

@@ -165,6 +165,7 @@ fn said(message: Message, called: bool, me: &Me, known: &Knowledge<'_>) -> Optio
         sent_at: moment(&message.ts),
         internal: false,
         answer_to: None,
+        fingerprints: vec![],
     })
 }
 
@@ -260,6 +261,7 @@ fn pressed(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Inbound>,
         sent_at: None,
         internal: false,
         answer_to: None,
+        fingerprints: vec![],
     }))
 }
 

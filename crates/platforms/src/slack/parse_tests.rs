@@ -102,6 +102,7 @@ fn a_direct_message_becomes_an_inbound() {
         sent_at: Some(Millis(1_700_000_000_000)),
         internal: false,
         answer_to: None,
+        fingerprints: vec![],
     };
     assert_eq!(event, want);
 }

@@ -82,6 +82,7 @@ fn said(mut message: Message, update_id: i64, platform: Platform, me: &Me, gate:
         sent_at: (message.date > 0).then(|| Millis(message.date.saturating_mul(1000))),
         internal: false,
         answer_to: None,
+        fingerprints: vec![],
     })
 }
 

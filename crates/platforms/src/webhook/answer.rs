@@ -10,6 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use petasos_core::lifecycle::Closed;
+use petasos_core::message::Fingerprint;
 use petasos_core::{Millis, Route};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
@@ -34,6 +35,7 @@ struct Delivery<'a> {
     id: String,
     /// The kind of event, if it has one.
     event: Option<String>,
+    fingerprints: Vec<Fingerprint>,
 }
 
 pub(super) async fn answer(desk: Arc<Desk>, request: Request) -> Response {
@@ -87,7 +89,8 @@ impl Desk {
             return Err(ignored("filter"));
         }
         let id = parse::delivery(headers, scheme).map_or_else(random, Ok)?;
-        let delivery = Delivery { route, id, event: names.into_iter().next() };
+        let fingerprints = parse::fingerprints(headers, scheme, route, &body);
+        let delivery = Delivery { route, id, event: names.into_iter().next(), fingerprints };
         self.take(&hook, &payload, delivery).await
     }
 
@@ -156,7 +159,8 @@ impl Desk {
         delivery: &Delivery<'_>,
     ) -> Result<Response, Response> {
         let names = (delivery.route, delivery.id.as_str());
-        let event = parse::inbound(self.platform, names, text, target, since_1970());
+        let fingerprints = delivery.fingerprints.clone();
+        let event = parse::inbound(self.platform, names, fingerprints, text, target, since_1970());
         match self.intake.offer(vec![event], vec![], None).await.map_err(|gone| self.gone(gone))? {
             Taken::Committed => {
                 self.bell.ring(News::Heard);
@@ -177,7 +181,8 @@ impl Desk {
         delivery: &Delivery<'_>,
     ) -> Result<Response, Response> {
         let dedup = format!("post:{}:{}", delivery.route, delivery.id);
-        let posted = self.intake.post(dedup, target, within_reason(text), self.delivery_wait).await;
+        let (fingerprints, text) = (delivery.fingerprints.clone(), within_reason(text));
+        let posted = self.intake.post(dedup, fingerprints, target, text, self.delivery_wait).await;
         match posted.map_err(|gone| self.gone(gone))? {
             Posted::Delivered { again: false } => Ok(delivery.told(StatusCode::OK, "delivered")),
             Posted::Delivered { again: true } => Ok(delivery.told(StatusCode::OK, "duplicate")),

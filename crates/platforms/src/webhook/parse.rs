@@ -1,8 +1,10 @@
 //! From a request to an event. Pure.
 
+use std::time::Duration;
+
 use aws_lc_rs::digest;
 use axum::http::{HeaderMap, header};
-use petasos_core::message::ChatType;
+use petasos_core::message::{ChatType, Fingerprint};
 use petasos_core::{Inbound, Millis, Platform, Route, Source};
 use reqwest::Url;
 use serde_json::{Map, Value};
@@ -65,6 +67,46 @@ pub(super) fn delivery(headers: &HeaderMap, scheme: Option<Scheme>) -> Option<St
     Some(plain.unwrap_or_else(|| hex(digest::digest(&digest::SHA256, &id).as_ref())))
 }
 
+/// How long fingerprints are stored; GitHub's redeliveries and what is recorded elsewhere may come late.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Long enough for a request that is played again at once, and short enough for a program that posts the same body
+/// every minute.
+const BODY_WINDOW: Duration = Duration::from_secs(30);
+
+/// By what a replay under another delivery id is recognised: the authenticated part of a request, for a time that
+/// depends on what the scheme signs.
+pub(super) fn fingerprints(
+    headers: &HeaderMap,
+    scheme: Option<Scheme>,
+    route: &str,
+    body: &[u8],
+) -> Vec<Fingerprint> {
+    let digest = |bytes: &[u8]| hex(digest::digest(&digest::SHA256, bytes).as_ref());
+    let fingerprint = |kind: &str, of: &[u8], within: Duration, recorded: bool| Fingerprint {
+        key: format!("replay:{route}:{kind}:{}", digest(of)),
+        within,
+        recorded,
+    };
+    let is_named = || delivery(headers, scheme).is_some();
+    match scheme {
+        // The id is signed; without a secret anybody may say anything.
+        Some(Scheme::Svix) | None => vec![],
+        Some(Scheme::V2) => {
+            let signature =
+                headers.get("x-webhook-signature-v2").map(|it| it.as_bytes().to_ascii_lowercase());
+            vec![fingerprint("v2", &signature.unwrap_or_default(), REMEMBERED, true)]
+        }
+        Some(Scheme::GitHub) => vec![fingerprint("github", body, REMEMBERED, true)],
+        // Nothing tells a repetition that is meant from a replay. A sender that names no id means each of its requests.
+        Some(Scheme::GitLab) => vec![fingerprint("gitlab", body, BODY_WINDOW, is_named())],
+        // The same signature as GitHub's: what GitHub sent is known here, too.
+        Some(Scheme::V1) => vec![
+            fingerprint("github", body, REMEMBERED, false),
+            fingerprint("v1", body, BODY_WINDOW, is_named()),
+        ],
+    }
+}
+
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -77,6 +119,7 @@ pub(super) fn chat(route: &str, delivery: &str) -> String {
 pub(super) fn inbound(
     platform: Platform,
     (route, delivery): (&str, &str),
+    fingerprints: Vec<Fingerprint>,
     text: String,
     answer_to: Route,
     now: Millis,
@@ -96,6 +139,7 @@ pub(super) fn inbound(
         sent_at: Some(now),
         internal: false,
         answer_to: Some(answer_to),
+        fingerprints,
     }
 }
 

@@ -182,6 +182,7 @@ fn begin(
         context: None,
         sent_at: None,
         answer_to: None,
+        fingerprints: vec![],
         internal: true,
     };
     let key = session_key(&inbound.source, &Default::default());

@@ -1,11 +1,13 @@
 //! Messages that are owed on somebody else's word, who may say it again.
 
+use petasos_core::message::Fingerprint;
 use petasos_core::outbox::{Draft, State};
 use petasos_core::{Millis, OutboxId};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Error, Result};
 use crate::group::Tx;
+use crate::seen::Seen;
 use crate::value::at;
 
 /// Whether a message was owed by this call.
@@ -27,12 +29,24 @@ impl Owed {
 impl Tx<'_> {
     /// Owes a message once for each `(platform, dedup)`: identity and item are one commit. One that was given up is
     /// owed again, because somebody still wants it.
-    pub fn owe_once(&self, platform: &str, dedup: &str, draft: &Draft, now: Millis) -> Result<Owed> {
+    /// The same fingerprint under another identity is the same message.
+    pub fn owe_once(
+        &self,
+        platform: &str,
+        dedup: &str,
+        fingerprints: &[Fingerprint],
+        draft: &Draft,
+        now: Millis,
+    ) -> Result<Owed> {
         let mut seen = self.sql("SELECT outbox FROM seen WHERE platform = ?1 AND dedup = ?2")?;
         let known: Option<Option<i64>> = seen.query_row([platform, dedup], |row| row.get(0)).optional()?;
-        if let Some(known) = known {
-            let id =
-                OutboxId(known.ok_or(Error::Conflict("this identity belongs to a message we received"))?);
+        let known = match known {
+            Some(known) => {
+                Some(known.ok_or(Error::Conflict("this identity belongs to a message we received"))?)
+            }
+            None => self.replayed(platform, fingerprints, now)?.and_then(|seen| seen.outbox),
+        };
+        if let Some(id) = known.map(OutboxId) {
             if self.item(id)?.is_some_and(|item| item.state == State::Dead) {
                 self.retry_item(id, now)?;
             }
@@ -41,6 +55,7 @@ impl Tx<'_> {
         let id = self.insert(draft, State::Due, "none", now)?;
         self.sql("INSERT INTO seen (platform, dedup, outbox, at) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![platform, dedup, id.0, at(now)])?;
+        self.record_fingerprints(platform, fingerprints, &Seen::outbox(id.0), now)?;
         Ok(Owed::New(id))
     }
 }

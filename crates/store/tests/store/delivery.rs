@@ -365,7 +365,7 @@ fn the_first_try_of_a_part_is_remembered_until_the_part_is_out() {
 fn what_somebody_asks_for_again_is_owed_once_and_owed_anew_when_it_was_given_up() {
     let mut home = Home::new();
     let ask = |home: &mut Home, dedup: &str| {
-        home.write(|tx| tx.owe_once("webhook", dedup, &draft("7", "disk full"), NOW))
+        home.write(|tx| tx.owe_once("webhook", dedup, &[], &draft("7", "disk full"), NOW))
     };
     let first = ask(&mut home, "ci:1");
     assert!(matches!(first, Owed::New(_)));

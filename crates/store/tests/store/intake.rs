@@ -153,3 +153,26 @@ fn a_message_that_cannot_be_read_does_not_hide_the_others() {
     assert_eq!(home.store.unreadable_inbox().unwrap(), []);
     assert_eq!(home.store.settled(Outcome::Dead, 10).unwrap().len(), 1);
 }
+
+#[test]
+fn replay_under_another_identity_is_the_same_message_within_its_time() {
+    use petasos_core::message::Fingerprint;
+    use std::time::Duration;
+    let mut home = Home::new();
+    let signed = |dedup: &str, recorded: bool| {
+        let mut message = inbound("7", dedup);
+        let within = Duration::from_secs(30);
+        message.fingerprints = vec![Fingerprint { key: "replay:ci:abc".into(), within, recorded }];
+        message
+    };
+    let mut accept = |message: petasos_core::Inbound, at| home.write(|tx| tx.accept(&message, &key("7"), at));
+    assert!(matches!(accept(signed("0", false), NOW), Accepted::New(_)));
+    let first = accept(signed("1", true), NOW);
+    assert!(matches!(first, Accepted::New(_)), "what is not recorded is not known");
+    assert_eq!(accept(signed("2", true), later(29)), Accepted::Duplicate(first.id()));
+    assert_eq!(accept(signed("3", false), later(29)), Accepted::Duplicate(first.id()));
+    let second = accept(signed("4", true), later(31));
+    assert!(matches!(second, Accepted::New(_)), "its time is over");
+    assert_eq!(accept(signed("5", true), later(40)), Accepted::Duplicate(second.id()));
+    assert!(matches!(accept(inbound("7", "6"), later(40)), Accepted::New(_)));
+}
