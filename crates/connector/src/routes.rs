@@ -125,7 +125,7 @@ async fn asked(shell: &Arc<Shell>, path: &str, request: Request) -> Result<Respo
         },
     };
     let (parts, body) = request.into_parts();
-    let bytes = match read(&parts.headers, body, LONGEST_BODY).await {
+    let bytes = match read(&parts, body, LONGEST_BODY).await {
         Ok(bytes) => bytes,
         Err(why) => return Ok(unread(why)),
     };
@@ -181,7 +181,7 @@ async fn keep(shell: &Arc<Shell>, request: Request) -> Result<Response, Error> {
     };
     let Some(_files) = room_for_a_file(shell, &gateway).await else { return Ok(busy()) };
     let (parts, body) = request.into_parts();
-    let bytes = match read(&parts.headers, body, files::LARGEST).await {
+    let bytes = match read(&parts, body, files::LARGEST).await {
         Ok(bytes) if bytes.is_empty() => return Ok(refused(StatusCode::BAD_REQUEST, "the file is empty")),
         Ok(bytes) => bytes,
         Err(why) => return Ok(unread(why)),

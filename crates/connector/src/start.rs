@@ -8,6 +8,7 @@ use std::time::Duration;
 use petasos_gateway::Commit;
 use petasos_gateway::shell::{self as gateway, LinkHandle, Stopper, Writer};
 use petasos_gateway::{Error, Lifetime, clock};
+use petasos_platforms::body_budget;
 use petasos_platforms::listener::{Listener, NotBound};
 use petasos_store::{OpenError, Store};
 use tokio::sync::Semaphore;
@@ -51,7 +52,7 @@ pub struct Running {
 }
 
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let listener = Listener::bind(&config.listen).await?.displacing();
+    let listener = Listener::bind(&config.listen).await?.with_budget(&body_budget::GATEWAYS);
     let address = listener.address();
     let path = config.home.join(DATABASE);
     let opened = tokio::task::spawn_blocking(move || Store::open_connector(path)).await;

@@ -8,6 +8,8 @@ mod apart;
 mod day;
 #[path = "outage/everywhere.rs"]
 mod everywhere;
+#[path = "outage/limits.rs"]
+mod limits;
 #[path = "outage/time.rs"]
 mod time;
 

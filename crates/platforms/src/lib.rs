@@ -8,6 +8,7 @@
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
 
+pub mod body_budget;
 mod called;
 pub mod discord;
 pub mod download;
@@ -20,6 +21,7 @@ pub mod markdown;
 pub mod outgoing;
 pub mod page;
 pub mod relay;
+pub mod seats;
 pub mod slack;
 pub mod telegram;
 mod upload;

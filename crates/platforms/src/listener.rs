@@ -4,15 +4,14 @@
 //! connection carries one request. Dropping `serve` cuts off what is under way; a caller without an answer repeats
 //! its request, and the inbox knows what it already has.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
@@ -25,14 +24,18 @@ use petasos_core::Fault;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+use crate::body_budget::{Budget, Charge, WEBHOOKS};
+pub use crate::seats::Seat;
+use crate::seats::Seats;
+
 pub type Request = axum::http::Request<Incoming>;
 
-/// Requests that are dealt with at the same time; more wait to be let in, or take the place of others: see `Full`.
+/// Requests that are dealt with at the same time; see `seats`.
 const CONNECTIONS: usize = 64;
 const HEADERS: usize = 100;
 const HEAD_BYTES: usize = 32 * 1024;
@@ -80,6 +83,8 @@ pub enum Unread {
     TooLarge,
     TooSlow,
     Broken,
+    /// The bodies of others take all the memory that there is for them.
+    NoRoom,
 }
 
 /// Whether only programs on this machine can reach a listener on this host.
@@ -90,36 +95,12 @@ pub fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// What becomes of a caller when every seat is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Full {
-    /// They wait until somebody has gone.
-    Wait,
-    /// Whoever sits longest without having shown who they are goes: strangers keep nobody out.
-    Displace,
-}
-
-/// The seat that a request has; it is among the request's extensions.
-#[derive(Debug, Clone, Default)]
-pub struct Seat(Arc<AtomicBool>);
-
-impl Seat {
-    /// Whoever has it has shown who they are: nobody takes it any more.
-    pub fn keep(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_kept(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     seats: Arc<Semaphore>,
-    full: Full,
+    budget: &'static Budget,
 }
 
 impl Listener {
@@ -128,7 +109,7 @@ impl Listener {
             let socket = TcpListener::bind((place.host.as_str(), place.port)).await?;
             let address = socket.local_addr()?;
             let seats = Arc::new(Semaphore::new(CONNECTIONS));
-            Ok(Self { socket, address, seats, full: Full::Wait })
+            Ok(Self { socket, address, seats, budget: &WEBHOOKS })
         };
         bound.await.map_err(|error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => NotBound::InUse(place.clone()),
@@ -139,9 +120,9 @@ impl Listener {
         })
     }
 
-    /// For callers of whom some can show who they are, with `Seat::keep`.
-    pub fn displacing(self) -> Self {
-        Self { full: Full::Displace, ..self }
+    /// What the bodies of its requests are counted against.
+    pub fn with_budget(self, budget: &'static Budget) -> Self {
+        Self { budget, ..self }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -155,47 +136,18 @@ impl Listener {
     {
         // Dropped with us, and with it every connection.
         let mut connections = JoinSet::new();
-        let mut seated = VecDeque::new();
+        let mut seats = Seats::of(self.seats.clone());
         loop {
-            let let_in = match self.full {
-                Full::Wait => (self.seat().await, self.accept().await),
-                Full::Displace => {
-                    let stream = self.accept().await;
-                    self.displace(&mut seated);
-                    (self.seat().await, stream)
-                }
-            };
-            let (Some(permit), stream) = let_in else {
-                // Nobody closes it.
-                return std::future::pending().await;
-            };
+            let stream = self.accept().await;
+            let Some(permit) = seats.take().await else { return std::future::pending().await };
             while connections.try_join_next().is_some() {}
             let (answer, seat) = (answer.clone(), Seat::default());
-            let its = seat.clone();
+            let (its, budget) = (seat.clone(), self.budget);
             let task = connections.spawn(async move {
-                converse(stream, answer, its).await;
+                converse(stream, answer, its, budget).await;
                 drop(permit);
             });
-            if self.full == Full::Displace {
-                seated.push_back((task, seat));
-            }
-        }
-    }
-
-    async fn seat(&self) -> Option<OwnedSemaphorePermit> {
-        self.seats.clone().acquire_owned().await.ok()
-    }
-
-    /// Makes room, if there is none. `seated` holds no more than there are seats, but for those that are just going.
-    fn displace(&self, seated: &mut VecDeque<(AbortHandle, Seat)>) {
-        seated.retain(|(task, _)| !task.is_finished());
-        if !self.is_full() {
-            return;
-        }
-        if let Some(at) = seated.iter().position(|(_, seat)| !seat.is_kept())
-            && let Some((task, _)) = seated.remove(at)
-        {
-            task.abort();
+            seats.occupy(task, seat);
         }
     }
 
@@ -260,15 +212,18 @@ pub fn bounded(head_within: Duration) -> http1::Builder {
     builder
 }
 
-async fn converse<F>(stream: TcpStream, answer: impl Fn(Request) -> F, seat: Seat)
+async fn converse<F>(stream: TcpStream, answer: impl Fn(Request) -> F, seat: Seat, budget: &'static Budget)
 where
     F: Future<Output = Response>,
 {
     let service = service_fn(|mut request: Request| {
+        let charge = Arc::new(Charge::new(budget));
         request.extensions_mut().insert(seat.clone());
+        request.extensions_mut().insert(charge.clone());
         let answered = answer(request);
-        async {
+        async move {
             let mut response = answered.await;
+            drop(charge);
             // One request each; the builder's own way to say so would also say it of an upgrade.
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
@@ -289,8 +244,9 @@ where
 }
 
 /// The whole body as it came, for signatures are made over its bytes.
-pub async fn read(headers: &HeaderMap, body: Incoming, limit: usize) -> Result<Bytes, Unread> {
-    if announced(headers).is_some_and(|length| length > limit) {
+pub async fn read(parts: &Parts, body: Incoming, limit: usize) -> Result<Bytes, Unread> {
+    let charge = parts.extensions.get::<Arc<Charge>>();
+    if announced(&parts.headers).is_some_and(|length| length > limit) {
         return Err(Unread::TooLarge);
     }
     let gather = async {
@@ -301,6 +257,7 @@ pub async fn read(headers: &HeaderMap, body: Incoming, limit: usize) -> Result<B
             if bytes.len() + chunk.len() > limit {
                 return Err(Unread::TooLarge);
             }
+            charge.map_or(Ok(()), |charge| charge.add(chunk.len())).map_err(|_exhausted| Unread::NoRoom)?;
             bytes.extend_from_slice(&chunk);
         }
         Ok(bytes.freeze())
@@ -328,6 +285,9 @@ pub fn unread(unread: Unread) -> Response {
         Unread::TooLarge => refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
         Unread::TooSlow => refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
         Unread::Broken => refused(StatusCode::BAD_REQUEST, "the body ends too early"),
+        Unread::NoRoom => {
+            later(refused(StatusCode::SERVICE_UNAVAILABLE, "too many request bodies at once"), 1)
+        }
     }
 }
 

@@ -8,9 +8,10 @@ fn place(port: u16) -> Place {
 
 async fn echo(request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    match read(&parts.headers, body, 16).await {
+    match read(&parts, body, 16).await {
         Ok(bytes) => json(StatusCode::OK, &json!({ "got": String::from_utf8_lossy(&bytes) })),
         Err(Unread::TooLarge) => json(StatusCode::PAYLOAD_TOO_LARGE, &json!({})),
+        Err(Unread::NoRoom) => unread(Unread::NoRoom),
         Err(Unread::TooSlow | Unread::Broken) => json(StatusCode::REQUEST_TIMEOUT, &json!({})),
     }
 }
@@ -99,4 +100,101 @@ fn loopback_is_known_in_every_spelling() {
     ] {
         assert_eq!(is_loopback(host), want, "{host}");
     }
+}
+
+/// A listener whose requests with `/in` have authenticated, served until the test is over.
+async fn served() -> SocketAddr {
+    let listener = Listener::bind(&place(0)).await.expect("bound");
+    let address = listener.address();
+    tokio::spawn(async move {
+        let answer = |request: Request| async move {
+            let (parts, body) = request.into_parts();
+            if parts.uri.path() == "/in" {
+                parts.extensions.get::<Seat>().expect("a seat").keep();
+            }
+            match read(&parts, body, 1 << 20).await {
+                Ok(bytes) => json(StatusCode::OK, &json!({ "got": bytes.len() })),
+                Err(why) => unread(why),
+            }
+        };
+        match listener.serve(answer).await {}
+    });
+    address
+}
+
+async fn open(address: SocketAddr, said: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(said.as_bytes()).await.expect("written");
+    stream
+}
+
+async fn rest(mut stream: TcpStream) -> String {
+    let mut heard = Vec::new();
+    let _reset = timeout(PROOF, stream.read_to_end(&mut heard)).await.expect("an end");
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+#[tokio::test]
+async fn slow_strangers_do_not_keep_an_honest_client_out() {
+    let address = served().await;
+    let mut slow = Vec::new();
+    for number in 0..2 * CONNECTIONS {
+        let said = match number % 3 {
+            0 => "",
+            1 => "POST /x HTTP/1.1\r\nHost: ",
+            _body => "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1",
+        };
+        slow.push(open(address, said).await);
+    }
+    let asked = "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+    let answered = timeout(Duration::from_secs(2), async { rest(open(address, asked).await).await }).await;
+    assert!(answered.expect("in time").ends_with(r#"{"got":2}"#));
+}
+
+#[tokio::test]
+async fn authenticated_connections_are_not_displaced() {
+    let address = served().await;
+    let known = open(address, "POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n").await;
+    let mut known = known;
+    // An answer to a later connection shows that this one has been read.
+    rest(open(address, "POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").await).await;
+    let mut slow = Vec::new();
+    for _ in 0..2 * CONNECTIONS {
+        slow.push(open(address, "").await);
+    }
+    known.write_all(b"hi").await.expect("still open");
+    assert!(rest(known).await.ends_with(r#"{"got":2}"#));
+}
+
+#[tokio::test]
+async fn unfinished_bodies_stay_within_their_budget() {
+    let address = served().await;
+    let body = "x".repeat((1 << 20) - 1);
+    let said = format!("POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", 1 << 20);
+    let mut slow = Vec::new();
+    for _ in 0..CONNECTIONS - 1 {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        // Those that do not fit are refused while they still send.
+        let _refused = stream.write_all(said.as_bytes()).await;
+        slow.push(stream);
+        assert!(WEBHOOKS.held() <= WEBHOOKS.limit());
+    }
+    let mut refused = 0;
+    for stream in slow.drain(CONNECTIONS / 2..) {
+        let answer = rest(stream).await;
+        assert!(answer.is_empty() || answer.contains("HTTP/1.1 503"), "{answer}");
+        assert!(answer.is_empty() || answer.to_lowercase().contains("retry-after: 1"), "{answer}");
+        refused += usize::from(!answer.is_empty());
+    }
+    assert!(refused > 0, "the budget was never used up");
+    let asked = "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+    assert!(rest(open(address, asked).await).await.ends_with(r#"{"got":2}"#), "small bodies always fit");
+    drop(slow);
+    timeout(PROOF, async {
+        while WEBHOOKS.held() > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("given back");
 }

@@ -346,7 +346,7 @@ async fn a_comment_is_made_once_and_its_errors_say_what_to_do() {
         "HTTP/1.1 403 Forbidden\r\nRetry-After: 30\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
     const GONE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
     const ILL: &str = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-    let (url, asked) = github(vec![CREATED, LIMITED, GONE, ILL]).await;
+    let (url, asked) = github(vec![CREATED, GONE, ILL, LIMITED]).await;
     let rig = rig(json!({}), |config| {
         config.github_api = url;
         config.github_token = Some(Secret::new("ghp_x"));
@@ -354,12 +354,13 @@ async fn a_comment_is_made_once_and_its_errors_say_what_to_do() {
     let to = comment_route("github:acme/web#12");
     let send = || async { rig.adapter.send(&to, &Part::plain("**fine**"), &SendOptions::default()).await };
     assert_eq!(send().await.expect("sent").message_id.as_deref(), Some("99"));
-    let limited = send().await.expect_err("limited");
-    assert_eq!(limited.fault(), Fault::Later { after: Some(Duration::from_secs(30)) });
     let gone = send().await.expect_err("gone");
     assert_eq!((gone.fault(), gone.kind()), (Fault::Refused, Kind::ChatNotFound));
     let ill = send().await.expect_err("ill");
     assert_eq!((ill.fault(), ill.reached()), (Fault::Later { after: None }, Reached::Maybe));
+    let limited = send().await.expect_err("limited");
+    assert_eq!(limited.fault(), Fault::Later { after: Some(Duration::from_secs(30)) });
+    assert!(send().await.expect_err("held").is_held(), "nothing is asked while the limit lasts");
     for error in [limited, gone, ill] {
         assert!(!format!("{error} {error:?}").contains("ghp_x"));
     }

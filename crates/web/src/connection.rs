@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use petasos_platforms::body_budget::{CALLERS, Charge};
 use petasos_platforms::listener::bounded;
+use petasos_platforms::seats::Seat;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 use tower::ServiceExt;
@@ -42,16 +45,19 @@ impl Default for Patience {
 }
 
 /// Answers requests until the caller leaves, is too slow, or `stop` is asked for; what is under way then is finished.
-pub(crate) async fn converse<S>(stream: S, router: Router, patience: Patience, mut stop: Stop)
+pub(crate) async fn converse<S>(stream: S, router: Router, patience: Patience, mut stop: Stop, seat: Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: axum::http::Request<Incoming>| {
-        let request = request.map(|body| Body::new(Hurried::new(body, patience.body)));
+        let charge = Arc::new(Charge::new(&CALLERS));
+        let mut request = request.map(|body| Body::new(Hurried::new(body, patience.body, charge.clone())));
+        request.extensions_mut().insert(seat.clone());
         let answered = router.clone().oneshot(request);
         async move {
             // A router never fails: it answers.
             let Ok(response) = answered.await;
+            drop(charge);
             Ok::<_, Infallible>(response)
         }
     });
@@ -75,17 +81,39 @@ where
 #[error("the body did not come in time")]
 pub(crate) struct TooSlow;
 
+/// Whether an error is, or is caused by, an `E`.
+pub(crate) fn is_caused_by<E: std::error::Error + 'static>(
+    error: &(dyn std::error::Error + 'static),
+) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<E>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// A body that has to be there after a while.
 struct Hurried {
     body: Incoming,
     within: Duration,
     /// Since somebody had to wait for it.
     late: Option<Pin<Box<Sleep>>>,
+    charge: Arc<Charge>,
 }
 
 impl Hurried {
-    fn new(body: Incoming, within: Duration) -> Self {
-        Self { body, within, late: None }
+    fn new(body: Incoming, within: Duration, charge: Arc<Charge>) -> Self {
+        Self { body, within, late: None, charge }
+    }
+
+    /// Counts what came.
+    fn counted(&self, frame: Result<Frame<Bytes>, hyper::Error>) -> Result<Frame<Bytes>, BoxError> {
+        let frame = frame?;
+        self.charge.add(frame.data_ref().map_or(0, Bytes::len))?;
+        Ok(frame)
     }
 }
 
@@ -99,7 +127,7 @@ impl hyper::body::Body for Hurried {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if let Poll::Ready(frame) = polled {
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+            return Poll::Ready(frame.map(|frame| self.counted(frame)));
         }
         let within = self.within;
         let late = self.late.get_or_insert_with(|| Box::pin(sleep(within)));

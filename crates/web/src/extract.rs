@@ -6,9 +6,11 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use petasos_core::message::ChatType;
 use petasos_core::{Platform, Source};
+use petasos_platforms::body_budget::Exhausted;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::connection::is_caused_by;
 use crate::refusal::Refusal;
 
 const ID_LIMIT: usize = 64;
@@ -32,6 +34,7 @@ impl<S: Send + Sync, T: Shape> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let value = match Json::<Value>::from_request(request, state).await {
             Ok(Json(value)) => value,
+            Err(rejection) if is_caused_by::<Exhausted>(&rejection) => return Err(Refusal::no_room()),
             Err(rejection) => {
                 let message = match rejection.status() {
                     StatusCode::BAD_REQUEST => "the body is not JSON".to_owned(),

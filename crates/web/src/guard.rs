@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use petasos_gateway::Handle;
+use petasos_platforms::seats::Seat;
 use tracing::warn;
 
 use crate::cookie;
@@ -60,17 +61,28 @@ pub(crate) async fn origin(request: Request, next: Next) -> Response {
 pub(crate) async fn cookie(State(handle): State<Handle>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let known = Caller::of(request.extensions()) != Caller::Anyone;
+    if known {
+        keep_seat(&request);
+    }
     if known || path == "/" || OPEN.contains(&path) {
         return next.run(request).await;
     }
     match signed_in(&handle, request.headers()).await {
         Ok(true) => {
+            keep_seat(&request);
             request.extensions_mut().insert(Caller::Dashboard);
             next.run(request).await
         }
         Ok(false) if path == STATUS => next.run(request).await,
         Ok(false) => Refusal::unauthorized().into_response(),
         Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// The caller has authenticated: the connection is not closed for another one.
+pub(crate) fn keep_seat(request: &Request) {
+    if let Some(seat) = request.extensions().get::<Seat>() {
+        seat.keep();
     }
 }
 

@@ -5,6 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use petasos_core::lifecycle::Closed;
 use petasos_gateway::Error;
+use petasos_platforms::body_budget::Exhausted;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -73,6 +74,12 @@ impl Refusal {
     fn closed(code: &'static str, message: impl Into<String>) -> Self {
         let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
         let refusal = refusal.with("type", "invalid_request_error").with("param", Value::Null);
+        Self { retry_after: Some(1), ..refusal }
+    }
+
+    /// The bodies of other requests take all the memory that there is for them.
+    pub(crate) fn no_room() -> Self {
+        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", Exhausted.to_string());
         Self { retry_after: Some(1), ..refusal }
     }
 

@@ -1,19 +1,20 @@
 //! Listening, and stopping without waiting for those who only watch.
 //!
-//! Owns the connections: there is a bound on their number, whoever comes then waits to be let in.
+//! Owns the connections: there is a limit on their number, and the oldest one that has not authenticated is closed for
+//! a new one when it is reached (`petasos_platforms::seats`).
 
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::Listener;
 use axum::{Extension, Router};
+use petasos_platforms::seats::{Seat, Seats};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::debug;
@@ -115,27 +116,27 @@ where
     let (ask, asked) = watch::channel(false);
     let stopping = Stop(asked);
     let router = router.layer(Extension(stopping.clone()));
-    let seats = Arc::new(Semaphore::new(connections));
+    let mut seats = Seats::new(connections);
     // Dropped with us, and with it every connection.
     let mut open = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        let next = async {
-            // Nobody closes it.
-            let seat = seats.clone().acquire_owned().await;
-            (listener.accept().await.0, seat)
-        };
-        tokio::select! {
-            (stream, seat) = next => {
-                let (router, stopping) = (router.clone(), stopping.clone());
-                open.spawn(async move {
-                    converse(stream, router, patience, stopping).await;
-                    drop(seat);
-                });
-            }
-            Some(_left) = open.join_next() => {}
+        let stream = tokio::select! {
+            (stream, _address) = listener.accept() => stream,
+            Some(_left) = open.join_next() => continue,
             () = &mut stop => break,
-        }
+        };
+        let permit = tokio::select! {
+            permit = seats.take() => permit,
+            () = &mut stop => break,
+        };
+        let (router, stopping, seat) = (router.clone(), stopping.clone(), Seat::default());
+        let its = seat.clone();
+        let task = open.spawn(async move {
+            converse(stream, router, patience, stopping, its).await;
+            drop(permit);
+        });
+        seats.occupy(task, seat);
     }
     drop(listener);
     ask.send_replace(true);

@@ -133,3 +133,83 @@ async fn whoever_does_not_read_is_left() {
     assert!(rest(next).await.starts_with("HTTP/1.1 404"), "the only seat is free again");
     drop(deaf);
 }
+
+async fn patient(router: Router) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve_tcp(listener, router, std::future::pending()));
+    address
+}
+
+#[tokio::test]
+async fn slow_strangers_do_not_keep_an_honest_caller_out() {
+    let address = patient(Router::new().route("/", get(async || "here"))).await;
+    let mut slow = Vec::new();
+    for number in 0..CONNECTIONS + 20 {
+        slow.push(connect(address, ["", "GET / HTTP/1.1\r\nX: "][number % 2]).await);
+    }
+    let honest = async {
+        rest(connect(address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await).await
+    };
+    assert!(timeout(Duration::from_secs(2), honest).await.expect("in time").ends_with("here"));
+}
+
+#[tokio::test]
+async fn authenticated_watchers_are_not_displaced() {
+    let watching = async |Extension(seat): Extension<Seat>| {
+        seat.keep();
+        let more = futures_util::stream::pending::<io::Result<Vec<u8>>>();
+        let first = futures_util::stream::iter([Ok(b"first".to_vec())]);
+        axum::body::Body::from_stream(futures_util::StreamExt::chain(first, more))
+    };
+    let router = Router::new().route("/watch", get(watching)).route("/", get(async || "here"));
+    let address = patient(router).await;
+    let mut watcher = connect(address, "GET /watch HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains("first") {
+        watcher.read_buf(&mut heard).await.unwrap();
+    }
+    let mut slow = Vec::new();
+    for _ in 0..CONNECTIONS + 20 {
+        slow.push(connect(address, "").await);
+    }
+    let next = connect(address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    assert!(rest(next).await.ends_with("here"));
+    let silent = timeout(Duration::from_millis(100), watcher.read_buf(&mut heard)).await;
+    assert!(silent.is_err(), "the watcher was closed: {silent:?}");
+}
+
+#[tokio::test]
+async fn unfinished_bodies_of_callers_stay_within_their_budget() {
+    use petasos_platforms::body_budget::CALLERS;
+    let (done, mut told) = mpsc::channel(60);
+    let read = async move |request: axum::extract::Request| {
+        let error = axum::body::to_bytes(request.into_body(), 10 << 20).await.unwrap_err();
+        let exhausted = crate::connection::is_caused_by::<petasos_platforms::body_budget::Exhausted>(&error);
+        done.send(exhausted).await.unwrap();
+        "refused"
+    };
+    let address = patient(Router::new().route("/", axum::routing::post(read))).await;
+    let body = vec![b'x'; 1 << 20];
+    let mut senders = Vec::new();
+    for _ in 0..60 {
+        let body = body.clone();
+        senders.push(tokio::spawn(async move {
+            let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 10 << 20);
+            let mut stream = connect(address, &head).await;
+            // One that is refused is cut off while it sends.
+            for _ in 0..9 {
+                if stream.write_all(&body).await.is_err() {
+                    break;
+                }
+            }
+            stream
+        }));
+    }
+    // 60 bodies of 9 MB: at least 54 do not fit.
+    for _ in 0..54 {
+        assert!(timeout(Duration::from_secs(30), told.recv()).await.expect("in time").expect("told"));
+        assert!(CALLERS.held() <= CALLERS.limit());
+    }
+    senders.into_iter().for_each(|sender| sender.abort());
+}

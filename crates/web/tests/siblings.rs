@@ -27,6 +27,7 @@ const PUBLIC: [&str; 13] = [
 /// What the signed-in read besides.
 const PRIVATE: [&str; 19] = [
     "dead_chats",
+    "rate_limits",
     "drain",
     "gateway_pid",
     "hermes_home",

@@ -26,7 +26,7 @@ use super::wire::Me;
 use super::{Config, Error, Invalid, Telegram, is_own_server, parse};
 use crate::called::{Bell, Echo, Hearing, News, healthy, is_question};
 use crate::intake::{Health, Intake, NotTaken, Taken, Unreadable};
-use crate::listener::{self, Listener, Place, Request, later, refused, unread};
+use crate::listener::{self, Listener, Place, Request, Seat, later, refused, unread};
 use crate::{Secret, webhook};
 
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
@@ -260,7 +260,10 @@ async fn answer(desk: Arc<Desk>, request: Request) -> Response {
         info!(platform = "telegram", "a call to the webhook without the secret");
         return refused(StatusCode::UNAUTHORIZED, "the secret is missing or wrong");
     }
-    match listener::read(&parts.headers, body, MAX_BODY).await {
+    if let Some(seat) = parts.extensions.get::<Seat>() {
+        seat.keep();
+    }
+    match listener::read(&parts, body, MAX_BODY).await {
         Ok(body) => desk.take(&body).await,
         Err(why) => unread(why),
     }

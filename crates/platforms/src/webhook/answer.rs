@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use super::signature::{self, Scheme};
 use super::{Desk, parse};
 use crate::called::{HEALTH, News, healthy};
 use crate::intake::{NotTaken, Posted, Taken, Unreadable};
-use crate::listener::{self, Request, later, refused, unread};
+use crate::listener::{self, Request, Seat, later, refused, unread};
 
 const ROUTES: &str = "/webhooks/";
 const PROFILES: &str = "/p/";
@@ -53,7 +54,7 @@ pub(super) async fn answer(desk: Arc<Desk>, request: Request) -> Response {
     if parts.method != Method::POST {
         return refused(StatusCode::METHOD_NOT_ALLOWED, "deliveries are posted");
     }
-    let answered = desk.call(route, &parts.headers, body).await;
+    let answered = desk.call(route, &parts, body).await;
     answered.unwrap_or_else(|refusal| refusal)
 }
 
@@ -69,14 +70,18 @@ fn within_reason(mut text: String) -> String {
 }
 
 impl Desk {
-    async fn call(&self, route: &str, headers: &HeaderMap, body: Incoming) -> Result<Response, Response> {
+    async fn call(&self, route: &str, parts: &Parts, body: Incoming) -> Result<Response, Response> {
+        let headers = &parts.headers;
         let hook = self.find(route).await;
         let hook = hook.ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is no such route"))?;
         if !hook.enabled {
             return Err(refused(StatusCode::FORBIDDEN, "this route is switched off"));
         }
-        let body = listener::read(headers, body, self.max_body).await.map_err(unread)?;
+        let body = listener::read(parts, body, self.max_body).await.map_err(unread)?;
         let scheme = self.authenticated(route, &hook, headers, &body)?;
+        if let Some(seat) = parts.extensions.get::<Seat>() {
+            seat.keep();
+        }
         self.rate(route)?;
         let Some(payload) = parse::payload(headers, &body) else {
             return Err(self.set_aside(parse::delivery(headers, scheme), &body).await);

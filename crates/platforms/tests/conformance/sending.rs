@@ -291,7 +291,13 @@ pub(crate) async fn too_many(peer: &dyn Peer) -> Verdict {
         error.fault()
     );
     assert_eq!((error.reached(), error.kind()), (Reached::No, Kind::RateLimited));
-    sent(peer, "after the wait").await;
+    let early = say(peer, "too early").await.expect_err("not sent before the wait is over");
+    assert!(early.is_held(), "{early}");
+    while let Err(error) = say(peer, "after the wait").await {
+        let Fault::Later { after: Some(left) } = error.fault() else { panic!("{error}") };
+        assert!(error.is_held(), "{error}");
+        tokio::time::sleep(left).await;
+    }
     assert_eq!(texts(peer), ["after the wait"], "the adapter did not repeat it by itself");
     Verdict::Passed
 }

@@ -369,6 +369,10 @@ async fn being_told_to_slow_down_is_passed_on_and_heeded() {
     let (error, _) = rig.listen_to_the_end().await;
     let after = Some(Duration::from_secs(1));
     assert_eq!((error.code(), error.fault()), ("slack_rate_limited", Meaning::Later { after }));
+    let (held, _) = rig.listen_to_the_end().await;
+    assert_eq!((held.code(), held.is_held()), ("slack_rate_limited", true), "{held}");
+    let Meaning::Later { after: Some(left) } = held.fault() else { panic!("{held}") };
+    tokio::time::sleep(left).await;
     rig.fake.on("apps.connections.open").nth(2).does(Fault::TooMany(1));
     let slowed = async |_: &mut _| {
         rig.opened(1).await;

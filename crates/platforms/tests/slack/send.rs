@@ -64,7 +64,6 @@ async fn a_long_answer_is_taken_whole_and_too_long_an_edit_is_refused() {
 #[tokio::test]
 async fn failures_say_what_to_do() {
     let cases = [
-        (Fault::TooMany(3), Meaning::Later { after: Some(Duration::from_secs(3)) }, Reached::No),
         (Fault::error("not_in_channel"), Meaning::Refused, Reached::No),
         (Fault::error("invalid_auth"), Meaning::Fatal, Reached::No),
         (Fault::missing_scope("chat:write"), Meaning::Fatal, Reached::No),
@@ -73,6 +72,8 @@ async fn failures_say_what_to_do() {
         (Fault::Garbage, Meaning::Later { after: None }, Reached::Maybe),
         (Fault::ResetBefore, Meaning::Later { after: None }, Reached::Maybe),
         (Fault::ResetAfter, Meaning::Later { after: None }, Reached::Maybe),
+        // The last one: nothing is sent to the channel for three seconds.
+        (Fault::TooMany(3), Meaning::Later { after: Some(Duration::from_secs(3)) }, Reached::No),
     ];
     let rig = rig();
     rig.fake.add_channel(TEAM, "C1");

@@ -7,10 +7,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use petasos_core::transcript::Role;
 use petasos_gateway::{Once, Told};
+use petasos_platforms::body_budget::Exhausted;
 use serde_json::{Map, Value};
 
 use super::trouble::Trouble;
-use crate::connection::TooSlow;
+use crate::connection::{TooSlow, is_caused_by};
 
 /// Largest body, whether its length was announced or not.
 const BODY: usize = 10_000_000;
@@ -59,10 +60,15 @@ async fn read(request: Request) -> Result<Bytes, Trouble> {
     let mut chunks = request.into_body().into_data_stream();
     let (mut bytes, mut heard) = (BytesMut::new(), 0);
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|error| match is_late(&error) {
-            true => Trouble::late(),
+        let chunk = chunk.map_err(|error| {
+            if is_caused_by::<TooSlow>(&error) {
+                return Trouble::late();
+            }
+            if is_caused_by::<Exhausted>(&error) {
+                return Trouble::unavailable("too_many_bodies", "Too many request bodies at once.");
+            }
             // A body that stops in the middle has no reader for this answer.
-            false => Trouble::bad("The request body ended early"),
+            Trouble::bad("The request body ended early")
         })?;
         heard += chunk.len();
         if heard > HEARD_OUT {
@@ -74,17 +80,6 @@ async fn read(request: Request) -> Result<Bytes, Trouble> {
         }
     }
     if heard > BODY { Err(Trouble::too_large()) } else { Ok(bytes.freeze()) }
-}
-
-fn is_late(error: &axum::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.is::<TooSlow>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// Flags come as such, or as the words that people write into forms.

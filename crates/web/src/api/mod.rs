@@ -35,6 +35,7 @@ pub(crate) use keys::Owner;
 pub use keys::{ApiKey, Scope};
 pub(crate) use openapi::make as document;
 
+use crate::guard;
 use crate::origin::Options;
 use keys::Keys;
 use trouble::Trouble;
@@ -124,6 +125,7 @@ async fn unknown(State(api): State<Arc<Api>>, request: Request) -> Trouble {
 async fn authenticate(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     match api.keys.admit(request.headers()) {
         Ok(owner) => {
+            guard::keep_seat(&request);
             request.extensions_mut().insert(owner);
             next.run(request).await
         }
