@@ -129,6 +129,33 @@ fn where_the_answer_is_the_end_nothing_is_promised_and_that_is_said() {
     assert_eq!(api.bench.model.look(|desk| desk.request_count()), asked);
 }
 
+/// The transcript of Telegram's chat 7.
+fn transcript(bench: &Bench) -> String {
+    let store = Connection::open(bench.database()).expect("a store");
+    let read =
+        "SELECT json_extract(entry, '$.session_id') FROM routing WHERE session_key LIKE '%telegram%:7'";
+    store.query_row(read, [], |row| row.get(0)).expect("a session")
+}
+
+#[test]
+fn refusal_of_later_delivery_ends_with_its_turn_in_the_same_session() {
+    let api = start();
+    let flag = api.bench.home.path().join("go");
+    let wanted = json!({"notify_on_complete": true});
+    let promised = call(&api, Way::Telegram, "terminal", &wish(&flag, "a", &wanted));
+    assert_eq!(promised["notify_on_complete"], true);
+    api.bench.settle();
+    let asked = format!("terminal {}", wish(&flag, "b", &wanted));
+    let run = api.start_run(&json!({"input": asked, "session_id": transcript(&api.bench)}));
+    api.await_run(&run, "completed");
+    let refused = shown(&api.bench, &asked).expect("shown");
+    assert_eq!(refused["notify_on_complete"], false, "{refused}");
+    let again = call(&api, Way::Telegram, "terminal", &wish(&flag, "c", &wanted));
+    assert_eq!(again["notify_on_complete"], true, "{again}");
+    let sessions = "SELECT count(DISTINCT session) FROM messages WHERE role = 'user'";
+    assert_eq!(count(&api.bench, sessions), 1, "all in one transcript");
+}
+
 #[test]
 fn where_something_can_follow_it_is_promised_and_it_comes_once() {
     let api = start();

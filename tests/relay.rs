@@ -59,6 +59,29 @@ fn what_waits_at_the_first_handshake_is_answered_and_acknowledged() {
 }
 
 #[test]
+fn pausing_and_retrying_a_relayed_platform_asks_to_go_idle_first() {
+    let (mut bench, connector) = bench(DISCORD);
+    connector.grant_idle(Some(Duration::from_millis(100)));
+    bench.launch();
+    until(&connector, "a hello", |world| world.open() == 1);
+    bench.await_state("running");
+    let asked = |world: &World| world.frames("going_idle").len();
+    fine(&bench.run(&["links", "retry", "discord"]));
+    until(&connector, "a second hello", |world| world.frames("hello").len() == 2 && world.open() == 1);
+    assert_eq!(connector.read(asked), 1);
+    fine(&bench.run(&["links", "pause", "discord"]));
+    until(&connector, "closed", |world| world.open() == 0);
+    assert_eq!(connector.read(asked), 2);
+    // A connector that never answers does not keep the owner waiting.
+    connector.grant_idle(None);
+    fine(&bench.run(&["links", "retry", "discord"]));
+    until(&connector, "a third hello", |world| world.frames("hello").len() == 3 && world.open() == 1);
+    fine(&bench.run(&["links", "pause", "discord"]));
+    until(&connector, "closed", |world| world.open() == 0);
+    assert_eq!(connector.read(asked), 3);
+}
+
+#[test]
 fn a_connector_that_fronts_what_it_likes_is_answered_too() {
     let (mut bench, connector) = bench("");
     bench.launch();

@@ -8,7 +8,7 @@ use petasos_core::Millis;
 use crate::session::Shell;
 
 /// How long a connector may take to say that it keeps what comes for us.
-const GRANTED_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const GRANTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Conversations read at start, the latest used.
 const REMEMBERED: usize = 2048;

@@ -12,6 +12,7 @@ use petasos_core::link::{Effect, Event, Lack, Link, Terms};
 use petasos_core::message::Delivery;
 use petasos_core::rate_limit::Scope;
 use petasos_core::{Fault, Inbound, Platform, Route, SessionKey};
+use petasos_platforms::relay::Relay;
 use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
 use tokio::sync::{mpsc, watch};
 
@@ -19,6 +20,7 @@ use crate::broken::{Broken, breaks};
 use crate::connection::{Connection, Heard, Parting};
 use crate::home::scoped::{NotTaken, Scoped, Sole};
 use crate::lifetime::Lifetime;
+use crate::relay::GRANTED_WITHIN;
 use crate::stopper::Stopper;
 use crate::{Error, clock};
 
@@ -163,15 +165,46 @@ impl<T: Taker> Supervisor<T> {
             event = tokio::select! {
                 biased;
                 () = self.stopper.stopped() => break,
-                Some(command) = self.asked.recv() => Some(match command {
-                    Command::Retry => Event::Retry,
-                    Command::Pause => Event::Pause,
-                }),
+                Some(command) = self.asked.recv() => {
+                    self.go_idle().await;
+                    Some(match command {
+                        Command::Retry => Event::Retry,
+                        Command::Pause => Event::Pause,
+                    })
+                }
                 (generation, heard) = hear(&mut self.connection) => self.heard(generation, heard).await,
                 () = clock::sleep_until(due.unwrap_or_default()), if due.is_some() => Some(Event::Tick),
             };
         }
         self.disconnect().await;
+    }
+
+    /// Before the owner ends a relayed connection that stands: the connector keeps what comes from now on. Events that
+    /// arrive before its answer are still taken in.
+    async fn go_idle(&mut self) {
+        let adapter = self.adapter.clone();
+        let standing = |relay: &&Relay| relay.leads() && relay.is_up();
+        let Some(relay) = adapter.relay().filter(standing) else { return };
+        let asking = relay.go_idle(GRANTED_WITHIN);
+        tokio::pin!(asking);
+        loop {
+            tokio::select! {
+                granted = &mut asking => {
+                    tracing::info!(link = self.name(), granted, "asked the connector to keep what comes");
+                    return;
+                }
+                (generation, heard) = hear(&mut self.connection) => {
+                    let broke = matches!(heard, Heard::Broke { .. });
+                    let mut event = self.heard(generation, heard).await;
+                    while let Some(fed) = event.take() {
+                        event = self.feed(fed).await;
+                    }
+                    if broke {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// What follows at once, if anything does.

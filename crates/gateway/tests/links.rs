@@ -130,6 +130,19 @@ fn alone() -> World {
 }
 
 #[test]
+fn gateway_that_serves_a_page_goes_on_without_any_platform() {
+    let world = World::with(|setup| setup.page = Page::Served);
+    support::eventually("up", || (link(&world, "telegram").standing() == Standing::Up).then_some(()));
+    world.telegram.on("getUpdates").always().does(Fault::status(401, "Unauthorized"));
+    world.telegram.push_text(8, 8, "/whoami");
+    support::eventually("lost for good", || (link(&world, "telegram").published() == "fatal").then_some(()));
+    world.say("c1", "are you there?");
+    assert!(world.model.wait_requests(1, support::SOON), "the page is answered");
+    world.until("idle", |now| (now.active() == 0).then_some(()));
+    assert_eq!(world.handle().situation().leaving, None);
+}
+
+#[test]
 fn losing_the_only_platform_for_good_is_one_stop_that_lets_turns_end() {
     let mut world = alone();
     let gate = world.thinks_long_about("slow");

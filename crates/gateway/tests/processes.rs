@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use petasos_agent::TerminalConfig;
-use petasos_core::Millis;
 use petasos_core::admission::BusyMode;
 use petasos_core::transcript::Role;
+use petasos_core::{Millis, Platform, SessionKey};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point, Request};
 use serde_json::json;
@@ -98,6 +98,33 @@ fn the_end_of_a_process_is_a_turn_of_its_own_at_once() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("Command: while") && told[0].contains("Output:\ngo is DONE]"), "{}", told[0]);
     assert_eq!(world.count(7, "completed normally"), 1);
+}
+
+/// What a conversation that its reader comes for was answered.
+fn answers(world: &World, key: &SessionKey) -> Vec<String> {
+    world.read(|reader| {
+        let Some(session) = reader.bound(key)? else { return Ok(vec![]) };
+        let rows = reader.rows_last(&session, 100)?.into_iter().map(|row| row.message);
+        Ok(rows.filter(|row| row.role == Role::Assistant).map(|row| row.content).collect())
+    })
+}
+
+#[test]
+fn end_of_a_process_reaches_page_and_terminal_conversations() {
+    let world = world(|_| {});
+    for platform in ["web", "terminal"] {
+        let flag = format!("{platform}-may-end");
+        let mut inbound = support::web(platform, &format!("run: {}", until(&flag)));
+        inbound.source.platform = Platform::parse(platform).expect("known");
+        let key = world.submit(inbound).expect("accepted");
+        let started = |it: &Vec<String>| it.last().is_some_and(|text| text == "started");
+        eventually("started", || started(&answers(&world, &key)).then_some(()));
+        std::fs::write(world.home().join(flag), "").unwrap();
+        let heard = |it: &Vec<String>| it.iter().filter(|text| text.contains("completed normally")).count();
+        eventually("told", || (heard(&answers(&world, &key)) == 1).then_some(()));
+        settled(&world);
+        assert_eq!(heard(&answers(&world, &key)), 1, "{platform}: {:?}", answers(&world, &key));
+    }
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! gateway itself: what it was asked to do is over when it has left.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use petasos_core::lifecycle::{From, Leave};
 use petasos_gateway::Handle;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::extract::Named;
 use crate::profile::OwnProfile;
@@ -39,9 +39,28 @@ fn begun(name: &'static str) -> Json<Begun> {
     Json(Begun { ok: true, pid: std::process::id(), name })
 }
 
-/// Overrides a drain.
-pub(crate) async fn restart(State(handle): State<Handle>, _: OwnProfile) -> Result<Json<Begun>, Plain> {
+/// `?force=false` lets running turns finish, as `petasos restart` does.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Forced {
+    force: Option<String>,
+}
+
+impl Forced {
+    fn is_forced(&self) -> bool {
+        !matches!(self.force.as_deref(), Some("false" | "0" | "no"))
+    }
+}
+
+/// The force path of dashboards: it overrides a drain and interrupts running turns at once. They resume after the restart.
+pub(crate) async fn restart(
+    State(handle): State<Handle>,
+    _: OwnProfile,
+    Query(forced): Query<Forced>,
+) -> Result<Json<Begun>, Plain> {
     if handle.restart(From::Outside).is_restart() {
+        if forced.is_forced() {
+            handle.hurry();
+        }
         return Ok(begun(RESTART));
     }
     let detail = "Failed to restart gateway: it is being stopped, and a stop comes first";

@@ -107,7 +107,7 @@ async fn a_message_that_no_turn_may_start_for_is_refused_until_the_drain_is_over
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_during_a_stop_is_refused_in_the_same_way() {
-    for (why, word) in [("/api/gateway/stop", "stops"), ("/api/gateway/restart", "restarts")] {
+    for (why, word) in [("/api/gateway/stop", "stops"), ("/api/gateway/restart?force=false", "restarts")] {
         let world = World::start(Doors::default()).await;
         let _gate = world.busy(&["c1"]).await;
         assert_eq!(world.browser("POST", why, "").await.status, 200);
@@ -117,6 +117,20 @@ async fn a_message_during_a_stop_is_refused_in_the_same_way() {
         refused_as(&refused.body, "gateway_draining");
         assert!(refused.body["error"]["message"].as_str().unwrap().contains(word), "{refused:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_restart_interrupts_turns_at_once() {
+    let world = World::start(Doors::default()).await;
+    let _gate = world.busy(&["c1"]).await;
+    assert_eq!(world.browser("POST", "/api/gateway/restart?force=false", "").await.status, 200);
+    let asked = std::time::Instant::now();
+    assert_eq!(world.handle.situation().active(), 1, "the turn is waited for");
+    assert_eq!(world.browser("POST", "/api/gateway/restart", "").await.status, 200);
+    let end = world.end().await;
+    assert!(end.why.is_restart(), "{end:?}");
+    // The turn never ends by itself, and its time would be a minute.
+    assert!(asked.elapsed() < std::time::Duration::from_secs(20), "{:?}", asked.elapsed());
 }
 
 #[track_caller]

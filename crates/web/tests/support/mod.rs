@@ -15,7 +15,7 @@ use petasos_core::Secret;
 use petasos_core::lifecycle::State;
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Model, Point};
-use petasos_gateway::{Config, Handle, Running, Situation};
+use petasos_gateway::{Config, End, Handle, Running, Situation};
 use petasos_web::{Doors, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -117,6 +117,11 @@ impl World {
         };
         let waited = timeout(SOON, reaching).await;
         assert!(waited.is_ok(), "{:?}", self.handle.situation());
+    }
+
+    /// Waits until the gateway has left.
+    pub async fn end(self) -> End {
+        timeout(SOON, self.running.wait()).await.expect("it leaves")
     }
 
     pub async fn say(&self, chat: &str, text: &str) -> Told {
