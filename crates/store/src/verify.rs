@@ -98,13 +98,13 @@ impl Reads {
         let key = if rowids { "rowid" } else { "NULL" };
         let mut read = self.sql(&format!("SELECT *, {key} FROM {table}"))?;
         let names: Vec<String> = read.column_names().into_iter().map(str::to_owned).collect();
-        let (columns, last) = (names.len() - 1, names.len() - 1);
-        let rules: Vec<_> = names.iter().map(|name| decode_rule(table, name)).collect();
+        let last = names.len() - 1;
+        let rules: Vec<_> = names[..last].iter().map(|name| decode_rule(table, name)).collect();
         let mut ranges: BTreeMap<usize, (String, String, u64)> = BTreeMap::new();
         let mut rows = read.query([])?;
         while let Some(row) = rows.next()? {
-            for at in 0..columns {
-                if makes_sense(row.get_ref(at)?, rules[at]) {
+            for (at, rule) in rules.iter().enumerate() {
+                if makes_sense(row.get_ref(at)?, *rule) {
                     continue;
                 }
                 let name = match row.get_ref(last)? {
