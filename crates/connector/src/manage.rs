@@ -171,6 +171,11 @@ impl Wanted {
             Some(_) => return Err(StoreError::Conflict("this gatewayId is taken; choose another")),
             None => {
                 let instance = self.instance.as_ref().unwrap_or(&self.gateway);
+                if tx.is_contested(instance)? {
+                    return Err(StoreError::Conflict(
+                        "the owner of the connector adds the first gateway of this agent",
+                    ));
+                }
                 let had = tx.holdings(tenant)?;
                 if had.gateways >= most || (had.instances >= most && tx.instance(instance)?.is_none()) {
                     return Err(StoreError::Conflict("this tenant has as many gateways as it may have"));

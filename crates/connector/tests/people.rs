@@ -307,3 +307,20 @@ fn tenants_cannot_provision_without_end() {
     assert_eq!(refused.status, 429, "{}", refused.text);
     assert_eq!(provision(&bench, &ours, "ours", &[]).status, 200);
 }
+
+#[test]
+fn the_agent_that_has_everybody_is_not_taken_by_whichever_tenant_comes_first() {
+    let mut bench = Bench::idle();
+    let (ours, theirs) = two_tenants(&bench);
+    bench.start(|config| config.single_instance = Some("everybody".into()));
+    let body = json!({"gatewayId": "gw-t", "platform": "telegram", "instanceId": "everybody"});
+    for token in [&ours, &theirs] {
+        assert_eq!(bench.post("/relay/provision", Some(token), &body).status, 409);
+    }
+    bench.write(|tx| {
+        tx.ensure_instance("everybody", "t1", Millis(1))?;
+        tx.add_gateway("gw-1", "everybody", Millis(1)).map(drop)
+    });
+    assert_eq!(bench.post("/relay/provision", Some(&theirs), &body).status, 409);
+    assert_eq!(bench.post("/relay/provision", Some(&ours), &body).status, 200);
+}

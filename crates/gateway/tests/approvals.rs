@@ -10,6 +10,7 @@ use std::time::Duration;
 use petasos_agent::TerminalConfig;
 use petasos_core::Millis;
 use petasos_core::approve::Mode;
+use petasos_core::outbox::State;
 use petasos_core::transcript::{EffectState, Role};
 use petasos_fakes::model::{Answer, Request};
 use petasos_gateway::clock;
@@ -413,4 +414,26 @@ fn a_second_model_may_approve_and_whatever_else_it_does_a_person_is_asked() {
         assert_eq!(offered, if name == "./bad" { 2 } else { 4 }, "{name}");
     }
     world.sees(2, "advises against it");
+}
+
+#[test]
+fn a_bare_yes_counts_only_once_the_whole_question_was_shown() {
+    let world = world(|_| {});
+    let kept = folder(&world, "x");
+    let words: Vec<String> = (0..900).map(|at| format!("w{at}")).collect();
+    let command = format!("echo {} >/dev/null; rm -rf ./x", words.join(" "));
+    world.telegram.on("sendMessage").nth(2).does(petasos_fakes::telegram::Fault::Hang);
+    world.telegram.push_text(7, 7, format!("run: {command}"));
+    let begun = world
+        .telegram
+        .wait_until(SOON, |world| world.messages(7).any(|it| it.text.contains("May I run")).then_some(()));
+    assert!(begun.is_some(), "never asked");
+    world.telegram.push_text(7, 7, "yes");
+    world.telegram.push_text(7, 7, "/approve");
+    // The answer waits behind the part that hangs.
+    eventually("refused", || {
+        let due = world.read(|reader| reader.items_in(State::Due, 10));
+        due.iter().any(|item| item.draft.text.contains("Nothing waits for your yes")).then_some(())
+    });
+    assert!(kept.exists(), "the end of the command was not shown");
 }

@@ -54,11 +54,20 @@ pub fn secret_words(command: &str) -> Vec<Range<usize>> {
     let key_since = command.find("PRIVATE KEY-----").unwrap_or(usize::MAX);
     let secret = |found: Captures<'_>| match (found.name("line"), found.name("keep"), found.get(0)) {
         (Some(line), _, _) => (line.start() > key_since && is_random(line.as_str())).then(|| line.range()),
-        (None, Some(keep), Some(all)) => Some(keep.end()..all.end()),
+        (None, Some(keep), Some(all)) => {
+            let token = keep.end()..all.end();
+            is_token(&command[token.clone()]).then_some(token)
+        }
         (None, None, all) => all.map(|all| all.range()),
         (None, Some(_), None) => None,
     };
     words.captures_iter(command).filter_map(secret).collect()
+}
+
+/// What stands behind `bearer` may also be a path that the command changes: in doubt it is shown.
+fn is_token(word: &str) -> bool {
+    let path = word.starts_with(['~', '.']) || (word.contains('/') && !is_random(word));
+    !path && word.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// Base64 of random bytes has all of these; a path or a word rarely does.
@@ -149,6 +158,8 @@ mod tests {
         let line = "MIIEpAIBAAKCAQEA7bq1x2Jc9Zf0rV3mT8kLw5yHn4sPdQeRuGiOaXtBvCzM1234";
         for (command, want) in [
             ("curl -H 'Authorization: Bearer abcdefghijklmnop123' x; rm y", vec!["abcdefghijklmnop123"]),
+            ("rm -rf bearer /home/ada/important/documents2024", vec![]),
+            ("rm -rf bearer ~/important/documents2024", vec![]),
             ("K=sk-abcdefghijklmnopqrstuvwx;rm -rf y", vec!["sk-abcdefghijklmnopqrstuvwx"]),
             ("echo -----BEGIN RSA PRIVATE KEY----- ; rm -rf y", vec![]),
             ("echo '-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----'", vec![]),

@@ -121,6 +121,7 @@ mod tests {
             "x\u{202e}y\u{2066}z\u{200b}\u{200d}\u{feff}\u{61c}",
             "x⟨U+202E⟩y⟨U+2066⟩z⟨U+200B⟩⟨U+200D⟩⟨U+FEFF⟩⟨U+061C⟩",
         );
+        check("a\u{206b}\u{1bca0}\u{e0fff}", "a⟨U+206B⟩⟨U+1BCA0⟩⟨U+E0FFF⟩");
         check("a\u{a0}b\u{2028}c\u{3000}\u{e0041}", "a⟨U+00A0⟩b⟨U+2028⟩c⟨U+3000⟩⟨U+E0041⟩");
     }
 

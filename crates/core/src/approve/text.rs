@@ -56,8 +56,8 @@ pub(super) fn clean(command: &str) -> Cleaned {
 
 /// Invisible, or turns the writing around. The joiners of emoji and scripts are left alone.
 fn deceives(c: char) -> bool {
-    matches!(c, '\u{200b}' | '\u{61c}' | '\u{34f}' | '\u{17b4}' | '\u{17b5}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{180e}'
-        | '\u{feff}' | '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{e0000}'..='\u{e007f}')
+    matches!(c, '\u{200b}' | '\u{61c}' | '\u{34f}' | '\u{17b4}' | '\u{17b5}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{180e}'
+        | '\u{feff}' | '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Leaves no mark of its own on a screen, or not where it stands: it is spelled out to whoever reads a command.

@@ -23,7 +23,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::credentials;
 
-/// Never, unless within a folder that is allowed. `/run` is what `/var/run` is.
+/// Never, unless a folder within them is allowed. `/run` is what `/var/run` is.
 const SYSTEM: &[&str] =
     &["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/run", "/var/log", "/var/lib", "/var/run"];
 /// The same in the user's own folder.
@@ -232,22 +232,31 @@ impl Policy {
             });
             return if inside { Ok(()) } else { Err(Kept::Denied) };
         }
-        if allowed {
-            return Ok(());
-        }
-        if self.reach == Reach::Anyone {
+        if !allowed && self.reach == Reach::Anyone {
             return Err(Kept::Denied);
         }
-        let system = SYSTEM.iter().any(|folder| path.starts_with(folder));
+        let system = SYSTEM.iter().any(|folder| self.closes(Path::new(folder), path));
         let private =
-            self.user.iter().any(|user| PRIVATE.iter().any(|name| is_within(path, &user.join(name))));
+            self.user.iter().any(|user| PRIVATE.iter().any(|name| self.closes(&user.join(name), path)));
         if system || private {
             return Err(Kept::Denied);
+        }
+        if allowed {
+            return Ok(());
         }
         if self.strict && age.is_none_or(|age| age > FRESH) {
             return Err(Kept::Old);
         }
         Ok(())
+    }
+}
+
+impl Policy {
+    /// Whether the path lies in this private folder, and nothing within the folder is allowed that contains it: who allows a
+    /// whole disk or home has not thought of what is private there.
+    fn closes(&self, private: &Path, path: &Path) -> bool {
+        let opened = |folder: &PathBuf| is_within(path, folder) && is_within(folder, private);
+        is_within(path, private) && !self.allowed.iter().any(opened)
     }
 }
 

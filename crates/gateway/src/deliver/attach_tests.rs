@@ -28,6 +28,8 @@ impl Disk {
             "user/.codex/auth.json",
             "user/project/.env",
             "user/project/main.rs",
+            "user/.config/browser/history",
+            "user/.config/shared/a.txt",
             "shared/song.ogg",
         ] {
             let path = disk.path(file);
@@ -146,6 +148,12 @@ fn even_where_everything_is_allowed_our_own_folder_stays_closed() {
     assert_eq!(policy.judge("~/.hermes/.env", &place(Some(100))), Err(Kept::Denied));
     let key = policy.judge("~/.ssh/id_ed25519", &place(Some(100))).map(|(path, _)| path);
     assert_eq!(key, Err(Kept::Denied), "credentials are never sent");
+    for path in ["/etc/hostname", "~/.config/browser/history"] {
+        assert_eq!(policy.judge(path, &place(Some(100))), Err(Kept::Denied), "{path}");
+    }
+    let policy = Policy { allowed: vec![disk.path("user/.config/shared")], ..disk.guarded() };
+    let shared = policy.judge("~/.config/shared/a.txt", &place(Some(100))).map(drop);
+    assert_eq!(shared, Ok(()), "what is allowed by name may be sent");
 }
 
 #[test]

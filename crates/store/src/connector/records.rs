@@ -92,6 +92,15 @@ impl Reads {
         Ok(read.query_row([tenant], |row| Ok(Holdings { instances: row.get(0)?, gateways: row.get(1)? }))?)
     }
 
+    /// Whether the instance has no tenant yet, although there are several that could have it.
+    pub fn is_contested(&self, instance: &str) -> Result<bool> {
+        let mut read = self.sql(
+            "SELECT 1 FROM instances WHERE id = ?1 AND tenant = ?2
+             AND (SELECT count(*) FROM tenants WHERE id <> ?2) > 1",
+        )?;
+        Ok(read.exists([instance, NOBODY])?)
+    }
+
     pub fn instance(&self, id: &str) -> Result<Option<Instance>> {
         let mut read = self.sql("SELECT id, tenant, wake_url FROM instances WHERE id = ?1")?;
         let found = read.query_row([id], |row| {
