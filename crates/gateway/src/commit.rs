@@ -1,6 +1,6 @@
 //! Every place where something is committed, by name, and how a test ends the process exactly there.
 //!
-//! `tests/sweep.rs` of the program has a case for each: a new name without one does not build. Builds without debug
+//! `tests/sweep/` of the program has a case for each: a new name without one does not build. Builds without debug
 //! assertions know nothing of dying.
 
 /// What a commit is for.
