@@ -204,7 +204,13 @@ struct Reports {
 
 fn note_damage(damage: &watch::Sender<Option<String>>, error: &StoreError) {
     let (StoreError::Corrupt(_) | StoreError::NotDatabase) = error else { return };
-    damage.send_if_modified(|known| known.is_none() && known.insert(error.to_string()).len() > 0);
+    damage.send_if_modified(|known| {
+        if known.is_some() {
+            return false;
+        }
+        *known = Some(error.to_string());
+        true
+    });
 }
 
 fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, reports: &Reports) {
