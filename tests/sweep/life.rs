@@ -104,7 +104,7 @@ impl Life {
 
     /// How often the model was asked at most.
     pub fn asked_at_most(&self, most: u64) -> Outcome {
-        let asked = self.bench.model.look(|desk| desk.request_count()) as u64;
+        let asked = self.bench.model.look(|desk| desk.request_count());
         if asked > most { Err(format!("the model was asked {asked} times")) } else { Ok(()) }
     }
 }
