@@ -15,6 +15,7 @@ use petasos_fakes::Telegram;
 use petasos_fakes::relay::{Acks, Alarm, Peer, fresh_token};
 use petasos_fakes::telegram::{Fault, Incoming};
 use serde_json::{Value, json};
+use support::outside::{OutsideClient, kills};
 use support::{Bench, SOON, eventually, fine, petasos};
 use tempfile::TempDir;
 
@@ -180,6 +181,59 @@ fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbe
     let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
     assert!(twice.is_empty(), "taken twice: {twice:?}");
     assert_eq!(got.len(), said);
+}
+
+#[test]
+fn kills_lose_nothing_while_another_program_opens_and_closes_its_database() {
+    let mut front = Front::new(None);
+    front.start();
+    let client = OutsideClient::start(&front.home.path().join("connector.db"), "queue");
+    let (mut got, mut said) = (BTreeMap::new(), 0);
+    for round in 0..kills() {
+        let peer = front.dial(Acks::All).expect("it listens");
+        client.finish_a_round();
+        front
+            .telegram
+            .push_many((said..said + 10).map(|number| Incoming::text(ANN, ANN, number.to_string())));
+        said += 10;
+        // Killed after none, some or all of them came through.
+        let enough = usize::try_from(round * 3 % 11).expect("a count");
+        eventually("so many messages", || peer.look(|heard| heard.texts().len()) >= enough);
+        client.finish_a_round();
+        front.kill();
+        peer.wait_until(SOON, |heard| heard.closed.clone()).expect("cut off");
+        gather(&mut got, &peer);
+        front.start();
+    }
+    let last = front.dial(Acks::All).expect("it listens");
+    eventually("everything has come", || {
+        gather(&mut got, &last);
+        got.len() == said && front.telegram.pending_updates() == 0
+    });
+    eventually("nothing is owed any more", || front.waiting() == 0);
+    gather(&mut got, &last);
+    let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
+    assert!(twice.is_empty(), "taken twice: {twice:?}");
+}
+
+#[test]
+fn connector_recovers_removed_files() {
+    let mut front = Front::new(None);
+    front.start();
+    let peer = front.dial(Acks::All).expect("it listens");
+    front.telegram.push_text(ANN, ANN, "before");
+    eventually("it comes", || peer.look(|heard| heard.texts().contains(&"before".to_owned())));
+    std::fs::remove_file(front.home.path().join("connector.db-wal")).expect("removed");
+    front.telegram.push_text(ANN, ANN, "after");
+    eventually("it comes", || peer.look(|heard| heard.texts().contains(&"after".to_owned())));
+    eventually("the status tells", || front.status()["store_recoveries"] == 1);
+    eventually("nothing is owed any more", || front.waiting() == 0);
+    front.kill();
+    front.start();
+    let again = front.dial(Acks::All).expect("it listens");
+    front.telegram.push_text(ANN, ANN, "last");
+    eventually("it comes", || again.look(|heard| heard.texts().contains(&"last".to_owned())));
+    assert_eq!(again.look(|heard| heard.texts().len()), 1, "nothing comes twice");
 }
 
 /// What one life of a connector is given to do: two messages, one answer, and a gateway that leaves. `true`: all of it.

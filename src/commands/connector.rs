@@ -145,6 +145,8 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
         "running": running,
         "listen": live.as_ref().map(|live| live["listen"].clone()),
         "links": live.as_ref().map(|live| live["links"].clone()),
+        "store_trouble": live.as_ref().map(|live| live["store_trouble"].clone()),
+        "store_recoveries": live.as_ref().map(|live| live["store_recoveries"].clone()),
         "instances": instances.collect::<Vec<_>>(),
         "dead": letters.collect::<Vec<_>>(),
     });
@@ -152,6 +154,9 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
         return tell(context, &answer);
     }
     say!("{}", if running { "the connector runs" } else { "no connector runs on this home" });
+    if let Some(trouble) = answer["store_trouble"].as_str() {
+        say!("database: {trouble}");
+    }
     let rows: Vec<_> = answer["instances"].as_array().into_iter().flatten().map(row).collect();
     print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "PUT ASIDE"], &rows);
     Ok(ExitCode::SUCCESS)

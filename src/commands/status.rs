@@ -38,7 +38,8 @@ struct Status {
     model: Model,
     links: Vec<Named>,
     sessions: u64,
-    stored_sessions: usize,
+    /// `None`: the database cannot be read at the moment.
+    stored_sessions: Option<usize>,
     inbox: Inbox,
     outbox: Outbox,
     unreadable: u64,
@@ -50,6 +51,7 @@ struct Status {
     salvage: Option<Salvaged>,
     #[serde(default)]
     backup: Option<String>,
+    store_recoveries: u64,
     drain: Option<Drain>,
     holders: Vec<Holder>,
 }
@@ -108,7 +110,8 @@ pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
         Ok(Err(Error::Gone)) | Err(_) => return absent::absent(context),
         Ok(Err(error)) => return Err(error.into()),
     };
-    told["stored_sessions"] = json!(stored(context)?);
+    // The gateway has answered: a file that cannot be read at the moment is no reason to withhold that.
+    told["stored_sessions"] = json!(stored(context).ok());
     let schedule = Schedule::of(&context.home, &config::load(&context.home).settings);
     told["backup"] = json!(backup::about(&schedule.plan.directory, now()));
     if context.json {
@@ -145,7 +148,8 @@ fn show(context: &Context, client: &Client, status: &Status) {
         };
         line(&format!("mcp {}", server.name), &state);
     }
-    line("sessions", &format!("{} stored, {} awake", status.stored_sessions, status.sessions));
+    let stored = status.stored_sessions.map_or_else(|| "unknown number".into(), |count| count.to_string());
+    line("sessions", &format!("{stored} stored, {} awake", status.sessions));
     line("inbox", &format!("{} running, {} waiting", status.inbox.running, status.inbox.queued));
     let dead = match status.outbox.dead {
         0 => String::new(),
@@ -178,6 +182,13 @@ fn show(context: &Context, client: &Client, status: &Status) {
         line("salvage", &styled(ODD, &format!("{}: {}", ago(salvage.at, now()), salvage.summary)));
     }
     line("backup", status.backup.as_deref().unwrap_or("none yet (petasos backup)"));
+    if status.store_recoveries > 0 {
+        let times = status.store_recoveries;
+        line(
+            "database",
+            &styled(ODD, &format!("another program removed its files; recovered {times} times")),
+        );
+    }
 }
 
 /// Why no turn may start, and who is at it.

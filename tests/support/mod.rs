@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod http;
+pub mod outside;
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;

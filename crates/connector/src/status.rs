@@ -65,7 +65,11 @@ async fn look(shell: &Arc<Shell>, links: &[LinkHandle]) -> Value {
     }
     instances.sort_by_key(|it| it["id"].to_string());
     let links: Vec<_> = links.iter().map(|link| json!({ "name": link.name, "state": state(link) })).collect();
-    json!({ "links": links, "instances": instances })
+    let recoveries = shell.db.upkeep().borrow().recoveries;
+    json!({
+        "links": links, "instances": instances,
+        "store_trouble": shell.db.trouble(), "store_recoveries": recoveries,
+    })
 }
 
 fn state(link: &LinkHandle) -> &'static str {

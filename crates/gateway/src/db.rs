@@ -6,12 +6,21 @@
 //!
 //! When the disk refuses (full, read-only, damaged) the jobs fail with that reason, `health` shows it, and
 //! the next job that succeeds clears it.
+//!
+//! When another program has removed the files in use, the jobs of that group wait until everything is in a new file
+//! (`upkeep`); they get their answers then.
+
+mod upkeep;
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use petasos_store::{Error as StoreError, Place, Reader, Store, Tx};
+use petasos_store::{Error as StoreError, OpenError, Place, Reader, Store, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use self::upkeep::Keeper;
+pub use self::upkeep::Upkeep;
 
 use crate::Error;
 use crate::commit::{Commit, Side, may_die_at};
@@ -19,6 +28,8 @@ use crate::stopper::Stopper;
 
 /// Jobs that may wait. Beyond, askers wait to ask.
 const DEPTH: usize = 1024;
+/// How long a question waits for a database that is being recovered.
+const RECOVERY: Duration = Duration::from_secs(1);
 /// Jobs in one transaction.
 const GROUP: usize = 512;
 
@@ -29,6 +40,7 @@ pub struct Db {
     health: watch::Receiver<Option<StoreError>>,
     /// Damage that a read or a write showed; stays.
     damage: Arc<watch::Sender<Option<String>>>,
+    upkeep: watch::Receiver<Upkeep>,
 }
 
 /// The writer's thread. Joining it closes the database.
@@ -51,16 +63,18 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     let (report, health) = watch::channel(None);
     let damage = Arc::new(watch::Sender::new(None));
     let found = damage.clone();
+    let (told, upkeep) = watch::channel(Upkeep::default());
+    let keeper = Keeper::new(asks.downgrade(), told, stopper.clone());
     let thread = std::thread::Builder::new()
         .name("petasos-db".into())
         .spawn(move || {
             let _guard = FailOnPanic(stopper);
-            write_all(store, waiting, &Reports { health: report, damage: found });
+            Thread { store, keeper, health: report, damage: found }.run(waiting);
         })
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
     let readers = Readers { place, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
     let readers = Arc::new(readers);
-    Ok((Db { asks, readers, health, damage }, Writer(thread)))
+    Ok((Db { asks, readers, health, damage, upkeep }, Writer(thread)))
 }
 
 /// Without its database thread the gateway can keep no promise.
@@ -93,15 +107,44 @@ impl Db {
         T: Send + 'static,
         F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     {
-        let readers = self.readers.clone();
         // Never closed.
         let _seat = self.readers.seats.acquire().await.map_err(|_closed| Error::Stopping)?;
-        let asked = tokio::task::spawn_blocking(move || readers.ask(question));
+        let (generation, reader) = self.reader().await?;
+        let readers = self.readers.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let answer = reader.ask(question).map_err(Error::Store);
+            readers.lock().push((generation, reader));
+            answer
+        });
         let answer = asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?;
         if let Err(Error::Store(error)) = &answer {
             note_damage(&self.damage, error);
         }
         answer
+    }
+
+    /// One that nobody uses, or a new one. A new one cannot be had while the writer's files are not at their paths.
+    async fn reader(&self) -> Result<(u64, Reader), Error> {
+        if let Some(kept) = self.readers.idle() {
+            return Ok(kept);
+        }
+        match self.open_reader().await? {
+            Err(OpenError::Failed { error: StoreError::Detached(_), .. }) => {}
+            opened => return opened.map_err(|error| Error::Io(error.to_string())),
+        }
+        // It recovers before it answers the next job.
+        let recovered = tokio::time::timeout(RECOVERY, self.write(Commit::Pulse, |_| Ok(())));
+        let _late = recovered.await;
+        self.open_reader().await?.map_err(|error| Error::Io(error.to_string()))
+    }
+
+    async fn open_reader(&self) -> Result<Result<(u64, Reader), OpenError>, Error> {
+        let readers = self.readers.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            let generation = readers.place.generation();
+            readers.place.reader().map(|reader| (generation, reader))
+        });
+        opened.await.map_err(|_panicked| Error::Io("opening a database reader panicked".into()))
     }
 
     /// Folds the log into the file: the last thing before the process ends.
@@ -121,17 +164,30 @@ impl Db {
         found.ok().and_then(|found| found.clone()).unwrap_or_default()
     }
 
+    /// How the files fare: for status, and to wait for changes.
+    pub fn upkeep(&self) -> watch::Receiver<Upkeep> {
+        self.upkeep.clone()
+    }
+
     /// What the disk last refused, until something succeeds again.
-    pub fn trouble(&self) -> Option<StoreError> {
-        self.health.borrow().clone()
+    pub fn trouble(&self) -> Option<String> {
+        let refused = self.health.borrow().as_ref().map(ToString::to_string);
+        let held_back = || {
+            self.upkeep.borrow().log_held_back.then(|| {
+                "the database log grows because another program reads without an end; close that program"
+                    .into()
+            })
+        };
+        refused.or_else(held_back)
     }
 }
 
 #[derive(Debug)]
 struct Readers {
     place: Place,
-    /// Connections nobody uses at the moment, as many as there are seats at most. Held only to push or pop.
-    idle: Mutex<Vec<Reader>>,
+    /// Connections nobody uses at the moment, as many as there are seats at most, with the generation of their
+    /// file. Held only to push or pop.
+    idle: Mutex<Vec<(u64, Reader)>>,
     seats: Semaphore,
 }
 
@@ -139,29 +195,24 @@ struct Readers {
 const READERS: usize = 4;
 
 impl Readers {
-    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, Error> {
-        let kept = self.lock().pop();
-        let reader = match kept {
-            Some(reader) => reader,
-            None => open_reader(&self.place)?,
-        };
-        let answer = reader.ask(question).map_err(Error::Store);
-        self.lock().push(reader);
-        answer
+    fn idle(&self) -> Option<(u64, Reader)> {
+        let generation = self.place.generation();
+        let mut idle = self.lock();
+        // Those of a file that was replaced are closed.
+        idle.retain(|(of, _)| *of == generation);
+        idle.pop()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, Reader)>> {
         self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-fn open_reader(place: &Place) -> Result<Reader, Error> {
-    place.reader().map_err(|error| Error::Io(error.to_string()))
 }
 
 enum Ask {
     Job(Commit, Box<dyn Job>),
     Fold(oneshot::Sender<()>),
+    /// The files in use may not be the ones at their paths any more.
+    Verify,
 }
 
 /// A job whose answer type only its asker knows.
@@ -196,10 +247,99 @@ where
     }
 }
 
-/// What the thread says of the database.
-struct Reports {
+/// What the database's thread owns.
+struct Thread {
+    store: Store,
+    keeper: Keeper,
     health: watch::Sender<Option<StoreError>>,
     damage: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Thread {
+    fn run(mut self, mut waiting: mpsc::Receiver<Ask>) {
+        self.keeper.begin(&self.store);
+        let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
+        let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
+        let mut commits: Vec<Commit> = Vec::with_capacity(GROUP);
+        while waiting.blocking_recv_many(&mut asks, GROUP) > 0 {
+            let mut folds = vec![];
+            let mut verify = false;
+            for ask in asks.drain(..) {
+                match ask {
+                    Ask::Job(commit, job) => {
+                        commits.push(commit);
+                        jobs.push(job);
+                    }
+                    Ask::Fold(done) => folds.push(done),
+                    Ask::Verify => verify = true,
+                }
+            }
+            if !jobs.is_empty() {
+                let outcomes = self.write_group(&mut jobs, &commits);
+                commits.clear();
+                note_health(&self.health, &outcomes);
+                let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+                failed.for_each(|error| note_damage(&self.damage, error));
+                for (job, outcome) in jobs.drain(..).zip(outcomes) {
+                    job.answer(outcome);
+                }
+                self.keeper.after_commit(&self.store);
+            } else if verify {
+                self.verify();
+            }
+            for done in folds {
+                self.fold();
+                let _ = done.send(());
+            }
+        }
+        self.keeper.end();
+        if let Err(error) = self.store.close() {
+            tracing::error!(%error, "the database did not close cleanly");
+        }
+    }
+
+    fn write_group(&mut self, jobs: &mut [Box<dyn Job>], commits: &[Commit]) -> Vec<Result<(), StoreError>> {
+        let group = match self.store.group() {
+            Ok(group) => group,
+            Err(error) => return jobs.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let outcomes: Vec<_> = jobs.iter_mut().map(|job| group.job(|tx| job.run(tx))).collect();
+        commits.iter().for_each(|commit| may_die_at(*commit, Side::Before));
+        let committed = match group.commit() {
+            Err(error @ StoreError::Detached(_)) => self.reattach(&error),
+            committed => committed,
+        };
+        commits.iter().for_each(|commit| may_die_at(*commit, Side::After));
+        match committed {
+            Ok(()) => outcomes,
+            Err(error) => {
+                outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(error.clone()))).collect()
+            }
+        }
+    }
+
+    fn verify(&mut self) {
+        if let Err(error) = self.store.check_files()
+            && self.reattach(&error).is_ok()
+        {
+            note_health(&self.health, &[]);
+        }
+    }
+
+    /// `Ok`: everything committed so far is in the file at its path.
+    fn reattach(&mut self, found: &StoreError) -> Result<(), StoreError> {
+        let Self { store, keeper, health, .. } = self;
+        keeper.reattach(store, found, |error| drop(health.send_replace(Some(error.clone()))))
+    }
+
+    /// The last thing before the process ends.
+    fn fold(&mut self) {
+        self.keeper.end();
+        let folded = self.store.checkpoint_in_commits().and_then(|()| self.store.fold());
+        if let Err(error) = folded {
+            tracing::warn!(%error, "the log could not be folded into the database; the next start reads it");
+        }
+    }
 }
 
 fn note_damage(damage: &watch::Sender<Option<String>>, error: &StoreError) {
@@ -213,64 +353,6 @@ fn note_damage(damage: &watch::Sender<Option<String>>, error: &StoreError) {
     });
 }
 
-fn write_all(mut store: Store, mut waiting: mpsc::Receiver<Ask>, reports: &Reports) {
-    let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
-    let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
-    let mut commits: Vec<Commit> = Vec::with_capacity(GROUP);
-    while waiting.blocking_recv_many(&mut asks, GROUP) > 0 {
-        let mut folds = vec![];
-        for ask in asks.drain(..) {
-            match ask {
-                Ask::Job(commit, job) => {
-                    commits.push(commit);
-                    jobs.push(job);
-                }
-                Ask::Fold(done) => folds.push(done),
-            }
-        }
-        if !jobs.is_empty() {
-            let outcomes = write_group(&mut store, &mut jobs, &commits);
-            commits.clear();
-            note_health(&reports.health, &outcomes);
-            outcomes
-                .iter()
-                .filter_map(|it| it.as_ref().err())
-                .for_each(|it| note_damage(&reports.damage, it));
-            for (job, outcome) in jobs.drain(..).zip(outcomes) {
-                job.answer(outcome);
-            }
-        }
-        for done in folds {
-            if let Err(error) = store.fold() {
-                tracing::warn!(%error, "the log could not be folded into the database; the next start reads it");
-            }
-            let _ = done.send(());
-        }
-    }
-    if let Err(error) = store.close() {
-        tracing::error!(%error, "the database did not close cleanly");
-    }
-}
-
-fn write_group(
-    store: &mut Store,
-    jobs: &mut [Box<dyn Job>],
-    commits: &[Commit],
-) -> Vec<Result<(), StoreError>> {
-    let group = match store.group() {
-        Ok(group) => group,
-        Err(error) => return jobs.iter().map(|_| Err(error.clone())).collect(),
-    };
-    let outcomes: Vec<_> = jobs.iter_mut().map(|job| group.job(|tx| job.run(tx))).collect();
-    commits.iter().for_each(|commit| may_die_at(*commit, Side::Before));
-    let committed = group.commit();
-    commits.iter().for_each(|commit| may_die_at(*commit, Side::After));
-    match committed {
-        Ok(()) => outcomes,
-        Err(error) => outcomes.into_iter().map(|outcome| outcome.and_then(|()| Err(error.clone()))).collect(),
-    }
-}
-
 fn note_health(health: &watch::Sender<Option<StoreError>>, outcomes: &[Result<(), StoreError>]) {
     let trouble = outcomes.iter().find_map(|outcome| match outcome {
         Err(
@@ -278,6 +360,7 @@ fn note_health(health: &watch::Sender<Option<StoreError>>, outcomes: &[Result<()
             | StoreError::ReadOnly
             | StoreError::Corrupt(_)
             | StoreError::NotDatabase
+            | StoreError::Detached(_)
             | StoreError::Io(_)),
         ) => Some(error.clone()),
         Ok(()) | Err(_) => None,

@@ -297,19 +297,24 @@ impl Handle {
             .iter()
             .map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() })
             .collect();
-        let trouble = self.0.shell.db.trouble();
         let deaf = links.iter().any(|it| it.link.standing() == Standing::Down);
+        let counted = |reader: &Reader| {
+            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?, reader.untold_completions(UNTOLD)?);
+            Ok((reader.backlog()?, reader.unreadable_count()?, unsaid, reader.last_salvage()?))
+        };
+        let read = self.0.shell.db.read(counted).await;
+        let trouble = self.0.shell.db.trouble();
+        let (backlog, unreadable, (owed, dead_chats, untold), salvage) = match read {
+            Ok(read) => read,
+            // The trouble is what must be seen; nothing can be counted.
+            Err(_) if trouble.is_some() => Default::default(),
+            Err(error) => return Err(error),
+        };
         let situation = self.situation();
         let state = match situation.state {
             State::Running if deaf || trouble.is_some() => State::Degraded,
             state => state,
         };
-        let counted = |reader: &Reader| {
-            let unsaid = (reader.outbox_counts()?, reader.dead_chats()?, reader.untold_completions(UNTOLD)?);
-            Ok((reader.backlog()?, reader.unreadable_count()?, unsaid, reader.last_salvage()?))
-        };
-        let (backlog, unreadable, (owed, dead_chats, untold), salvage) =
-            self.0.shell.db.read(counted).await?;
         let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
         let brain = &self.0.shell.brain;
         let model = brain.describe();
@@ -339,7 +344,8 @@ impl Handle {
             rate_limits: self.rate_limits(),
             mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
             untold,
-            store_trouble: trouble.map(|error| error.to_string()),
+            store_trouble: trouble,
+            store_recoveries: self.0.shell.db.upkeep().borrow().recoveries,
             salvage: salvage.map(|last| Salvaged {
                 at: last.at,
                 summary: last.summary(),

@@ -25,6 +25,7 @@ mod doze;
 mod echo;
 mod errands;
 mod fetch;
+mod file_loss;
 mod gate;
 mod handle;
 pub mod home;
@@ -70,7 +71,7 @@ pub use approvals::Consent;
 pub use commit::{Commit, Side};
 /// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
 pub mod shell {
-    pub use crate::db::{Db, Writer, start as open};
+    pub use crate::db::{Db, Upkeep, Writer, start as open};
     pub use crate::stopper::Stopper;
     pub use crate::supervise::{Kept, LinkHandle, Taker, supervisor};
     pub use crate::tasks::vital;

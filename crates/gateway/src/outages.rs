@@ -64,9 +64,12 @@ async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: New
             to
         }
     };
-    let routes: Vec<&Route> = to.into_iter().map(|home| &homes[home]).collect();
-    let notice = |route: &&Route| Write::Owe(Draft::notice((*route).clone(), text.clone()));
-    let owed: Vec<Write> = routes.iter().map(notice).collect();
+    notify(shell, to.into_iter().map(|home| homes[home].clone()).collect(), &text).await;
+}
+
+/// Says something to the owner in these chats.
+pub(crate) async fn notify(shell: &Arc<Shell>, to: Vec<Route>, text: &str) {
+    let owed: Vec<Write> = to.iter().map(|route| Write::Owe(Draft::notice(route.clone(), text))).collect();
     if owed.is_empty() {
         return;
     }
@@ -74,7 +77,7 @@ async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: New
         tracing::warn!(%error, "nobody could be told");
         return;
     }
-    for route in routes {
+    for route in to {
         shell.deliver.due(route.lane()).await;
     }
 }

@@ -54,8 +54,8 @@ use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
-    Error, clock, completions, cron, directory, doze, links, mirror, network, outages, processes, pulse,
-    rate_limits, relay, salvage, sweep, tasks,
+    Error, clock, completions, cron, directory, doze, file_loss, links, mirror, network, outages, processes,
+    pulse, rate_limits, relay, salvage, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -197,6 +197,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     running.push(tasks::vital("completions", &stopper, handing_over));
     running.push(tokio::spawn(doze::run(shell.clone())));
     running.push(tasks::vital("salvage", &stopper, salvage::watch(shell.clone())));
+    running.push(tasks::vital("file-loss", &stopper, file_loss::run(shell.clone())));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
     running.push(tasks::vital(
         "network",

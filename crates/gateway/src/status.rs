@@ -45,6 +45,8 @@ pub struct Status {
     pub store_trouble: Option<String>,
     /// The last salvage of a damaged database.
     pub salvage: Option<Salvaged>,
+    /// How often the database was recovered because another program removed its files.
+    pub store_recoveries: u64,
     /// How full the file system of the home is.
     #[serde(skip)]
     pub disk_used_percent: Option<u64>,

@@ -32,6 +32,7 @@ fn main() {
         let share = rows as f64 / commits.max(1) as f64;
         println!("{writers:>8} {rate:>12.0} {:>10.2} {:>10.2} {share:>12.1}", at(50), at(99));
     }
+    checkpoints();
     opening();
 }
 
@@ -111,4 +112,87 @@ fn opening() {
         first.as_secs_f64() * 1000.0,
         again.elapsed().as_secs_f64() * 1000.0
     );
+}
+
+/// Where the log is moved into the file while one session commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checkpoints {
+    /// Between commits, while the clock stands: what commits cost without checkpoints.
+    Unmeasured,
+    /// In a thread of its own, as in the gateway.
+    Beside,
+    /// In the commits themselves.
+    InCommits,
+}
+
+const ROUNDS: usize = 5;
+const COMMITS: usize = 3000;
+
+/// One session's commits, one after the other, by where the checkpoints are. Rounds are interleaved.
+fn checkpoints() {
+    let all = [Checkpoints::Unmeasured, Checkpoints::Beside, Checkpoints::InCommits];
+    let mut waits = all.map(|_| Vec::new());
+    for round in 0..ROUNDS {
+        for (mode, waits) in all.into_iter().zip(&mut waits) {
+            waits.extend(session(mode, round));
+        }
+    }
+    println!(
+        "{:>12} {:>12} {:>10} {:>10} {:>10} {:>10}",
+        "checkpoints", "commits/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms"
+    );
+    for (mode, mut waits) in all.into_iter().zip(waits) {
+        waits.sort_unstable();
+        let ms = |wait: Option<&Duration>| wait.map_or(0.0, |wait| wait.as_secs_f64() * 1000.0);
+        let at = |part: usize| ms(waits.get(waits.len() * part / 1000));
+        let rate = waits.len() as f64 / waits.iter().sum::<Duration>().as_secs_f64();
+        let mode = format!("{mode:?}");
+        println!(
+            "{mode:>12} {rate:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
+            at(500),
+            at(990),
+            at(999),
+            ms(waits.last())
+        );
+    }
+}
+
+fn session(mode: Checkpoints, round: usize) -> Vec<Duration> {
+    let folder = tempfile::tempdir_in(".").expect("a folder on a real disk");
+    let mut store = Store::open(folder.path().join("petasos.db")).expect("a new database");
+    let platform = Platform::parse("telegram").expect("a known platform");
+    let (due, signals) = mpsc::sync_channel::<()>(1);
+    let beside = (mode != Checkpoints::InCommits).then(|| store.checkpointer().expect("a checkpointer"));
+    let (own, thread) = match mode {
+        Checkpoints::Beside => {
+            let run = move || beside.iter().for_each(|it| signals.iter().for_each(|()| drop(it.run())));
+            (None, Some(thread::spawn(run)))
+        }
+        Checkpoints::Unmeasured | Checkpoints::InCommits => (beside, None),
+    };
+    let mut waits = Vec::with_capacity(COMMITS);
+    for number in 0..COMMITS {
+        let chat = (number % 50).to_string();
+        let source = Source::new(platform, ChatType::Dm, &chat);
+        let inbound = Inbound::new(source, format!("{round}:{number}"), "x".repeat(250));
+        let key = SessionKey(format!("agent:main:telegram:dm:{chat}"));
+        let asked = Instant::now();
+        store.write(|tx| tx.accept(&inbound, &key, Millis(1))).expect("a commit");
+        let log = store.log_state().expect("a log");
+        if thread.is_some() && log.is_due() {
+            let _ = due.try_send(());
+        }
+        if thread.is_some() {
+            store.bound_log(log).expect("a bounded log");
+        }
+        waits.push(asked.elapsed());
+        if let Some(own) = own.as_ref().filter(|_| log.is_due()) {
+            own.run().expect("a checkpoint");
+        }
+    }
+    drop(due);
+    if let Some(thread) = thread {
+        thread.join().expect("the checkpointer");
+    }
+    waits
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use petasos_core::Fault;
 use rusqlite::ErrorCode;
 
+use crate::files::Detached;
+
 /// Why a read or a write did not happen. The transaction it belonged to is untouched or undone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -19,6 +21,9 @@ pub enum Error {
     NotDatabase,
     #[error("reading or writing the database file failed: {0}")]
     Io(String),
+    /// What was committed is in files that no path leads to.
+    #[error("{0} was removed or replaced by another program")]
+    Detached(Detached),
     #[error("another process holds the database")]
     Busy,
     /// The row is not in the state the write starts from: a second turn, a second ending.
@@ -41,7 +46,9 @@ impl Error {
     /// Whether the same write may succeed later, never as it stands, or not before a person acts.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Full | Self::Io(_) | Self::Busy | Self::Broken => Fault::Later { after: None },
+            Self::Full | Self::Io(_) | Self::Busy | Self::Broken | Self::Detached(_) => {
+                Fault::Later { after: None }
+            }
             Self::Conflict(_) | Self::Missing(_) | Self::Unreadable(_) | Self::Sql(_) => Fault::Refused,
             Self::ReadOnly | Self::Corrupt(_) | Self::NotDatabase => Fault::Fatal,
         }

@@ -2,18 +2,23 @@
 //!
 //! A [`Group`] is one synced transaction shared by many jobs. Each job either happens or leaves no trace;
 //! none is durable before `commit` returns. A crash, a panic or a dropped group leaves nothing of it.
+//!
+//! A commit also verifies that it went into the files at the store's paths. [`Error::Detached`] means that it did
+//! not: the jobs are done, but only this connection sees them until [`Store::reattach`] has returned.
 
 use std::cell::Cell;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 
 use crate::error::{Error, OpenError, Result};
-use crate::open;
+use crate::files::{FileId, Files};
 use crate::schema::{self, Schema};
+use crate::{open, reattach};
 
 /// The database as it can be asked. Every question is a method here; see the modules by table.
 #[derive(Debug)]
@@ -39,6 +44,9 @@ impl Reads {
 pub struct Store {
     db: Reads,
     place: Place,
+    files: Files,
+    /// The copy of a recovery that went no further.
+    unfinished: Option<FileId>,
 }
 
 /// Where a store is, for those who only look.
@@ -46,11 +54,40 @@ pub struct Store {
 pub struct Place {
     path: PathBuf,
     schema: &'static Schema,
+    generation: Arc<AtomicU64>,
+    /// Those of the writer, if it is in this process. Held only to copy or replace them.
+    files: Arc<Mutex<Option<Files>>>,
 }
 
 impl Place {
+    fn new(path: &Path, schema: &'static Schema) -> Self {
+        Self { path: path.into(), schema, generation: Arc::default(), files: Arc::default() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Changes whenever another file has taken the place of the database: connections from before show an old state.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Fails with [`Error::Detached`] where the reader would see another log than the writer.
     pub fn reader(&self) -> Result<Reader, OpenError> {
-        open::reader(&self.path, self.schema).map(|db| Reader(Reads(db)))
+        self.check_files()?;
+        let db = open::reader(&self.path, self.schema)?;
+        self.check_files()?;
+        Ok(Reader(Reads(db)))
+    }
+
+    fn check_files(&self) -> Result<(), OpenError> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        files.map_or(Ok(()), |files| files.check()).map_err(|error| open::failed(&self.path, error))
+    }
+
+    fn use_files(&self, files: Files) {
+        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
     }
 }
 
@@ -68,7 +105,37 @@ impl Store {
         crate::salvage::announce(path, schema);
         let db = Reads(open::writer(path, schema)?);
         crate::salvage::note_map(&db, path);
-        Ok(Self { db, place: Place { path: path.into(), schema } })
+        let files = Files::in_use(path).map_err(|error| open::failed(path, error))?;
+        let place = Place::new(path, schema);
+        place.use_files(files.clone());
+        Ok(Self { db, place, files, unfinished: None })
+    }
+
+    /// Whether the files in use still are the ones at their paths.
+    pub fn check_files(&self) -> Result<()> {
+        self.files.check()
+    }
+
+    /// Puts everything this connection sees into a new file at the store's path and goes on with that. If it fails,
+    /// nothing is changed for this connection, and it may be called again.
+    pub fn reattach(&mut self) -> Result<()> {
+        let path = self.place.path.clone();
+        reattach::prepare(&self.db.0, &path, &self.files, self.unfinished)?;
+        let opened = open::writer(&path, self.place.schema);
+        self.unfinished = FileId::of(&path)?;
+        let db = opened.map_err(|error| Error::Io(error.to_string()))?;
+        self.files = Files::in_use(&path)?;
+        self.place.use_files(self.files.clone());
+        self.unfinished = None;
+        let old = std::mem::replace(&mut self.db, Reads(db));
+        // The old log goes with its last descriptor; it must not be folded into anything.
+        old.0.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        self.place.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.db.0
     }
 
     pub fn path(&self) -> &Path {
@@ -82,7 +149,7 @@ impl Store {
     /// Starts a transaction.
     pub fn group(&mut self) -> Result<Group<'_>> {
         self.db.sql("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(Group { db: &self.db, jobs: Cell::new(0), state: Cell::new(Health::Sound) })
+        Ok(Group { db: &self.db, files: &self.files, jobs: Cell::new(0), state: Cell::new(Health::Sound) })
     }
 
     /// A group of one job.
@@ -98,9 +165,10 @@ impl Store {
         Ok(self.db.0.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
 
-    /// Folds the log into the file. Open readers do not keep it from that, unless they are in the middle of a
+    /// Folds the log into the file, if that is the one at its path. Open readers do not keep it from that, unless they are in the middle of a
     /// question; then the log stays, and the next start reads it.
     pub fn fold(&self) -> Result<()> {
+        self.files.check()?;
         Ok(self.db.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
     }
 
@@ -149,6 +217,7 @@ enum Health {
 #[derive(Debug)]
 pub struct Group<'a> {
     db: &'a Reads,
+    files: &'a Files,
     /// Jobs whose writes this transaction holds.
     jobs: Cell<u32>,
     state: Cell<Health>,
@@ -175,7 +244,8 @@ impl Group<'_> {
         if self.state.replace(Health::Broken) != Health::Sound {
             return Err(Error::Broken);
         }
-        self.run("COMMIT")
+        self.run("COMMIT")?;
+        self.files.check()
     }
 
     fn first<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
@@ -237,11 +307,11 @@ pub struct Reader(Reads);
 
 impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Place { path: path.as_ref().into(), schema: &schema::GATEWAY }.reader()
+        Place::new(path.as_ref(), &schema::GATEWAY).reader()
     }
 
     pub fn open_connector(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Place { path: path.as_ref().into(), schema: &schema::CONNECTOR }.reader()
+        Place::new(path.as_ref(), &schema::CONNECTOR).reader()
     }
 
     /// Everything the question reads is of one moment. Asking within a question keeps its moment.

@@ -22,9 +22,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Error, OpenError, Result};
+use crate::reattach;
 use crate::schema::{self, Schema};
 
 const BUSY: Duration = Duration::from_secs(5);
+
+/// Of a writer without a checkpointer.
+pub(crate) const AUTOCHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 1000";
 
 /// Up to this size everything is checked at every start.
 const SMALL: u64 = 1 << 20;
@@ -33,6 +37,7 @@ const LARGE: u64 = 8 << 20;
 
 /// The read-write connection of the one writer.
 pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Connection, OpenError> {
+    reattach::finish(path)?;
     let fresh = prepare(path, schema)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // SQLite quietly opens what it may not write; we would find out with the first message.
@@ -63,6 +68,15 @@ pub(crate) fn reader(path: &Path, schema: &Schema) -> Result<Connection, OpenErr
     Ok(db)
 }
 
+/// The read-write connection of a checkpointer; it changes no row, and closing it folds nothing.
+pub(crate) fn checkpointer(path: &Path) -> Result<Connection, OpenError> {
+    let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let ready = db.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -64; PRAGMA mmap_size = 0;");
+    // The first read opens the log.
+    ready.map_err(Error::from).and_then(|()| schema::version(&db)).map_err(|error| failed(path, error))?;
+    Ok(db)
+}
+
 /// Makes the file if there may be one. `true`: there was none, or only an empty one that nobody ever used.
 fn prepare(path: &Path, schema: &Schema) -> Result<bool, OpenError> {
     let folder = folder(path);
@@ -86,7 +100,7 @@ fn prepare(path: &Path, schema: &Schema) -> Result<bool, OpenError> {
 /// Makes an empty private file. One that appeared meanwhile is left to SQLite: `create_new` guarantees that the
 /// descriptor closed here is of a new file, on which no connection can hold a lock.
 #[expect(clippy::disallowed_methods, reason = "a file that did not exist before")]
-fn create(path: &Path) -> std::io::Result<()> {
+pub(crate) fn create(path: &Path) -> std::io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_created) => sync_folder(path),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -103,11 +117,7 @@ pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
 /// Checks what the main file alone says, before a connection is opened that would create or read `-wal` and
 /// `-shm`: so a file of a newer version stays untouched, with nothing beside it.
 fn header(path: &Path, schema: &Schema) -> Result<(), OpenError> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let found = Connection::open_with_flags(immutable(path), flags)
-        .map_err(Error::from)
-        .and_then(|db| schema::version(&db));
+    let found = open_immutable(path).and_then(|db| schema::version(&db));
     match found {
         Ok(found) => newer(path, found, schema),
         // The marker tells a damaged header from a file that never was a database.
@@ -116,6 +126,12 @@ fn header(path: &Path, schema: &Schema) -> Result<(), OpenError> {
         }
         Err(error) => Err(failed(path, error)),
     }
+}
+
+fn open_immutable(path: &Path) -> Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(Connection::open_with_flags(immutable(path), flags)?)
 }
 
 /// The URI of a file that SQLite reads without locks, log or shared memory.
@@ -156,17 +172,23 @@ fn examine(db: &Connection, path: &Path, schema: &Schema) -> Result<(), OpenErro
     versions(db, path, schema)?;
     let size = fs::metadata(path).map_or(0, |found| found.len());
     let unclean = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
-    let check = match size {
-        size if size <= SMALL => "PRAGMA integrity_check(1)",
-        size if size <= LARGE || unclean => "PRAGMA quick_check(1)",
-        _ => return Ok(()),
-    };
-    let verdict: String =
-        db.query_row(check, [], |row| row.get(0)).map_err(|error| failed(path, error.into()))?;
-    if verdict == "ok" {
+    if size > LARGE && !unclean {
         return Ok(());
     }
-    Err(OpenError::Corrupt { path: path.into(), detail: verdict })
+    checked(db, size).map_err(|error| failed(path, error))
+}
+
+/// Everything in a small file, the pages of a large one.
+fn checked(db: &Connection, size: u64) -> Result<()> {
+    let check = if size <= SMALL { "PRAGMA integrity_check(1)" } else { "PRAGMA quick_check(1)" };
+    let verdict: String = db.query_row(check, [], |row| row.get(0))?;
+    if verdict == "ok" { Ok(()) } else { Err(Error::Corrupt(verdict)) }
+}
+
+/// Checks a copy that no connection uses, and creates nothing beside it.
+pub(crate) fn verify_copy(copy: &Path) -> Result<()> {
+    let size = fs::metadata(copy)?.len();
+    checked(&open_immutable(copy)?, size)
 }
 
 /// The schema version, once it is clear that the file is ours and not from the future.
@@ -191,12 +213,12 @@ fn settle(db: &mut Connection, schema: &Schema) -> Result<()> {
     db.execute_batch(
         "PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;
-         PRAGMA wal_autocheckpoint = 1000;
-         PRAGMA journal_size_limit = 16777216;
+         PRAGMA journal_size_limit = 33554432;
          PRAGMA cache_size = -1024;
          PRAGMA temp_store = MEMORY;
          PRAGMA mmap_size = 0;",
     )?;
+    db.execute_batch(AUTOCHECKPOINT)?;
     schema.migrate(db)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(())
@@ -221,13 +243,13 @@ fn folder(path: &Path) -> PathBuf {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn failed(path: &Path, error: Error) -> OpenError {
+pub(crate) fn failed(path: &Path, error: Error) -> OpenError {
     match error {
         Error::Corrupt(detail) => OpenError::Corrupt { path: path.into(), detail },
         Error::NotDatabase => {

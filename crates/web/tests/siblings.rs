@@ -43,6 +43,7 @@ const PRIVATE: [&str; 20] = [
     "sessions",
     "started_at",
     "state",
+    "store_recoveries",
     "store_trouble",
     "unreadable",
     "untold",

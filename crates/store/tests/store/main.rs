@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![allow(clippy::disallowed_methods, reason = "tests damage, copy and compare files on purpose")]
 
+mod checkpoints;
 mod delivery;
+mod detached;
 mod fill;
 mod fixture;
 mod groups;
