@@ -25,7 +25,7 @@ const PUBLIC: [&str; 13] = [
 ];
 
 /// What the signed-in read besides.
-const PRIVATE: [&str; 20] = [
+const PRIVATE: [&str; 21] = [
     "dead_chats",
     "rate_limits",
     "drain",
