@@ -11,6 +11,7 @@ mod mcp;
 mod media;
 mod model;
 pub(crate) mod relay;
+mod retention;
 mod slack;
 mod telegram;
 mod terminal;
@@ -224,6 +225,7 @@ fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settin
         tiers: access::tiers(settings),
         filter_silence: settings.flag("filter_silence_narration"),
         cron: cron::cron(settings),
+        retention: retention::retention(settings),
         home: home.path().into(),
         memory: settings.flag("memory.enabled"),
         mcp: vec![],

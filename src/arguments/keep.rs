@@ -12,6 +12,9 @@ pub(crate) struct Doctor {
     /// Check the whole database; move a damaged one aside and salvage its rows (the gateway must be stopped)
     #[arg(long, conflicts_with = "online")]
     pub(crate) repair: bool,
+    /// Rewrite the database without free space; needs room for a copy (the gateway must be stopped)
+    #[arg(long, conflicts_with_all = ["online", "repair"])]
+    pub(crate) compact: bool,
 }
 
 #[derive(Debug, Args)]

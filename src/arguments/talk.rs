@@ -45,6 +45,10 @@ pub(crate) enum SessionsAction {
     List,
     /// Show what was said in one; the beginning of its id is enough
     Show { id: String },
+    /// List archived conversations, the latest archived first
+    Archive,
+    /// Bring an archived conversation back, by its id or by its file; the gateway must not be running
+    Restore { id: String },
 }
 
 #[derive(Debug, Args)]

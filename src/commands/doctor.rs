@@ -1,10 +1,13 @@
 //! `petasos doctor`: one line per thing that may be wrong, each with advice.
 
+mod compact;
 mod local;
 mod remote;
 mod repair;
 mod servers;
 mod signs;
+
+pub(crate) use compact::compact;
 
 use std::process::ExitCode;
 

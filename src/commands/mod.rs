@@ -94,6 +94,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Approvals(wanted) => block_on(approvals::approvals(context, wanted)),
         Command::Config(wanted) => config::config(context, wanted),
         Command::Doctor(wanted) if wanted.repair => doctor::repair(context),
+        Command::Doctor(wanted) if wanted.compact => doctor::compact(context),
         Command::Doctor(wanted) => block_on(doctor::doctor(context, wanted.online)),
         Command::Backup(wanted) => backup::backup(context, &wanted),
         Command::Restore(wanted) => backup::restore(context, &wanted),

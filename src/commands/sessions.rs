@@ -1,5 +1,7 @@
 //! `petasos sessions`: conversations and what was said in them, read from the database.
 
+mod archived;
+
 use std::process::ExitCode;
 
 use petasos_core::SessionId;
@@ -21,6 +23,8 @@ pub(crate) async fn sessions(context: &Context, wanted: Sessions) -> Result<Exit
     match wanted.action.unwrap_or(SessionsAction::List) {
         SessionsAction::List => list(context, reader.as_ref(), wanted.limit),
         SessionsAction::Show { id } => show(context, reader.as_ref(), &id, wanted.limit),
+        SessionsAction::Archive => archived::list(context, reader.as_ref(), wanted.limit),
+        SessionsAction::Restore { id } => archived::restore(context, reader, &id),
     }
 }
 

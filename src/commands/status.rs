@@ -46,6 +46,8 @@ struct Status {
     dead_chats: Vec<DeadChat>,
     mcp: Vec<ToolServer>,
     untold: Vec<Untold>,
+    #[serde(default)]
+    storage: Option<Storage>,
     store_trouble: Option<String>,
     #[serde(default)]
     salvage: Option<Salvaged>,
@@ -61,6 +63,17 @@ struct Status {
 struct Salvaged {
     at: Millis,
     summary: String,
+}
+
+/// What the database takes.
+#[derive(Debug, Deserialize)]
+struct Storage {
+    database_bytes: u64,
+    free_bytes: u64,
+    growth_per_day: Option<i64>,
+    disk_free_bytes: Option<u64>,
+    archiving_from: Option<Millis>,
+    warning: Option<String>,
 }
 
 /// Ended background work that its conversation was not told of.
@@ -175,6 +188,9 @@ fn show(context: &Context, client: &Client, status: &Status) {
     if status.untold.len() > SHOWN {
         line("", &format!("and {} more", status.untold.len() - SHOWN));
     }
+    if let Some(storage) = &status.storage {
+        storage_lines(storage);
+    }
     if let Some(trouble) = &status.store_trouble {
         line("disk", &styled(BAD, trouble));
     }
@@ -188,6 +204,28 @@ fn show(context: &Context, client: &Client, status: &Status) {
             "database",
             &styled(ODD, &format!("another program removed its files; recovered {times} times")),
         );
+    }
+}
+
+fn storage_lines(storage: &Storage) {
+    let size =
+        |bytes: u64| format!("{:.1} MB", f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1024.0);
+    let mut text = format!("{}, {} of it free", size(storage.database_bytes), size(storage.free_bytes));
+    if let Some(growth) = storage.growth_per_day {
+        let sign = if growth < 0 { "-" } else { "+" };
+        text.push_str(&format!(", {sign}{} a day", size(growth.unsigned_abs())));
+    }
+    if let Some(free) = storage.disk_free_bytes {
+        text.push_str(&format!("; {} free on the disk", size(free)));
+    }
+    line("database", &text);
+    if let Some(from) = storage.archiving_from {
+        let day = stamp::format(from);
+        let day = day.split('T').next().unwrap_or_default();
+        line("", &format!("old conversations are archived or deleted from {day} on (retention.mode)"));
+    }
+    if let Some(warning) = &storage.warning {
+        line("disk", &styled(ODD, warning));
     }
 }
 

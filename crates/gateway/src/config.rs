@@ -24,6 +24,7 @@ use crate::deliver::{Policy, Streaming};
 use crate::fetch::Inward;
 use crate::lifetime::Lifetime;
 use crate::network::Outward;
+use crate::retention::Retention;
 use crate::runs::RunLimits;
 use crate::sd::Notifier;
 
@@ -120,6 +121,8 @@ pub struct Settings {
     /// Who may use which command, where that is restricted.
     pub tiers: BTreeMap<Platform, Tiers>,
     pub compression: Compression,
+    /// What becomes of old conversations.
+    pub retention: Retention,
     /// Model calls under way at the same time; more wait.
     pub parallel_calls: usize,
     /// Hold back what only says that nothing is said, where nobody asked.
@@ -199,6 +202,7 @@ impl Settings {
             persona: None,
             tiers: BTreeMap::new(),
             compression: Compression::default(),
+            retention: Retention::default(),
             parallel_calls: 64,
             filter_silence: true,
             cron: cron::Settings::default(),

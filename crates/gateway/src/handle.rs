@@ -27,7 +27,7 @@ use crate::session::Shell;
 use crate::status::{Counts, LinkStatus, Model, OutboxCounts, Salvaged, ServerStatus, Status};
 use crate::supervise::LinkHandle;
 use crate::view::View;
-use crate::{Error, clock, completions, status, tasks};
+use crate::{Error, clock, completions, retention, status, tasks};
 
 #[derive(Debug, Clone)]
 pub struct Handle(pub(crate) Arc<Inner>);
@@ -315,6 +315,8 @@ impl Handle {
             State::Running if deaf || trouble.is_some() => State::Degraded,
             state => state,
         };
+        let (shell, now) = (&self.0.shell, clock::now());
+        let storage = retention::storage(&shell.db, &shell.home, &shell.settings.retention, now).await?;
         let untold = untold.into_iter().map(|it| completions::untold(&links, it)).collect();
         let brain = &self.0.shell.brain;
         let model = brain.describe();
@@ -344,6 +346,7 @@ impl Handle {
             rate_limits: self.rate_limits(),
             mcp: self.0.shell.tools.servers().states().into_iter().map(ServerStatus::of).collect(),
             untold,
+            storage,
             store_trouble: trouble,
             store_recoveries: self.0.shell.db.upkeep().borrow().recoveries,
             salvage: salvage.map(|last| Salvaged {

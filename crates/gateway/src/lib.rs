@@ -51,6 +51,7 @@ mod questions;
 mod rate_limits;
 mod relay;
 mod resume;
+pub mod retention;
 mod router;
 mod running;
 mod runs;

@@ -55,7 +55,7 @@ use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
 use crate::{
     Error, clock, completions, cron, directory, doze, file_loss, links, mirror, network, outages, processes,
-    pulse, rate_limits, relay, salvage, sweep, tasks,
+    pulse, rate_limits, relay, retention, salvage, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
@@ -162,6 +162,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks::vital("delegation", &stopper, delegation::run(delegation, batches, stopper.clone())),
         tasks::vital("counts", &stopper, counts::run(shell.clone())),
         tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
+        tasks::vital("retention", &stopper, retention::run(shell.clone())),
         tasks::vital("pulse", &stopper, pulse::run(shell.clone(), config.notifier.clone())),
     ];
     running.extend(markers.into_iter().map(tokio::spawn));

@@ -12,6 +12,7 @@ use petasos_core::rate_limit::Penalty;
 use serde::Serialize;
 
 use crate::gate::Situation;
+use crate::retention::Storage;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
@@ -41,6 +42,8 @@ pub struct Status {
     pub mcp: Vec<ServerStatus>,
     /// Ended background work that nobody was told yet, and why, the latest first.
     pub untold: Vec<Untold>,
+    /// What the database takes, and whether the disk is about to be full.
+    pub storage: Storage,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,
     /// The last salvage of a damaged database.

@@ -177,6 +177,12 @@ impl Store {
         self.db.0.close().map_err(|(_, error)| error.into())
     }
 
+    /// Rewrites the file without free pages, so that from now on they can be given back step by step. Needs room for
+    /// another copy of the file.
+    pub fn compact(&self) -> Result<()> {
+        Ok(self.db.0.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")?)
+    }
+
     /// Counts the steps of SQLite's virtual machine from now on: for tests of what a statement costs.
     pub fn count_steps(&self) -> Arc<AtomicU64> {
         let steps = Arc::new(AtomicU64::new(0));

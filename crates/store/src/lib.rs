@@ -14,6 +14,7 @@
 //! | `questions` | questions, approved |
 //! | `jobs`, `occurrences` | their namesakes |
 //! | `unreadable`, `pairing`, `completions`, `processes`, `delegations`, `logins`, `todos`, `meta` | their namesakes |
+//! | `archive`, `size` | archives; conversations that leave, and what the file takes |
 //! | `apply` | the writes of a decision, spread over the above |
 //! | `backup`, `salvage`, `verify` | whole files: consistent copies, rows out of damaged pages, checks |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
@@ -21,6 +22,7 @@
 //! A connector has a file of its own (`schema/connector.sql`): see [`connector`].
 
 mod apply;
+mod archive;
 mod backup;
 mod begin;
 mod binding;
@@ -57,6 +59,7 @@ mod schema;
 mod search;
 mod seen;
 mod sessions;
+mod size;
 mod suspects;
 mod todos;
 mod topics;
@@ -67,6 +70,7 @@ mod value;
 mod verify;
 mod whereabouts;
 
+pub use archive::{Archivable, Archive, Restored};
 pub use backup::{Checked, check_copy};
 pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
@@ -94,6 +98,7 @@ pub use salvage::{Loss, Range, Salvage, SalvageNotice};
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};
+pub use size::DatabaseSize;
 pub use suspects::{Hold, Suspect};
 pub use transcript::{RowState, Said, Undone};
 pub use turns::Journaled;

@@ -47,6 +47,10 @@ pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Connection, OpenErr
     if !fresh {
         examine(&db, path, schema)?;
     }
+    if fresh {
+        // Only a file without tables can be told so; others: `Store::compact`.
+        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(|error| failed(path, error.into()))?;
+    }
     settle(&mut db, schema).map_err(|error| failed(path, error))?;
     remember(path, schema).map_err(|error| failed(path, error.into()))?;
     Ok(db)

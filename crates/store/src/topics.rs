@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::group::{Reads, Tx};
+use crate::retention::BATCH;
 use crate::value::at;
 
 /// Of more the oldest are forgotten.
@@ -40,6 +41,15 @@ impl Tx<'_> {
         )?
         .execute(params![MOST])?;
         Ok(())
+    }
+
+    /// Forgets topics made before then, at most one batch. Using one again makes another.
+    pub fn prune_topics(&self, before: Millis) -> Result<usize> {
+        let mut prune = self.sql(
+            "DELETE FROM topics WHERE (platform, chat, name) IN (
+                 SELECT platform, chat, name FROM topics WHERE made_at < ?1 ORDER BY made_at LIMIT ?2)",
+        )?;
+        Ok(prune.execute(params![at(before), BATCH])?)
     }
 
     pub(crate) fn drop_topic(&self, platform: Platform, chat: &str, name: &str) -> Result<()> {

@@ -25,7 +25,7 @@ const PUBLIC: [&str; 13] = [
 ];
 
 /// What the signed-in read besides.
-const PRIVATE: [&str; 21] = [
+const PRIVATE: [&str; 22] = [
     "dead_chats",
     "rate_limits",
     "drain",
@@ -43,6 +43,7 @@ const PRIVATE: [&str; 21] = [
     "sessions",
     "started_at",
     "state",
+    "storage",
     "store_recoveries",
     "store_trouble",
     "unreadable",

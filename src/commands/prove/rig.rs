@@ -7,15 +7,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use petasos_core::transcript::Message;
+use petasos_core::{SessionId, SessionKey};
 use petasos_fakes::model::{Answer, Model};
 use petasos_fakes::telegram::Telegram;
-use petasos_store::Reader;
+use petasos_store::{Reader, Store};
 
 /// How long something may take that should happen at once.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(10);
 /// Leads a copy that may be one.
 const MARK: &str = "Recovered reply";
+/// The database and its log, after less than a hundred short messages.
+const LARGEST_FILE: u64 = 24 << 20;
+/// In KB, also for a program that is built for debugging.
+const MOST_MEMORY: u64 = 256 << 10;
 
 /// Chance from a seed, for one trial.
 #[derive(Debug)]
@@ -48,6 +54,8 @@ pub(super) enum Answers {
     Streamed,
     /// There is a terminal, and what runs there may end later.
     Working,
+    /// Conversations are archived after a day.
+    Aging,
 }
 
 impl Rig {
@@ -58,13 +66,14 @@ impl Rig {
         model.respond(move |request| {
             let answer = Answer::text(format!("echo: {}", asked(&request.last_user)));
             match answers {
-                Answers::Whole | Answers::Working => answer,
+                Answers::Whole | Answers::Working | Answers::Aging => answer,
                 Answers::Streamed => answer.chunks(6).every(Duration::from_millis(200)),
             }
         });
         let home = private_folder().map_err(|error| no("no private folder", error))?;
         let more = match answers {
             Answers::Whole => "",
+            Answers::Aging => "retention:\n  max_age_days: 1\n  notice_days: 0\n  every_seconds: 1\n",
             Answers::Working => "terminal:\n  enabled: true\n  login_shell: false\n",
             Answers::Streamed => "streaming:\n  enabled: true\n  transport: edit\n",
         };
@@ -155,6 +164,58 @@ impl Rig {
             if unmarked > 1 {
                 return Err(format!("chat {chat} shows its answer {unmarked} times without a mark"));
             }
+        }
+        Ok(())
+    }
+
+    /// Messages that wait for a turn.
+    pub(super) fn queued(&self) -> Option<u64> {
+        let reader = Reader::open(self.home.join("petasos.db")).ok()?;
+        reader.backlog().ok().map(|it| it.queued)
+    }
+
+    pub(super) fn stored_conversations(&self) -> Option<usize> {
+        let reader = Reader::open(self.home.join("petasos.db")).ok()?;
+        reader.sessions(None, 1000).ok().map(|rows| rows.len())
+    }
+
+    pub(super) fn archives(&self) -> usize {
+        let entries = fs::read_dir(self.home.join("archive")).into_iter().flatten().flatten();
+        entries.filter(|it| it.path().extension().is_some_and(|it| it == "gz")).count()
+    }
+
+    /// Conversations that were last used two days ago.
+    pub(super) fn store_old_conversations(&self, count: usize) -> Result<(), String> {
+        let no = |error: &dyn std::fmt::Display| format!("old conversations cannot be stored: {error}");
+        let at = crate::print::now().before(Duration::from_secs(2 * 86_400));
+        let mut store = Store::open(self.home.join("petasos.db")).map_err(|error| no(&error))?;
+        let stored = store.write(|tx| {
+            for number in 0..count {
+                let id = SessionId(format!("20200101_000000_{number:08x}"));
+                let key = SessionKey(format!("agent:main:telegram:dm:9{number:05}"));
+                tx.create_session(&id, &key, None, None, at)?;
+                tx.append(&id, &Message::user(format!("an old message, number {number}"), at))?;
+            }
+            Ok(())
+        });
+        stored.and_then(|()| store.close()).map_err(|error| no(&error))
+    }
+
+    /// Whether files and memory stay within what a gateway with little to do may take.
+    pub(super) fn within_bounds(&self) -> Result<(), String> {
+        for name in ["petasos.db", "petasos.db-wal"] {
+            let size = fs::metadata(self.home.join(name)).map_or(0, |found| found.len());
+            if size > LARGEST_FILE {
+                return Err(format!("{name} takes {} MB", size >> 20));
+            }
+        }
+        let status = self.gateway.as_ref().map(|child| format!("/proc/{}/status", child.id()));
+        let status = status.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        let kilobytes: u64 =
+            line.split_whitespace().next().and_then(|it| it.parse().ok()).unwrap_or_default();
+        if kilobytes > MOST_MEMORY {
+            return Err(format!("it took {} MB of memory", kilobytes >> 10));
         }
         Ok(())
     }

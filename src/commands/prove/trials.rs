@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use petasos_core::admission::QUEUE_CAP;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Fault;
 use serde_json::json;
@@ -31,6 +32,7 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { name: "work that ends while nobody is there", promises: &["G8", "G3"], run: ended_work },
     Trial { name: "the disk is full", promises: &["G1", "G2"], run: full_disk },
     Trial { name: "more messages than can be answered", promises: &["G9", "G2"], run: flooded },
+    Trial { name: "old conversations leave the database", promises: &["G9"], run: aged },
 ];
 
 const CHATS: std::ops::Range<i64> = 101..105;
@@ -218,16 +220,39 @@ fn full_disk(_dice: &mut Dice) -> Verdict {
 
 fn flooded(dice: &mut Dice) -> Verdict {
     let rig = ready(Answers::Whole)?;
+    let gate = rig.model.gate(Point::Before);
     let count = 60 + dice.below(40);
     for number in 0..count {
         rig.telegram.push_text(101, 101, format!("number {number}"));
     }
     let taken = wait(|| rig.telegram.pending_updates() == 0);
-    let settled = rig.settle();
+    // Nothing is answered yet: what waits is what the gateway is willing to hold.
+    let bounded = wait(|| rig.queued().is_some_and(|queued| queued <= QUEUE_CAP as u64));
+    let within = rig.within_bounds();
+    gate.open();
+    let settled = rig.settle().and(within).and_then(|()| rig.within_bounds());
+    let settled = if bounded { settled } else { Err("more messages wait than the queue may hold".into()) };
     let told = !rig.telegram.texts(101).is_empty();
     Ok(settled.and_then(|()| match (taken, told) {
         (true, true) => Ok(()),
         (false, _) => Err("it stopped taking messages".into()),
         (_, false) => Err("nobody was told anything".into()),
     }))
+}
+
+/// Conversations of two days ago, with a limit of one: they become archives, and the one of today stays.
+fn aged(_dice: &mut Dice) -> Verdict {
+    const OLD: usize = 10;
+    let mut rig = Rig::new(Answers::Aging)?;
+    rig.store_old_conversations(OLD)?;
+    rig.start()?;
+    ONE.for_each(|chat| drop(rig.ask(chat)));
+    let well = rig.all_is_well(ONE);
+    let left = wait(|| rig.stored_conversations() == Some(1) && rig.archives() == OLD);
+    let (stored, archived) = (rig.stored_conversations(), rig.archives());
+    let well = well.and_then(|()| rig.within_bounds());
+    if left {
+        return Ok(well);
+    }
+    Ok(Err(format!("of {OLD} old conversations {archived} were archived; {stored:?} are stored")))
 }

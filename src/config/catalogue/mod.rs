@@ -7,6 +7,7 @@ mod connector;
 mod later;
 mod platforms;
 mod relay;
+mod retention;
 mod used;
 
 use petasos_core::Platform;
@@ -102,7 +103,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    let first = used::KEYS.iter().chain(platforms::KEYS);
+    let first = used::KEYS.iter().chain(retention::KEYS).chain(platforms::KEYS);
     first.chain(relay::KEYS).chain(connector::KEYS).chain(later::KEYS)
 }
 

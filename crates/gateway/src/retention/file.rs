@@ -1,0 +1,67 @@
+//! The file of one archived conversation: JSON lines, compressed with gzip.
+//!
+//! A file is complete or not there: it is written beside its place, synced, renamed, and read back before anything relies
+//! on it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{Context, Digest, SHA256};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use petasos_agent::file_name;
+use petasos_store::{Archivable, Error as StoreError, Reader};
+
+/// In the home.
+pub fn folder(home: &Path) -> PathBuf {
+    home.join("archive")
+}
+
+/// Where the lines of an archive are read from. A damaged file gives an error in place of a line.
+pub fn lines(path: &Path) -> io::Result<impl Iterator<Item = Result<String, StoreError>> + use<>> {
+    let text = BufReader::new(GzDecoder::new(BufReader::new(File::open(path)?)));
+    Ok(text.lines().map(|line| line.map_err(StoreError::from)))
+}
+
+/// Writes and verifies the archive of a conversation. Gives its name in `folder` and its size.
+pub(crate) fn write(reader: &Reader, it: &Archivable, folder: &Path) -> Result<(String, u64), StoreError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let name = format!("{}.jsonl.gz", file_name(it.id.as_str()));
+    let (path, temporary) = (folder.join(&name), folder.join(format!(".{name}~")));
+    let (written, lines) = fill(reader, it, &temporary)?;
+    fs::rename(&temporary, &path)?;
+    File::open(folder)?.sync_all()?;
+    if verify(&path)? != (written.as_ref().to_vec(), lines) {
+        return Err(StoreError::Io(format!("{} does not read back as it was written", path.display())));
+    }
+    Ok((name, fs::metadata(&path)?.len()))
+}
+
+fn fill(reader: &Reader, it: &Archivable, path: &Path) -> Result<(Digest, usize), StoreError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut text = GzEncoder::new(BufWriter::new(file), Compression::default());
+    let (mut digest, mut lines) = (Context::new(&SHA256), 0);
+    reader.export(it, |line| {
+        digest.update(line.as_bytes());
+        digest.update(b"\n");
+        lines += 1;
+        Ok(writeln!(text, "{line}")?)
+    })?;
+    let mut file = text.finish()?;
+    file.flush()?;
+    file.get_ref().sync_all()?;
+    Ok((digest.finish(), lines))
+}
+
+fn verify(path: &Path) -> Result<(Vec<u8>, usize), StoreError> {
+    let (mut digest, mut count) = (Context::new(&SHA256), 0);
+    for line in lines(path)? {
+        digest.update(line?.as_bytes());
+        digest.update(b"\n");
+        count += 1;
+    }
+    Ok((digest.finish().as_ref().to_vec(), count))
+}

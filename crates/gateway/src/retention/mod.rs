@@ -1,0 +1,304 @@
+//! Retention: old conversations are archived or deleted, free pages go back to the file system, and the owner is warned
+//! before the disk is full.
+//!
+//! Owns `<home>/archive`. One small step at a time, each behind a pause, so that no message waits long for one. A crash
+//! between two steps leaves a conversation whole, or its archive (see `petasos_store`, module `archive`).
+
+pub mod disk;
+pub mod file;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_core::Millis;
+use petasos_store::{Archivable, Archive, DatabaseSize, Error as StoreError, Reader};
+
+use crate::commit::Commit;
+use crate::db::Db;
+use crate::session::Shell;
+use crate::{Error, clock, outages};
+
+use disk::{Disk, DiskLimits};
+
+const PAUSE: Duration = Duration::from_millis(250);
+/// A warning is repeated after this long.
+const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// However large the database is, a conversation used since then stays.
+const YOUNGEST: Duration = Duration::from_secs(3600);
+/// Pages given back in one commit.
+const VACUUM_PAGES: u32 = 128;
+/// Free pages up to this size are kept for new rows.
+const SPARE: u64 = 1 << 20;
+/// When the first archive was announced.
+const ANNOUNCED: &str = "archive_announced_at";
+
+/// What becomes of conversations that nobody uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// They stay in the database.
+    Keep,
+    /// They become files in `<home>/archive`.
+    #[default]
+    Archive,
+    Delete,
+}
+
+impl Mode {
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "keep" => Some(Self::Keep),
+            "archive" => Some(Self::Archive),
+            "delete" => Some(Self::Delete),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    pub mode: Mode,
+    /// How often old conversations are looked for.
+    pub every: Duration,
+    /// A closed conversation leaves when nobody used it for this long; `None`: never for its age.
+    pub age: Option<Duration>,
+    /// Above this many bytes the oldest closed conversations leave, whatever their age; `None`: no limit.
+    pub database: Option<u64>,
+    /// The first conversation leaves this long after the owner was told.
+    pub notice: Duration,
+    /// Archives are deleted after this long; `None`: never.
+    pub archives: Option<Duration>,
+    /// Ids of topics are forgotten after this long.
+    pub topics: Option<Duration>,
+    pub disk: DiskLimits,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Archive,
+            every: Duration::from_secs(300),
+            age: Some(180 * DAY),
+            database: Some(4 << 30),
+            notice: 7 * DAY,
+            archives: None,
+            topics: Some(365 * DAY),
+            disk: DiskLimits::default(),
+        }
+    }
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// There may be more to do at once.
+    More,
+    Done,
+    /// Conversations will leave from then on; the owner is to be told.
+    Announced(Millis),
+}
+
+pub(crate) async fn run(shell: Arc<Shell>) {
+    tokio::select! {
+        () = shell.stopper.stopped() => {}
+        () = keep(&shell) => {}
+    }
+}
+
+async fn keep(shell: &Arc<Shell>) {
+    let every = shell.settings.retention.every;
+    let (mut pause, mut warned) = (every, None);
+    loop {
+        tokio::time::sleep(pause).await;
+        let now = clock::now();
+        let terms = &shell.settings.retention;
+        pause = match step(&shell.db, &shell.home, terms, now).await {
+            Ok(Step::More) => PAUSE,
+            Ok(Step::Done) => every,
+            Ok(Step::Announced(from)) => {
+                tracing::info!(from = from.0, "old conversations will be archived");
+                outages::notify(shell, shell.homes.routes(), &announcement(terms, from)).await;
+                if terms.notice.is_zero() { PAUSE } else { every }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "retention failed; it is tried again");
+                every
+            }
+        };
+        if pause == every {
+            warn(shell, &mut warned, now).await;
+        }
+    }
+}
+
+async fn warn(shell: &Arc<Shell>, warned: &mut Option<Millis>, now: Millis) {
+    if warned.is_some_and(|at: Millis| now.since(at) < WARN_EVERY) {
+        return;
+    }
+    let Ok(Some(warning)) =
+        storage(&shell.db, &shell.home, &shell.settings.retention, now).await.map(|it| it.warning)
+    else {
+        return;
+    };
+    tracing::warn!(warning, "disk space is running out");
+    outages::notify(shell, shell.homes.routes(), &format!("⚠️ {warning}")).await;
+    *warned = Some(now);
+}
+
+fn announcement(terms: &Retention, from: Millis) -> String {
+    let day = petasos_store::local_time(from).to_string();
+    let day = day.split('T').next().unwrap_or_default();
+    let (what, how) = match terms.mode {
+        Mode::Archive => (
+            "archived",
+            " `petasos sessions archive` lists them and `petasos sessions restore` brings one back.",
+        ),
+        Mode::Delete | Mode::Keep => ("deleted", ""),
+    };
+    format!(
+        "🗄 From {day} on, old conversations that nobody uses any more are {what}.{how} To keep all of them, set \
+         `retention.mode: keep`."
+    )
+}
+
+/// What `petasos status` says about disk space.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Storage {
+    pub database_bytes: u64,
+    /// Of pages in the database that hold nothing.
+    pub free_bytes: u64,
+    /// `None`: it was not watched for a day yet.
+    pub growth_per_day: Option<i64>,
+    pub disk_free_bytes: Option<u64>,
+    /// Old conversations leave from then on; `None`: nothing was announced yet.
+    pub archiving_from: Option<Millis>,
+    pub warning: Option<String>,
+}
+
+pub(crate) async fn storage(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<Storage, Error> {
+    let asked =
+        move |reader: &Reader| Ok((reader.database_size()?, reader.growth_per_day(now)?, announced(reader)?));
+    let (size, growth_per_day, announced) = db.read(asked).await?;
+    let found = Disk::of(home);
+    Ok(Storage {
+        database_bytes: size.bytes,
+        free_bytes: size.free_bytes,
+        growth_per_day,
+        disk_free_bytes: found.map(|disk| disk.free),
+        archiving_from: announced.map(|at| at.after(terms.notice)),
+        warning: found.and_then(|disk| disk.warning(growth_per_day, terms.disk)),
+    })
+}
+
+fn announced(reader: &Reader) -> Result<Option<Millis>, StoreError> {
+    Ok(reader.meta(ANNOUNCED)?.and_then(|text| text.parse().ok()).map(Millis))
+}
+
+/// One bounded piece of work.
+async fn step(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<Step, Error> {
+    let topics = terms.topics.map(|age| now.before(age));
+    let removed = db.write(Commit::Sweep, move |tx| {
+        tx.sample_size(now)?;
+        let forgotten = topics.map_or(Ok(0), |before| tx.prune_topics(before))?;
+        Ok(tx.remove_archived()?.more || forgotten > 0)
+    });
+    if removed.await? {
+        return Ok(Step::More);
+    }
+    let size = db.read(|reader| reader.database_size()).await?;
+    if is_loose(size) {
+        db.write(Commit::Sweep, |tx| tx.vacuum_step(VACUUM_PAGES)).await?;
+        return Ok(Step::More);
+    }
+    if forget_archive(db, home, terms, now).await? {
+        return Ok(Step::More);
+    }
+    let Some((it, before)) = leaving(db, terms, size, now).await? else { return Ok(Step::Done) };
+    match db.read(announced).await? {
+        None => {
+            db.write(Commit::Sweep, move |tx| tx.put_meta(ANNOUNCED, &now.0.to_string())).await?;
+            return Ok(Step::Announced(now.after(terms.notice)));
+        }
+        Some(at) if now < at.after(terms.notice) => return Ok(Step::Done),
+        Some(_) => {}
+    }
+    take_out(db, home, terms.mode, it, before, now).await
+}
+
+/// Whether enough pages are free to give some back.
+fn is_loose(size: DatabaseSize) -> bool {
+    size.incremental && size.free_bytes > SPARE.max(size.used_bytes() / 20)
+}
+
+/// The next conversation that has to leave, and since when nobody may have used it.
+async fn leaving(
+    db: &Db,
+    terms: &Retention,
+    size: DatabaseSize,
+    now: Millis,
+) -> Result<Option<(Archivable, Millis)>, Error> {
+    if terms.mode == Mode::Keep {
+        return Ok(None);
+    }
+    let by_age = terms.age.map(|age| now.before(age.max(YOUNGEST)));
+    let too_large = terms.database.is_some_and(|most| size.used_bytes() > most);
+    let Some(before) = (if too_large { Some(now.before(YOUNGEST)) } else { by_age }) else { return Ok(None) };
+    let found = db.read(move |reader| reader.archivable(before)).await?;
+    Ok(found.map(|it| (it, before)))
+}
+
+async fn take_out(
+    db: &Db,
+    home: &Path,
+    mode: Mode,
+    it: Archivable,
+    before: Millis,
+    now: Millis,
+) -> Result<Step, Error> {
+    let folder = file::folder(home);
+    let file = match mode {
+        Mode::Keep => return Ok(Step::Done),
+        Mode::Delete => None,
+        Mode::Archive => {
+            let (it, folder) = (it.clone(), folder.clone());
+            Some(db.read(move |reader| file::write(reader, &it, &folder)).await?)
+        }
+    };
+    let name = file.as_ref().map(|(name, _)| name.clone());
+    let taken = db.write(Commit::Sweep, move |tx| {
+        let file = file.as_ref().map(|(name, bytes)| (name.as_str(), *bytes));
+        tx.take_out(&it, file, before, now)
+    });
+    if taken.await? {
+        return Ok(Step::More);
+    }
+    // It was used meanwhile: the file is out of date.
+    if let Some(name) = name {
+        remove(&folder.join(name)).await?;
+    }
+    Ok(Step::Done)
+}
+
+/// Deletes the oldest archive if its time is over.
+async fn forget_archive(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<bool, Error> {
+    let Some(age) = terms.archives else { return Ok(false) };
+    let oldest = db.read(|reader| reader.oldest_archive()).await?;
+    let over = |it: &Archive| it.archived_at < now.before(age);
+    let Some(archive) = oldest.filter(over) else { return Ok(false) };
+    if let Some(name) = &archive.file {
+        remove(&file::folder(home).join(name)).await?;
+    }
+    db.write(Commit::Sweep, move |tx| tx.forget_archive(&archive.id)).await?;
+    Ok(true)
+}
+
+async fn remove(path: &Path) -> Result<(), Error> {
+    match tokio::fs::remove_file(path).await {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::Io(error.to_string())),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+use petasos_core::message::ChatType;
+use petasos_core::session::Entry;
+use petasos_core::transcript::Message;
+use petasos_core::{Inbound, Platform, SessionId, SessionKey, Source};
+use petasos_store::{Restored, Store, Tx, local_time};
+use tempfile::TempDir;
+
+use super::*;
+use crate::db::{self, Writer};
+use crate::stopper::Stopper;
+
+const START: Millis = Millis(1_794_766_325_000);
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct World {
+    home: TempDir,
+    db: Db,
+    _writer: Writer,
+}
+
+impl World {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(home.path().join("petasos.db")).unwrap();
+        let (db, writer) = db::start(store, Stopper::default()).unwrap();
+        Self { home, db, _writer: writer }
+    }
+
+    /// A conversation of this chat, used then.
+    async fn talk(&self, chat: usize, messages: usize, at: Millis) {
+        self.db.write(Commit::Submit, move |tx| talk(tx, chat, messages, at)).await.unwrap();
+    }
+
+    /// Steps until there is nothing more to do; gives whether something was announced.
+    async fn pass(&self, terms: &Retention, now: Millis) -> bool {
+        let mut announced = false;
+        loop {
+            match step(&self.db, self.home.path(), terms, now).await.unwrap() {
+                Step::More => {}
+                Step::Done => return announced,
+                Step::Announced(_) => announced = true,
+            }
+            if announced && terms.notice > Duration::ZERO {
+                return true;
+            }
+        }
+    }
+
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(file::folder(self.home.path())).into_iter().flatten();
+        entries.map(|it| it.unwrap().path()).collect()
+    }
+
+    async fn messages(&self, chat: usize) -> usize {
+        let id = session(chat);
+        self.db.read(move |reader| Ok(reader.rows_last(&id, 10_000)?.len())).await.unwrap()
+    }
+}
+
+fn key(chat: usize) -> SessionKey {
+    SessionKey(format!("agent:main:telegram:dm:{chat}"))
+}
+
+fn session(chat: usize) -> SessionId {
+    SessionId(format!("20261101_000000_{chat:08x}"))
+}
+
+fn talk(tx: &Tx<'_>, chat: usize, messages: usize, at: Millis) -> Result<(), StoreError> {
+    let platform = Platform::parse("telegram").unwrap();
+    let source = Source::new(platform, ChatType::Dm, chat.to_string());
+    tx.create_session(&session(chat), &key(chat), Some(&source), None, at)?;
+    tx.put_entry(&Entry::new(key(chat), session(chat), Some(source), local_time(at)))?;
+    for number in 0..messages {
+        let text = format!("message {number} of chat {chat} about umbrellas, lanterns and {}", at.0);
+        tx.append(&session(chat), &Message::user(text, at))?;
+    }
+    Ok(())
+}
+
+fn prompt() -> Retention {
+    Retention { notice: Duration::ZERO, age: Some(DAY), ..Retention::default() }
+}
+
+#[tokio::test]
+async fn announces_before_the_first_conversation_leaves() {
+    let world = World::new();
+    let terms = Retention::default();
+    world.talk(7, 3, START).await;
+    assert!(!world.pass(&terms, START.after(179 * DAY)).await);
+    assert!(world.pass(&terms, START.after(181 * DAY)).await);
+    assert!(!world.pass(&terms, START.after(187 * DAY)).await);
+    assert_eq!((world.messages(7).await, world.files().len()), (3, 0));
+    let storage = storage(&world.db, world.home.path(), &terms, START.after(187 * DAY)).await.unwrap();
+    assert_eq!(storage.archiving_from, Some(START.after(188 * DAY)));
+    world.pass(&terms, START.after(188 * DAY)).await;
+    assert_eq!((world.messages(7).await, world.files().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn an_archived_conversation_is_restored_as_it_was() {
+    let world = World::new();
+    world.talk(7, 700, START).await;
+    world.talk(8, 2, START.after(2 * DAY)).await;
+    let before =
+        world.db.read(|it| Ok((it.session(&session(7))?, it.rows_last(&session(7), 1000)?))).await.unwrap();
+    let now = START.after(2 * DAY + 2 * HOUR);
+    world.pass(&prompt(), now).await;
+    assert_eq!((world.messages(7).await, world.messages(8).await), (0, 2), "only the old one leaves");
+    assert!(world.db.read(|it| it.search("umbrellas", Some(&[key(7)]), 10)).await.unwrap().is_empty());
+    let archives = world.db.read(|it| it.archives(10)).await.unwrap();
+    assert_eq!(
+        archives.iter().map(|it| (it.id.clone(), it.messages)).collect::<Vec<_>>(),
+        [(session(7), 700)]
+    );
+    let path = world.files().pop().unwrap();
+    let lines = move || file::lines(&path).unwrap();
+    let again = lines.clone();
+    let restored = world.db.write(Commit::Operator, move |tx| tx.restore(lines(), now)).await.unwrap();
+    assert_eq!(restored, Restored::Done { id: session(7), messages: 700 });
+    let after =
+        world.db.read(|it| Ok((it.session(&session(7))?, it.rows_last(&session(7), 1000)?))).await.unwrap();
+    let last = |row: Option<petasos_store::SessionRow>| {
+        row.map(|it| petasos_store::SessionRow { last_at: now, ..it })
+    };
+    assert_eq!((last(before.0), before.1), after);
+    assert!(!world.db.read(|it| it.search("umbrellas", Some(&[key(7)]), 10)).await.unwrap().is_empty());
+    let twice = world.db.write(Commit::Operator, move |tx| tx.restore(again(), now)).await.unwrap();
+    assert_eq!(twice, Restored::Present(session(7)));
+    world.pass(&prompt(), now).await;
+    assert_eq!(world.messages(7).await, 700, "it counts as used");
+}
+
+#[tokio::test]
+async fn a_conversation_with_something_under_way_stays() {
+    let world = World::new();
+    world.talk(7, 3, START).await;
+    let platform = Platform::parse("telegram").unwrap();
+    let waiting = Inbound::new(Source::new(platform, ChatType::Dm, "7"), "1", "hello");
+    world.db.write(Commit::Take, move |tx| tx.accept(&waiting, &key(7), START)).await.unwrap();
+    world.pass(&prompt(), START.after(30 * DAY)).await;
+    assert_eq!((world.messages(7).await, world.files().len()), (3, 0));
+}
+
+#[tokio::test]
+async fn a_conversation_used_while_its_file_was_written_stays() {
+    let world = World::new();
+    world.talk(7, 3, START).await;
+    let (now, before) = (START.after(30 * DAY), START.after(29 * DAY));
+    let it = world.db.read(move |reader| reader.archivable(before)).await.unwrap().unwrap();
+    world.talk(7, 1, START.after(DAY)).await;
+    let done = take_out(&world.db, world.home.path(), Mode::Archive, it, before, now).await.unwrap();
+    assert_eq!(done, Step::Done);
+    assert_eq!((world.messages(7).await, world.files().len()), (4, 0));
+}
+
+#[tokio::test]
+async fn deletes_if_told_to_and_keeps_if_told_to() {
+    for (mode, left) in [(Mode::Keep, 3), (Mode::Delete, 0)] {
+        let world = World::new();
+        world.talk(7, 3, START).await;
+        world.pass(&Retention { mode, ..prompt() }, START.after(30 * DAY)).await;
+        assert_eq!((world.messages(7).await, world.files().len()), (left, 0), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn archives_are_deleted_when_their_time_is_over() {
+    let world = World::new();
+    let terms = Retention { archives: Some(10 * DAY), ..prompt() };
+    world.talk(7, 3, START).await;
+    world.pass(&terms, START.after(2 * DAY)).await;
+    assert_eq!(world.files().len(), 1);
+    world.pass(&terms, START.after(13 * DAY)).await;
+    assert_eq!(world.files().len(), 0);
+    assert_eq!(world.db.read(|it| it.archives(10)).await.unwrap(), []);
+}
+
+/// Resident memory of this process, in KiB.
+fn rss() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A week of traffic against small limits. `PETASOS_WEEK_MESSAGES` sets how many messages; `./scripts/full` uses 100,000.
+#[tokio::test]
+async fn a_week_of_traffic_stays_within_small_limits() {
+    let wanted = std::env::var("PETASOS_WEEK_MESSAGES").ok().and_then(|it| it.parse().ok());
+    let messages: usize = wanted.unwrap_or(2_000);
+    let world = World::new();
+    let terms = Retention { database: Some(2 << 20), ..prompt() };
+    let (per_hour, each) = (messages / (7 * 24), 6);
+    let (mut chat, mut early) = (0, None);
+    for hour in 1..=7 * 24_u32 {
+        let now = START.after(HOUR * hour);
+        for _ in 0..per_hour.div_ceil(each) {
+            chat += 1;
+            world.talk(chat, each, now).await;
+        }
+        world.db.write(Commit::Sweep, move |tx| tx.prune(now)).await.unwrap();
+        world.pass(&terms, now).await;
+        let size = world.db.read(|it| it.database_size()).await.unwrap();
+        // An hour of traffic cannot leave yet, some free pages are kept, and the latest archives are listed.
+        let hour_of_traffic = (per_hour as u64 + 12) * 2048;
+        let listed = 300 * (chat as u64).min(5500);
+        let bound = (2 << 20) + (2 << 20) / 20 + SPARE + 2 * hour_of_traffic + listed;
+        assert!(size.bytes <= bound, "hour {hour}: {size:?}, bound {bound}");
+        if hour == 48 {
+            early = Some(rss());
+        }
+    }
+    let grown = rss().saturating_sub(early.unwrap());
+    assert!(grown < 32 << 10, "memory grew by {grown} KiB in five days");
+    let archived = world.files().len();
+    assert!(archived > chat / 2, "{archived} of {chat} conversations were archived");
+}

@@ -1,0 +1,335 @@
+//! Taking old conversations out of the database, and bringing them back.
+//!
+//! A conversation leaves in this order: its rows are exported and the file is synced and verified (by the caller); one
+//! transaction takes out its session and routing rows and notes the archive; its messages are deleted in batches. A crash
+//! leaves the conversation whole, or the archive. Rows are exported as JSON objects by column, so an archive can be
+//! read by later schemas.
+
+use std::collections::BTreeSet;
+
+use petasos_core::{Millis, SessionId, SessionKey};
+use rusqlite::types::{Value as SqlValue, ValueRef};
+use rusqlite::{OptionalExtension, Row, params, params_from_iter};
+use serde_json::{Map, Number, Value, json};
+
+use crate::error::{Error, Result};
+use crate::group::{Reads, Tx};
+use crate::retention::{BATCH, Pruned};
+use crate::value::{at, count, rows, time_at};
+
+/// What tells an archive from another file, and its format.
+const FORMAT: &str = "petasos_archive";
+const VERSION: u64 = 1;
+
+/// Archives that are listed. Older ones stay as files, and are restored by their path.
+const LISTED: i64 = 5000;
+
+/// Tables with rows of a conversation, and the column that names it, in the order of an archive.
+const TABLES: [(&str, &str); 3] = [("sessions", "id"), ("todos", "session"), ("messages", "session")];
+
+/// A conversation that may leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archivable {
+    pub id: SessionId,
+    pub key: SessionKey,
+    pub title: Option<String>,
+    pub last_at: Millis,
+    pub messages: u64,
+    /// Its newest row: one that came later means that it was used again.
+    newest: Option<i64>,
+}
+
+/// A conversation that has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archive {
+    pub id: SessionId,
+    pub key: SessionKey,
+    pub title: Option<String>,
+    pub messages: u64,
+    pub last_at: Millis,
+    /// In the folder of archives; `None`: it is being deleted.
+    pub file: Option<String>,
+    pub bytes: u64,
+    pub archived_at: Millis,
+}
+
+/// Why an archive cannot be restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Restored {
+    /// So many messages are back.
+    Done { id: SessionId, messages: u64 },
+    /// The conversation is in the database.
+    Present(SessionId),
+    /// The lines are no archive of a conversation.
+    Unreadable,
+}
+
+const COLUMNS: &str = "session, session_key, title, messages, last_at, file, bytes, archived_at";
+
+/// Nothing is under way in the conversation, and nobody used it since ?1.
+const CLOSED: &str = "
+    s.last_at < ?1
+    AND NOT EXISTS (SELECT 1 FROM routing r WHERE r.session = s.id AND (r.updated_at >= ?1 OR r.pending = 1))
+    AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.ended_at IS NULL AND t.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.state <> 'settled' AND i.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.state <> 'done' AND o.state <> 'dead'
+        AND o.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.ended_at IS NULL AND p.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM delegations d WHERE d.ended_at IS NULL AND d.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM completions c WHERE c.state <> 'consumed' AND c.state <> 'undeliverable'
+        AND c.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM questions q WHERE q.ended_at IS NULL AND q.session_key = s.session_key)
+    AND NOT EXISTS (SELECT 1 FROM runs u WHERE u.session = s.id AND u.ended_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM jobs j JOIN routing r ON r.session = s.id
+        WHERE CASE WHEN json_valid(j.job)
+            THEN j.job ->> '$.origin.platform' = r.platform AND j.job ->> '$.origin.chat_id' = r.chat END)";
+
+impl Reads {
+    /// The closed conversation that nobody used for longest, if nobody did since `before`.
+    pub fn archivable(&self, before: Millis) -> Result<Option<Archivable>> {
+        let mut read = self.sql(&format!(
+            "SELECT s.id, s.session_key, s.title, s.last_at FROM sessions s WHERE {CLOSED} ORDER BY s.last_at LIMIT 1"
+        ))?;
+        let found = read.query_and_then([at(before)], |row| {
+            let (id, key) = (SessionId(row.get(0)?), SessionKey(row.get(1)?));
+            Ok::<_, Error>((id, key, row.get(2)?, time_at(row, "last_at")?))
+        })?;
+        let Some((id, key, title, last_at)) = found.into_iter().next().transpose()? else { return Ok(None) };
+        let (messages, newest) = self.extent(&id)?;
+        Ok(Some(Archivable { id, key, title, last_at, messages, newest }))
+    }
+
+    /// Every row of a conversation as a line of JSON; the first line says what it is.
+    pub fn export(&self, it: &Archivable, mut line: impl FnMut(&str) -> Result<()>) -> Result<()> {
+        let first: Option<i64> = self
+            .sql("SELECT min(id) FROM messages WHERE session = ?1")?
+            .query_row([it.id.as_str()], |row| row.get(0))?;
+        let head = json!({
+            FORMAT: VERSION, "session": it.id, "session_key": it.key, "title": it.title,
+            "messages": it.messages, "first_row": first, "last_row": it.newest,
+        });
+        line(&head.to_string())?;
+        for (table, column) in TABLES {
+            let order = if table == "messages" { "ORDER BY id" } else { "" };
+            let mut read = self.sql(&format!("SELECT * FROM {table} WHERE {column} = ?1 {order}"))?;
+            let names: Vec<String> = read.column_names().into_iter().map(str::to_owned).collect();
+            let mut found = read.query([it.id.as_str()])?;
+            while let Some(row) = found.next()? {
+                line(&json!({ "table": table, "row": object(&names, row)? }).to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The latest archived first.
+    pub fn archives(&self, limit: usize) -> Result<Vec<Archive>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM archives WHERE file IS NOT NULL ORDER BY archived_at DESC LIMIT ?1"
+        ))?;
+        read.query_and_then([rows(limit)], archive)?.collect()
+    }
+
+    /// The archive that was made first.
+    pub fn oldest_archive(&self) -> Result<Option<Archive>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM archives WHERE removing = 0 ORDER BY archived_at LIMIT 1"
+        ))?;
+        read.query_and_then([], archive)?.next().transpose()
+    }
+
+    pub fn archive_of(&self, id: &SessionId) -> Result<Option<Archive>> {
+        let mut read =
+            self.sql(&format!("SELECT {COLUMNS} FROM archives WHERE session = ?1 AND file IS NOT NULL"))?;
+        read.query_and_then([id.as_str()], archive)?.next().transpose()
+    }
+
+    fn extent(&self, id: &SessionId) -> Result<(u64, Option<i64>)> {
+        let mut read = self.sql("SELECT count(*), max(id) FROM messages WHERE session = ?1")?;
+        Ok(read.query_row([id.as_str()], |row| Ok((count(row.get(0)?), row.get(1)?)))?)
+    }
+}
+
+impl Tx<'_> {
+    /// The conversation leaves, if it is still as it was and closed. `file`: the name and size of its verified archive;
+    /// without one it is deleted. `false`: it was used meanwhile, and stays.
+    pub fn take_out(
+        &self,
+        it: &Archivable,
+        file: Option<(&str, u64)>,
+        before: Millis,
+        now: Millis,
+    ) -> Result<bool> {
+        let closed = format!("SELECT 1 FROM sessions s WHERE s.id = ?2 AND {CLOSED}");
+        let still = self.sql(&closed)?.exists(params![at(before), it.id.as_str()])?;
+        if !still || self.extent(&it.id)? != (it.messages, it.newest) {
+            return Ok(false);
+        }
+        let (name, bytes) = file.unzip();
+        self.sql(
+            "INSERT INTO archives (session, session_key, title, messages, last_at, file, bytes, archived_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             ON CONFLICT (session) DO UPDATE SET messages = excluded.messages, last_at = excluded.last_at,
+                 file = excluded.file, bytes = excluded.bytes, archived_at = excluded.archived_at, removing = 1",
+        )?
+        .execute(params![
+            it.id.as_str(),
+            it.key.as_str(),
+            it.title,
+            i64::try_from(it.messages).unwrap_or(i64::MAX),
+            at(it.last_at),
+            name,
+            bytes.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or_default(),
+            at(now),
+        ])?;
+        self.sql("DELETE FROM routing WHERE session = ?1")?.execute([it.id.as_str()])?;
+        self.sql("DELETE FROM todos WHERE session = ?1")?.execute([it.id.as_str()])?;
+        self.sql("DELETE FROM approved WHERE scope = ?1")?.execute([it.id.as_str()])?;
+        self.sql("DELETE FROM sessions WHERE id = ?1")?.execute([it.id.as_str()])?;
+        Ok(true)
+    }
+
+    /// Deletes one batch of messages of conversations that have left.
+    pub fn remove_archived(&self) -> Result<Pruned> {
+        let leaving: Option<String> = self
+            .sql("SELECT session FROM archives WHERE removing = 1 ORDER BY archived_at LIMIT 1")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        let Some(session) = leaving else { return Ok(Pruned::default()) };
+        let rows = self
+            .sql("DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE session = ?1 ORDER BY id LIMIT ?2)")?
+            .execute(params![session, BATCH])?;
+        if rows < BATCH as usize {
+            self.sql("DELETE FROM archives WHERE session = ?1 AND file IS NULL")?.execute([&session])?;
+            self.sql("UPDATE archives SET removing = 0 WHERE session = ?1")?.execute([&session])?;
+            self.sql(
+                "DELETE FROM archives WHERE removing = 0 AND archived_at <
+                     (SELECT archived_at FROM archives ORDER BY archived_at DESC LIMIT 1 OFFSET ?1)",
+            )?
+            .execute([LISTED])?;
+        }
+        Ok(Pruned { rows, more: true })
+    }
+
+    /// The archive is gone or no longer wanted.
+    pub fn forget_archive(&self, id: &SessionId) -> Result<()> {
+        self.sql("DELETE FROM archives WHERE session = ?1")?.execute([id.as_str()])?;
+        Ok(())
+    }
+
+    /// Brings a conversation back. It counts as used now, so that it is not archived again at once.
+    pub fn restore(&self, lines: impl IntoIterator<Item = Result<String>>, now: Millis) -> Result<Restored> {
+        let mut lines = lines.into_iter();
+        let Some(head) = lines.next().transpose()?.and_then(|line| serde_json::from_str::<Value>(&line).ok())
+        else {
+            return Ok(Restored::Unreadable);
+        };
+        let (Some(VERSION), Some(id)) = (head[FORMAT].as_u64(), head["session"].as_str()) else {
+            return Ok(Restored::Unreadable);
+        };
+        let id = SessionId(id.to_owned());
+        if self.session(&id)?.is_some() {
+            return Ok(Restored::Present(id));
+        }
+        while self.is_leaving(&id)? {
+            self.remove_archived()?;
+        }
+        let offset = self.free_rows(&head)?;
+        let mut messages = 0;
+        for line in lines {
+            let line: Value =
+                serde_json::from_str(&line?).map_err(|_quotes_text| Error::Unreadable("archive"))?;
+            let (Some(table), Some(row)) = (line["table"].as_str(), line["row"].as_object()) else {
+                return Err(Error::Unreadable("archive"));
+            };
+            messages += u64::from(table == "messages");
+            self.insert_row(table, row, offset)?;
+        }
+        if Some(messages) != head["messages"].as_u64() {
+            return Err(Error::Unreadable("archive"));
+        }
+        self.sql("UPDATE sessions SET last_at = ?2 WHERE id = ?1")?.execute(params![id.as_str(), at(now)])?;
+        self.forget_archive(&id)?;
+        Ok(Restored::Done { id, messages })
+    }
+
+    fn is_leaving(&self, id: &SessionId) -> Result<bool> {
+        Ok(self.sql("SELECT 1 FROM archives WHERE session = ?1 AND removing = 1")?.exists([id.as_str()])?)
+    }
+
+    /// By how much row numbers are moved, so that they do not meet those of another conversation.
+    fn free_rows(&self, head: &Value) -> Result<i64> {
+        let (Some(first), Some(last)) = (head["first_row"].as_i64(), head["last_row"].as_i64()) else {
+            return Ok(0);
+        };
+        if !self.sql("SELECT 1 FROM messages WHERE id BETWEEN ?1 AND ?2 LIMIT 1")?.exists([first, last])? {
+            return Ok(0);
+        }
+        let newest: Option<i64> =
+            self.sql("SELECT max(id) FROM messages")?.query_row([], |row| row.get(0))?;
+        Ok(newest.unwrap_or_default() + 1 - first)
+    }
+
+    /// Columns that this schema does not know are left out.
+    fn insert_row(&self, table: &str, row: &Map<String, Value>, offset: i64) -> Result<()> {
+        let Some((table, _)) = TABLES.into_iter().find(|(name, _)| *name == table) else { return Ok(()) };
+        let known: BTreeSet<String> = self
+            .sql("SELECT name FROM pragma_table_info(?1)")?
+            .query_and_then([table], |row| Ok::<_, Error>(row.get(0)?))?
+            .collect::<Result<_>>()?;
+        let moved = |name: &str, value: &Value| match value.as_i64() {
+            Some(number) if table == "messages" && (name == "id" || name == "place") => {
+                SqlValue::Integer(number + offset)
+            }
+            Some(_) | None => plain(value),
+        };
+        let columns: Vec<_> = row.iter().filter(|(name, _)| known.contains(*name)).collect();
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let marks = vec!["?"; names.len()].join(", ");
+        let values = columns.iter().map(|(name, value)| moved(name, value));
+        self.sql(&format!("INSERT INTO {table} ({}) VALUES ({marks})", names.join(", ")))?
+            .execute(params_from_iter(values))?;
+        Ok(())
+    }
+}
+
+fn archive(row: &Row<'_>) -> Result<Archive> {
+    Ok(Archive {
+        id: SessionId(row.get("session")?),
+        key: SessionKey(row.get("session_key")?),
+        title: row.get("title")?,
+        messages: count(row.get("messages")?),
+        last_at: time_at(row, "last_at")?,
+        file: row.get("file")?,
+        bytes: count(row.get("bytes")?),
+        archived_at: time_at(row, "archived_at")?,
+    })
+}
+
+fn object(names: &[String], row: &Row<'_>) -> Result<Value> {
+    let mut object = Map::new();
+    for (at, name) in names.iter().enumerate() {
+        let value = match row.get_ref(at)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => number.into(),
+            ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+            ValueRef::Text(text) => std::str::from_utf8(text)
+                .map_err(|_not_text| Error::Unreadable("text of a conversation"))?
+                .into(),
+            ValueRef::Blob(_) => return Err(Error::Unreadable("column of a conversation")),
+        };
+        object.insert(name.clone(), value);
+    }
+    Ok(Value::Object(object))
+}
+
+fn plain(value: &Value) -> SqlValue {
+    match value {
+        Value::Null => SqlValue::Null,
+        Value::Bool(flag) => SqlValue::Integer(i64::from(*flag)),
+        Value::Number(number) => number
+            .as_i64()
+            .map_or_else(|| SqlValue::Real(number.as_f64().unwrap_or_default()), SqlValue::Integer),
+        Value::String(text) => SqlValue::Text(text.clone()),
+        Value::Array(_) | Value::Object(_) => SqlValue::Text(value.to_string()),
+    }
+}
