@@ -54,6 +54,11 @@ pub(super) fn filled() -> Home {
     home
 }
 
+/// Whether a table has rows on several pages.
+pub(super) fn fills(table: &str) -> bool {
+    TABLES.iter().any(|(name, ..)| *name == table)
+}
+
 fn entry() -> String {
     json(&Entry::new(
         key("7"),
