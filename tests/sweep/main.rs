@@ -49,8 +49,10 @@ pub enum Scenario {
     Stop,
     /// The gateway is stopped while a platform has not answered a send yet.
     LateSend,
-    /// The store takes neither the turn nor a notice about it.
+    /// The store refuses the turn.
     Unusable,
+    /// The store refuses the turn and the notice about it.
+    Untellable,
     /// A background process ends.
     Background,
     Approval,
@@ -115,7 +117,7 @@ fn visits(commit: Commit) -> Covered {
         // It begins, it has started, it has ended.
         Commit::Process => Covered::Here((1..=3).map(|nth| (Scenario::Background, nth)).collect()),
         Commit::Rewrite => Covered::Here(vec![(Scenario::Photo, 1), (Scenario::Retry, 1)]),
-        Commit::GiveUp => once(Scenario::Unusable),
+        Commit::GiveUp => Covered::Here(vec![(Scenario::Unusable, 1), (Scenario::Untellable, 2)]),
         Commit::ChatAlive => once(Scenario::Probe),
         Commit::Post => once(Scenario::Send),
         Commit::PassOn => once(Scenario::PassOn),
@@ -200,7 +202,8 @@ fn set_up(scenario: Scenario) -> Life {
         | Scenario::Resume
         | Scenario::Stop
         | Scenario::LateSend => Life::new(talk::bench(Form::Plain)),
-        Scenario::Unusable => unusable::set_up(),
+        Scenario::Unusable => unusable::set_up(&[unusable::TURN]),
+        Scenario::Untellable => unusable::set_up(&[unusable::TURN, unusable::NOTICE]),
         Scenario::Background
         | Scenario::Approval
         | Scenario::Todo
@@ -232,7 +235,9 @@ fn provoke(life: &mut Life, scenario: Scenario, nth: u32) -> Outcome {
         Scenario::Resume => talk::resume(life),
         Scenario::Stop => talk::stop(life),
         Scenario::LateSend => talk::late_send(life),
-        Scenario::Unusable | Scenario::Watchdog => talk::ask(life, Scenario::Ask(Form::Plain)),
+        Scenario::Unusable | Scenario::Untellable | Scenario::Watchdog => {
+            talk::ask(life, Scenario::Ask(Form::Plain))
+        }
         Scenario::Background => work::say(life, "run echo finished"),
         Scenario::Approval => work::ask_for_approval(life, nth),
         Scenario::Todo => work::say(life, "todo"),
@@ -265,7 +270,7 @@ fn check(life: &mut Life, death: Death) -> Outcome {
         | Scenario::LateSend
         | Scenario::Photo => talk::check(life, death.scenario),
         Scenario::Retry => talk::check_retry(life),
-        Scenario::Unusable => unusable::check(life, side),
+        Scenario::Unusable | Scenario::Untellable => unusable::check(life, death.scenario, side),
         Scenario::Background => work::check_background(life, death.commit, side, nth),
         Scenario::Approval => work::check_approval(life, side, nth),
         Scenario::Todo => work::check_todo(life),

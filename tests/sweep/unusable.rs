@@ -1,21 +1,25 @@
-//! A message that cannot be handled: the store refuses its turn, and the notice about it.
+//! A message that cannot be handled: the store refuses its turn, and perhaps the notice about it.
 
 use petasos_gateway::Side;
 use petasos_store::Store;
 use rusqlite::Connection;
 
+use crate::Scenario;
 use crate::life::{Life, Outcome, wait};
 use crate::talk::{self, CHAT, Form, QUESTION};
 
-/// Stands in for rows that cannot be used.
-const REFUSALS: &str = "
-    CREATE TRIGGER refused_turn BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'refused'); END;
-    CREATE TRIGGER refused_notice BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'refused'); END;";
+/// Tables whose new rows are refused, as if what is stored could not be used.
+pub const TURN: &str = "turns";
+pub const NOTICE: &str = "outbox";
+const GIVEN_UP: &str = "I could not handle this message";
 
-pub fn set_up() -> Life {
+pub fn set_up(refused: &[&str]) -> Life {
     let life = Life::new(talk::bench(Form::Plain));
     Store::open(life.bench.database()).expect("a store").close().expect("closed");
-    change(&life, REFUSALS);
+    for table in refused {
+        let refuse = "BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        change(&life, &format!("CREATE TRIGGER refused_{table} BEFORE INSERT ON {table} {refuse}"));
+    }
     life
 }
 
@@ -24,25 +28,21 @@ fn change(life: &Life, sql: &str) {
     store.execute_batch(sql).expect("changed");
 }
 
-/// Not given up yet: it is answered as soon as it can be. Given up: it is settled for good, and not handled again.
-pub fn check(life: &mut Life, side: Side) -> Outcome {
-    change(life, "DROP TRIGGER refused_turn; DROP TRIGGER refused_notice;");
+/// Not given up yet: it is answered as soon as it can be. Given up: it is not handled again, its author is told if
+/// that can be stored, and it is listed.
+pub fn check(life: &mut Life, scenario: Scenario, side: Side) -> Outcome {
+    change(life, "DROP TRIGGER IF EXISTS refused_turns; DROP TRIGGER IF EXISTS refused_outbox;");
     life.launch();
-    match side {
-        Side::Before => {
-            life.sees(CHAT, &format!("echo: {QUESTION}"))?;
-            life.bench.settle();
-            life.asked_at_most(1)
-        }
-        Side::After => {
-            life.bench.await_state("running");
-            life.bench.settle();
-            let outcome = "SELECT count(*) FROM inbox WHERE outcome = 'dead'";
-            wait("given up", || {
-                let store = Connection::open(life.bench.database()).expect("a store");
-                store.query_row(outcome, [], |row| row.get::<_, i64>(0)).expect("a count") == 1
-            })?;
-            life.asked_at_most(0)
-        }
+    if side == Side::Before {
+        life.sees(CHAT, &format!("echo: {QUESTION}"))?;
+        life.bench.settle();
+        return life.asked_at_most(1);
     }
+    wait("listed", || life.bench.status()["unreadable"] == 1)?;
+    life.bench.settle();
+    if scenario == Scenario::Unusable {
+        life.sees(CHAT, GIVEN_UP)?;
+    }
+    life.at_most_one_unmarked(CHAT, GIVEN_UP)?;
+    life.asked_at_most(0)
 }

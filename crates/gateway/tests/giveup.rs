@@ -46,6 +46,8 @@ fn tells_the_author_of_a_message_that_cannot_be_handled() {
     world.sees(7, GIVEN_UP);
     world.shows(8, &["echo: hello"]);
     assert_eq!((given_up(&world), world.count(7, GIVEN_UP)), (1, 1));
+    let listed = world.read(|reader| reader.unreadable_events(9));
+    assert!(listed.len() == 1 && listed[0].why.contains("refused"), "{listed:?}");
     assert_eq!(world.model.requests().len(), 1, "the model is asked for the other chat only");
 }
 
@@ -56,7 +58,7 @@ fn settles_a_message_whose_notice_is_refused_too() {
     eventually("given up", || (given_up(&world) == 1).then_some(()));
     world.telegram.push_text(8, 8, "hello");
     world.shows(8, &["echo: hello"]);
-    assert_eq!(given_up(&world), 1, "once");
+    assert_eq!((given_up(&world), world.read(|reader| reader.unreadable_count())), (1, 1), "once");
 }
 
 /// A session that fails rests for five seconds; after three failures in a row it gives up its first message by itself.
@@ -68,6 +70,7 @@ fn gives_up_the_next_message_of_a_session_that_failed_three_times() {
         eventually_within(Duration::from_secs(30), || given_up(&world) == number);
     }
     eventually("told", || (world.count(7, GIVEN_UP) == 4).then_some(()));
+    assert_eq!(world.read(|reader| reader.unreadable_count()), 4);
     assert!(world.model.requests().is_empty());
     world.telegram.push_text(8, 8, "hello");
     world.shows(8, &["echo: hello"]);

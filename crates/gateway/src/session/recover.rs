@@ -8,8 +8,9 @@ use petasos_core::lifecycle::Claim;
 use petasos_core::session::Fate;
 use petasos_core::turn::{Event, Phase, Turn};
 use petasos_core::{Inbound, InboxId, Source};
-use petasos_store::Pending;
+use petasos_store::{Error as StoreError, Pending, Tx, Unread};
 
+use super::say::Reply;
 use super::{Ended, Past, Promise, Session, parsed, words};
 use crate::boot::readable;
 use crate::commit::Commit;
@@ -182,20 +183,43 @@ impl Session {
     }
 
     /// The store will never take what we decided about a message: it is given up, so that it cannot end the
-    /// session again and again, and its author is told.
+    /// session again and again. Its end, its entry in the list and the notice to its author are one commit.
     pub(super) async fn condemn(&mut self) {
         let Some(pending) = self.handling.take() else { return };
         let settle = Write::SettleInbox { inbox: vec![pending.id], outcome: Outcome::Dead, at: clock::now() };
-        if self.notice(&pending, words::CONDEMNED.into(), vec![settle.clone()]).await.is_ok() {
+        let (address, notice) = (self.address(&pending), Reply::answered(words::CONDEMNED));
+        let (listed, settled) = (pending.inbound.clone(), settle.clone());
+        let told = self.change(Commit::GiveUp, move |tx| {
+            address.tell(tx, &notice, vec![settled.clone()])?;
+            list(tx, &listed)
+        });
+        if told.await.is_ok() {
+            // Only a gateway that stops fails here; the notice is in the outbox.
+            let _ = self.told(&pending, None).await;
             return;
         }
         // Where it belongs cannot be used either: then at least it ends.
-        if self
-            .change(Commit::GiveUp, move |tx| tx.apply(std::slice::from_ref(&settle), clock::now()))
-            .await
-            .is_err()
-        {
+        let listed = pending.inbound.clone();
+        let ended = self.change(Commit::GiveUp, move |tx| {
+            tx.apply(std::slice::from_ref(&settle), clock::now())?;
+            list(tx, &listed)
+        });
+        if ended.await.is_err() {
             tracing::error!(message = %pending.id, "a message that cannot be handled could not be given up either");
         }
     }
+}
+
+/// Keeps a message for `petasos links unreadable`.
+fn list(tx: &Tx<'_>, inbound: &Inbound) -> Result<(), StoreError> {
+    let raw = serde_json::to_string(inbound).unwrap_or_default();
+    let unread = Unread {
+        id: 0,
+        link: inbound.source.platform.to_string(),
+        event: Some(inbound.dedup.clone()),
+        why: "the store refused every attempt to handle it".into(),
+        size: raw.len() as u64,
+        at: clock::now(),
+    };
+    tx.keep_unreadable(&unread, &raw)
 }

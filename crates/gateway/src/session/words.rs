@@ -6,7 +6,7 @@ pub(super) const PANICKED: &str = "⚠️ Something broke inside the gateway whi
 pub(super) const TOOL_PANICKED: &str = "{\"error\":\"The tool broke inside the gateway. Its effect is UNKNOWN. Check before repeating it.\",\"effect_disposition\":\"unknown\"}";
 pub(super) const TOO_SLOW: &str = "{\"error\":\"This call did not end in time and was given up. Its effect is UNKNOWN. Check before repeating it.\",\"effect_disposition\":\"unknown\"}";
 pub(super) const CUT_OFF: &str = "\n\n(The answer was cut off here. Say “go on” and I will continue.)";
-pub(super) const CONDEMNED: &str = "⚠️ I could not handle this message: what is stored about it cannot be used. It is listed as given up; please send it again.";
+pub(super) const CONDEMNED: &str = "⚠️ I could not handle this message: what is stored about it cannot be used. Please send it again; the owner finds it with `petasos links unreadable`.";
 pub(super) const TOO_LONG: &str = "⚠️ This conversation no longer fits into the model's context, and compression is switched off. Start a new one with /new, drop the last exchanges with /undo, or set compression.enabled.";
 pub(super) const TOO_LONG_MESSAGE: &str =
     "⚠️ Your message is too long for the model. Please send less of it at once.";
