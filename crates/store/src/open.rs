@@ -128,6 +128,8 @@ fn header(path: &Path, schema: &Schema) -> Result<(), OpenError> {
         Err(Error::NotDatabase) if !folder(path).join(schema.marker).exists() => {
             Err(OpenError::Foreign { path: path.into() })
         }
+        // Read without locks, so another process may have been writing these pages: the connection that takes them decides.
+        Err(Error::Corrupt(_)) => Ok(()),
         Err(error) => Err(failed(path, error)),
     }
 }

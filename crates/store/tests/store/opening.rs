@@ -225,12 +225,14 @@ fn a_sound_file_is_told_from_a_damaged_one() {
     let mut home = Home::new();
     home.accept("7", "a");
     let path = home.path();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'inbox'";
+    let page: u32 = home.raw().query_row(root, [], |row| row.get(0)).unwrap();
     let Home { folder: _folder, store } = home;
     store.close().unwrap();
     assert_eq!(Reader::open(&path).unwrap().quick_check(), Ok(None));
     let mut bytes = fs::read(&path).unwrap();
-    let last = bytes.len() - 4096;
-    bytes[last..].fill(0xff);
+    let page = (page as usize - 1) * 4096;
+    bytes[page..page + 4096].fill(0xff);
     fs::write(&path, bytes).unwrap();
     let found = Reader::open(&path).unwrap().quick_check();
     assert!(matches!(found, Ok(Some(_))), "{found:?}");
@@ -284,4 +286,30 @@ fn a_large_file_is_checked_after_a_crash() {
     let after_crash = Store::open(&path);
     fs::remove_file(format!("{}-wal", path.display())).unwrap();
     assert!(matches!(after_crash, Err(OpenError::Corrupt { .. })), "{after_crash:?}");
+}
+
+/// The header is read without locks: pages that a checkpoint is writing must not look like damage.
+#[test]
+fn readers_open_while_the_file_grows_under_checkpoints() {
+    let mut home = Home::new();
+    let path = home.path();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let mut opened = 0;
+            while !done.load(std::sync::atomic::Ordering::Acquire) {
+                Reader::open(&path).expect("a sound database opens");
+                opened += 1;
+            }
+            opened
+        });
+        for n in 0..60 {
+            let mut large = inbound("7", &n.to_string());
+            large.text = "x".repeat(200_000);
+            home.write(|tx| tx.accept(&large, &key("7"), NOW));
+            home.store.checkpoint_passive().unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Release);
+        assert!(opening.join().expect("no reader failed") > 0);
+    });
 }
