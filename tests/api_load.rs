@@ -219,14 +219,20 @@ fn every_accepted_run_ends_once_whatever_happens_to_clients_and_gateway() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let known = crowd.runs.into_inner().expect("unharmed");
+    let mut given_up = 0;
     for (number, run) in &known {
         let found = api.get(&format!("/v1/runs/{run}")).json();
         let want: &[&str] = match Manner::of(*number) {
             Manner::Left => &["completed", "cancelled"],
             _ => &["completed"],
         };
-        assert!(want.iter().any(|want| found["status"] == **want), "request {number}: {found}");
+        // A run that was executing at three of the kills is blamed for them and reported.
+        let blamed = found["status"] == "failed"
+            && found["error"].as_str().is_some_and(|it| it.contains("interrupted several times"));
+        given_up += usize::from(blamed);
+        assert!(blamed || want.iter().any(|want| found["status"] == **want), "request {number}: {found}");
     }
+    assert!(given_up <= CLIENTS, "{given_up} of {} runs were given up", known.len());
     // One run, one question and at most one answer for each request.
     let twice = "GROUP BY content HAVING count(*) > 1";
     for role in ["user", "assistant"] {

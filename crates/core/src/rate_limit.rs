@@ -30,7 +30,8 @@ pub enum Scope {
     Platform,
     /// Requests for one chat.
     Chat(String),
-    /// One method, for requests that name no chat (the command menu, reading lists).
+    /// One method: requests that name no chat (the command menu, reading lists), and what a platform counts apart from
+    /// messages (reactions in one chat).
     Method(String),
 }
 

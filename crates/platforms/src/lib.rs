@@ -323,7 +323,7 @@ impl Adapter {
                 Self::Relay(it) => Ok(it.typing(to).await?),
             }
         };
-        self.limited(to, request).await
+        self.limited_mark(to, "typing", request).await
     }
 
     /// Marks the message that the route answers. What is not (or no longer) to be marked is a success.
@@ -338,7 +338,7 @@ impl Adapter {
                 Self::Relay(it) => Ok(it.react(to, mark).await?),
             }
         };
-        self.limited(to, request).await
+        self.limited_mark(to, "react", request).await
     }
 
     /// The channels we could write to, where the platform lists them; `None`: it does not.

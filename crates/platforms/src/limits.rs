@@ -159,7 +159,31 @@ impl Adapter {
         to: &Route,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let scope = Scope::chat_of(to);
+        self.limited_by(to, Scope::chat_of(to), request).await
+    }
+
+    /// The same for a typing indicator or a reaction. Discord and Slack count these by their own method, so that a refusal
+    /// holds back no message; Telegram counts all requests of a chat together.
+    pub(crate) async fn limited_mark(
+        &self,
+        to: &Route,
+        method: &str,
+        request: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let scope = match self {
+            Self::Discord(_) | Self::Slack(_) => Scope::Method(format!("{method} {}", to.chat_id)),
+            Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Scope::chat_of(to),
+        };
+        self.limits().check(to.platform, &Scope::chat_of(to))?;
+        self.limited_by(to, scope, request).await
+    }
+
+    async fn limited_by<T>(
+        &self,
+        to: &Route,
+        scope: Scope,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         self.limits().check(to.platform, &scope)?;
         let answered = request.await;
         if let Err(error) = &answered

@@ -60,7 +60,7 @@ const EXCUSES: &[(&str, &str)] = &[
     ("a file arrives whole, under its name and with its caption", SENDS),
     ("a lost answer to a file may have had its effect", SENDS),
     ("a chat that takes no files takes texts", SENDS),
-    ("a file that is gone was certainly not sent", SENDS),
+    ("a file that is removed after it was judged is sent", SENDS),
     ("a file that somebody sends is fetched, whole", FILES),
     ("a file that is too large is not fetched, whatever it says", FILES),
     ("a file that leads to a private address is not fetched", FILES),

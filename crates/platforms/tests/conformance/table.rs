@@ -114,7 +114,7 @@ pub(crate) const CASES: &[Case] = &[
     case("a file arrives whole, under its name and with its caption", |it| Box::pin(files::whole(it))),
     case("a lost answer to a file may have had its effect", |it| Box::pin(files::lost(it))),
     case("a chat that takes no files takes texts", |it| Box::pin(files::barred(it))),
-    case("a file that is gone was certainly not sent", |it| Box::pin(files::gone(it))),
+    case("a file that is removed after it was judged is sent", |it| Box::pin(files::removed(it))),
     case("a file that somebody sends is fetched, whole", |it| Box::pin(files::received(it))),
     case("a file that is too large is not fetched, whatever it says", |it| Box::pin(files::too_large(it))),
     case("a file that leads to a private address is not fetched", |it| Box::pin(files::led_astray(it))),

@@ -61,7 +61,7 @@ const EXCUSES: &[(&str, &str)] = &[
     ("a file arrives whole, under its name and with its caption", NOBODY),
     ("a lost answer to a file may have had its effect", NOBODY),
     ("a chat that takes no files takes texts", NOBODY),
-    ("a file that is gone was certainly not sent", NOBODY),
+    ("a file that is removed after it was judged is sent", NOBODY),
     ("a file that somebody sends is fetched, whole", NO_FILES),
     ("a file that is too large is not fetched, whatever it says", NO_FILES),
     ("a file that leads to a private address is not fetched", NO_FILES),
