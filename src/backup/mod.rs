@@ -29,7 +29,7 @@ const PREFIX: &str = "petasos-backup-";
 
 /// What a home is made of besides its database; what does not exist is left out.
 const FILES: [&str; 2] = ["config.yaml", "channel_aliases.json"];
-const FOLDERS: [&str; 2] = ["memories", "hooks"];
+const FOLDERS: [&str; 3] = ["memories", "hooks", "archive"];
 /// Only if asked for.
 const SECRETS: [&str; 2] = [".env", "api_key"];
 

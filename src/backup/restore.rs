@@ -89,7 +89,10 @@ fn refuse_newer(home: &Home, manifest: &Manifest) -> Result<(), Failure> {
 
 /// What the backup replaces goes into a directory of its own. Log and shared memory belong to their database.
 fn put_aside(home: &Home, staged: &Path, aside: &Path) -> std::io::Result<bool> {
+    // With the database go the notes about it: a recovery, a salvage or damage of the old one is not of the new one.
+    let notes = ["petasos.db-recovery", "petasos.db-damaged", "petasos.db-salvage.json", ".petasos.db-map"];
     let mut names = vec!["petasos.db-wal", "petasos.db-shm", DATABASE];
+    names.extend(notes);
     names.extend(names_in(staged));
     let there: Vec<_> = names.into_iter().filter(|name| home.path().join(name).exists()).collect();
     if there.is_empty() {

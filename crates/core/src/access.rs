@@ -216,7 +216,8 @@ pub fn is_admin(tiers: &Tiers, chat: ChatType, user: Option<&str>) -> bool {
 }
 
 /// Whether a direct message is the owner's: the author is one of the named administrators or, where none are named, the
-/// only person whom the lists and the pairings admit. `upstream`: a relay admits people by a policy that is not known here.
+/// only person whom the configuration lists on any platform. A pairing makes nobody the owner, and a second person, listed
+/// or paired here, leaves none. `upstream`: a relay admits people by a policy that is not known here.
 pub fn is_owner(
     access: &Access,
     tiers: Option<&Tiers>,
@@ -239,11 +240,11 @@ pub fn is_owner(
     if upstream || access.allow_all || platform.allow_all || platform.own.is_some() {
         return false;
     }
-    let lists = [&access.users[..], &platform.users, &platform.group_users, paired];
-    let mut people: Vec<&String> = lists.into_iter().flatten().collect();
+    let everywhere = access.platforms.values().flat_map(|it| it.users.iter().chain(&it.group_users));
+    let mut people: Vec<&String> = access.users.iter().chain(everywhere).chain(paired).collect();
     people.sort_unstable();
     people.dedup();
-    people.len() == 1 && lists.iter().any(|list| named(list))
+    people.len() == 1 && (named(&access.users) || named(&platform.users))
 }
 
 /// Whether `user` may run `command` (without slash, any alias) in this kind of chat.

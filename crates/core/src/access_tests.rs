@@ -185,13 +185,16 @@ fn the_owner_is_named_or_the_only_one_admitted() {
     let admins = |who: &str| Tiers { dm: Tier { admins: list(who), commands: None }, group: Tier::default() };
     let one = telegram(|it| it.users = list("7"));
     let two = telegram(|it| it.users = list("7, 8"));
+    let mut elsewhere = one.clone();
+    let discord = PlatformAccess { users: list("8"), ..PlatformAccess::default() };
+    elsewhere.platforms.insert(Platform::parse("discord").unwrap(), discord);
     let nobody: &[String] = &[];
     let paired = list("7");
     for (what, access, tiers, source, paired, want) in [
         ("the only listed person", &one, None, dm("7"), nobody, true),
         ("one of two listed", &two, None, dm("7"), nobody, false),
         ("listed and paired are the same", &one, None, dm("7"), &paired[..], true),
-        ("the only paired person", &Access::default(), None, dm("7"), &paired[..], true),
+        ("only paired, not listed", &Access::default(), None, dm("7"), &paired[..], false),
         ("another one", &Access::default(), None, dm("8"), &paired[..], false),
         (
             "paired beside a listed one",
@@ -201,6 +204,7 @@ fn the_owner_is_named_or_the_only_one_admitted() {
             &paired[..],
             false,
         ),
+        ("the only one of this platform", &elsewhere, None, dm("7"), nobody, false),
         ("everyone is admitted", &telegram(|it| it.allow_all = true), None, dm("7"), nobody, false),
         ("a list of everyone", &telegram(|it| it.users = list("*")), None, dm("7"), nobody, false),
         ("a named administrator", &two, Some(admins("7")), dm("7"), nobody, true),

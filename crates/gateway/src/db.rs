@@ -319,7 +319,7 @@ impl Thread {
     }
 
     fn verify(&mut self) {
-        if let Err(error) = self.store.check_files()
+        if let Err(error @ StoreError::Detached(_)) = self.store.check_files()
             && self.reattach(&error).is_ok()
         {
             note_health(&self.health, &[]);

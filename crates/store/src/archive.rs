@@ -166,10 +166,11 @@ impl Tx<'_> {
         }
         let (name, bytes) = file.unzip();
         self.sql(
-            "INSERT INTO archives (session, session_key, title, messages, last_at, file, bytes, archived_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO archives (session, session_key, title, messages, last_at, file, bytes, archived_at, last_row)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
              ON CONFLICT (session) DO UPDATE SET messages = excluded.messages, last_at = excluded.last_at,
-                 file = excluded.file, bytes = excluded.bytes, archived_at = excluded.archived_at, removing = 1",
+                 file = excluded.file, bytes = excluded.bytes, archived_at = excluded.archived_at,
+                 last_row = excluded.last_row, removing = 1",
         )?
         .execute(params![
             it.id.as_str(),
@@ -180,6 +181,7 @@ impl Tx<'_> {
             name,
             bytes.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or_default(),
             at(now),
+            it.newest.unwrap_or_default(),
         ])?;
         self.sql("DELETE FROM routing WHERE session = ?1")?.execute([it.id.as_str()])?;
         self.sql("DELETE FROM todos WHERE session = ?1")?.execute([it.id.as_str()])?;
@@ -190,14 +192,18 @@ impl Tx<'_> {
 
     /// Deletes one batch of messages of conversations that have left.
     pub fn remove_archived(&self) -> Result<Pruned> {
-        let leaving: Option<String> = self
-            .sql("SELECT session FROM archives WHERE removing = 1 ORDER BY archived_at LIMIT 1")?
-            .query_row([], |row| row.get(0))
+        let leaving: Option<(String, i64)> = self
+            .sql("SELECT session, last_row FROM archives WHERE removing = 1 ORDER BY archived_at LIMIT 1")?
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let Some(session) = leaving else { return Ok(Pruned::default()) };
+        // Its name may be in use again: later rows are of another conversation.
+        let Some((session, last)) = leaving else { return Ok(Pruned::default()) };
         let rows = self
-            .sql("DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE session = ?1 ORDER BY id LIMIT ?2)")?
-            .execute(params![session, BATCH])?;
+            .sql(
+                "DELETE FROM messages WHERE id IN (
+                     SELECT id FROM messages WHERE session = ?1 AND id <= ?3 ORDER BY id LIMIT ?2)",
+            )?
+            .execute(params![session, BATCH, last])?;
         if rows < BATCH as usize {
             self.sql("DELETE FROM archives WHERE session = ?1 AND file IS NULL")?.execute([&session])?;
             self.sql("UPDATE archives SET removing = 0 WHERE session = ?1")?.execute([&session])?;

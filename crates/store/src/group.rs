@@ -174,6 +174,10 @@ impl Store {
 
     /// Closes the file, and folds the log into it if nobody else has it open. Dropping hides failures.
     pub fn close(self) -> Result<()> {
+        if self.files.check().is_err() {
+            // The paths may lead to another database, whose log must be neither folded nor removed.
+            self.db.0.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        }
         self.db.0.close().map_err(|(_, error)| error.into())
     }
 
@@ -251,7 +255,11 @@ impl Group<'_> {
             return Err(Error::Broken);
         }
         self.run("COMMIT")?;
-        self.files.check()
+        match self.files.check() {
+            Err(detached @ Error::Detached(_)) => Err(detached),
+            // The commit is durable. If the files could not be looked at, the next check tells.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     fn first<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {

@@ -93,13 +93,24 @@ impl Reads {
         Ok(found)
     }
 
+    /// The columns of `SELECT *`. Asked for as bytes: names in a damaged schema may not be text.
+    fn column_names(&self, table: &str) -> Result<Vec<String>> {
+        let mut read =
+            self.sql("SELECT CAST(name AS BLOB) FROM pragma_table_xinfo(?1) WHERE hidden <> 1 ORDER BY cid")?;
+        let names = read.query_and_then([table], |row| {
+            let name = String::from_utf8(row.get(0)?);
+            name.map_err(|_not_text| Error::Corrupt("a column name is not text".into()))
+        })?;
+        names.collect()
+    }
+
     /// One range for each column that cannot be read somewhere.
     fn undecodable(&self, table: &str, rowids: bool) -> Result<Vec<Damage>> {
         let key = if rowids { "rowid" } else { "NULL" };
         let mut read = self.sql(&format!("SELECT *, {key} FROM {table}"))?;
-        let names: Vec<String> = read.column_names().into_iter().map(str::to_owned).collect();
-        let last = names.len() - 1;
-        let rules: Vec<_> = names[..last].iter().map(|name| decode_rule(table, name)).collect();
+        let names = self.column_names(table)?;
+        let last = names.len();
+        let rules: Vec<_> = names.iter().map(|name| decode_rule(table, name)).collect();
         let mut ranges: BTreeMap<usize, (String, String, u64)> = BTreeMap::new();
         let mut rows = read.query([])?;
         while let Some(row) = rows.next()? {

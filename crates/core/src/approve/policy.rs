@@ -183,11 +183,14 @@ mod tests {
                 audience: Audience::NobodyNeeded,
                 ..policy(&remembered)
             };
-            assert_eq!(
-                decide("rm -rf /", &CONTEXT, &policy),
-                Decision::Refuse(Refusal::Hardline(Hardline::WipesSystem)),
-                "{mode:?}"
-            );
+            // Control characters are part of words to the shell, and change nothing behind them.
+            for command in ["rm -rf /", "\u{1}#; rm -rf /", "\u{1b}[\nrm -rf /"] {
+                assert_eq!(
+                    decide(command, &CONTEXT, &policy),
+                    Decision::Refuse(Refusal::Hardline(Hardline::WipesSystem)),
+                    "{mode:?} {command:?}"
+                );
+            }
         }
     }
 

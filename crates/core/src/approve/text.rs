@@ -21,7 +21,7 @@ pub(super) fn has_hole(text: &str) -> bool {
 /// A command as the shell gets it, and as a person may read it.
 pub(super) struct Cleaned {
     pub plain: String,
-    /// With look-alikes folded to what they look like; only when that makes a difference.
+    /// Without control characters and with look-alikes folded to what they look like; only when that makes a difference.
     pub folded: Option<String>,
     /// Something in it hides or reorders what a person sees.
     pub hidden: bool,
@@ -30,18 +30,14 @@ pub(super) struct Cleaned {
 pub(super) fn clean(command: &str) -> Cleaned {
     let mut hidden = false;
     let mut plain = String::with_capacity(command.len());
-    let mut chars = command.chars().peekable();
-    while let Some(c) = chars.next() {
+    for c in command.chars() {
         match c {
             '\n' | '\t' => plain.push(c),
-            '\u{1b}' => {
+            // An ordinary character of a word to the shell: taking it out would join or split words that the shell does not.
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => {
                 hidden = true;
-                if chars.next_if_eq(&'[').is_some() {
-                    while chars.next_if(|c| !('@'..='~').contains(c)).is_some() {}
-                    chars.next();
-                }
+                plain.push('\u{FFFD}');
             }
-            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => hidden = true,
             c if is_hole(c) => plain.push('\u{FFFD}'),
             c => {
                 hidden |= deceives(c);
@@ -49,9 +45,30 @@ pub(super) fn clean(command: &str) -> Cleaned {
             }
         }
     }
-    let folded: String = plain.chars().filter_map(fold).collect();
+    let folded: String = without_escapes(command).chars().filter_map(fold).collect();
     let folded = (folded != plain).then_some(folded);
     Cleaned { plain, folded, hidden }
+}
+
+/// As a terminal shows it: without control characters and escape sequences.
+fn without_escapes(command: &str) -> String {
+    let mut shown = String::with_capacity(command.len());
+    let mut chars = command.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            '\u{1b}' => {
+                if chars.next_if_eq(&'[').is_some() {
+                    while chars.next_if(|c| !('@'..='~').contains(c)).is_some() {}
+                    chars.next();
+                }
+            }
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => {}
+            c if is_hole(c) => shown.push('\u{FFFD}'),
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Invisible, or turns the writing around. The joiners of emoji and scripts are left alone.

@@ -60,8 +60,8 @@ fn unfinished(text: &str) -> Option<usize> {
         let open = quote.map_or(path.is_empty() || path == "~", |quote| !path[1..].contains(quote));
         return open.then_some(line + at);
     }
-    let word = text[line..].rfind(char::is_whitespace).map_or(line, |at| line + at + 1);
-    let tail = &text[word..];
+    let tail = text[line..].rsplit(char::is_whitespace).next().unwrap_or_default();
+    let word = text.len() - tail.len();
     let half_tag = tail.len() > 2 && TAG.starts_with(tail);
     let half_flag = tail.starts_with("[[") && !tail.contains("]]");
     (half_tag || half_flag).then_some(word)
@@ -343,5 +343,12 @@ mod tests {
     fn whole_text_is_kept_byte_for_byte_when_there_is_nothing_to_take_out() {
         let text = "a  b\t\n\n\n\nc   \n  d [[x]] MEDIA";
         check(text, text, &[]);
+    }
+
+    #[test]
+    fn growing_text_may_end_behind_wide_white_space() {
+        for text in ["Bonjour\u{a0}!", "\u{6771}\u{4eac}\u{3000}\u{99c5}", "a\u{2003}"] {
+            assert_eq!(growing(text), text);
+        }
     }
 }

@@ -29,7 +29,8 @@ pub fn lines(path: &Path) -> io::Result<impl Iterator<Item = Result<String, Stor
 /// Writes and verifies the archive of a conversation. Gives its name in `folder` and its size.
 pub(crate) fn write(reader: &Reader, it: &Archivable, folder: &Path) -> Result<(String, u64), StoreError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let name = format!("{}.jsonl.gz", file_name(it.id.as_str()));
+    // A name may be used again after its conversation has left: the time of the last use tells the archives apart.
+    let name = format!("{}.{}.jsonl.gz", file_name(it.id.as_str()), it.last_at.0);
     let (path, temporary) = (folder.join(&name), folder.join(format!(".{name}~")));
     let (written, lines) = fill(reader, it, &temporary)?;
     fs::rename(&temporary, &path)?;

@@ -214,3 +214,30 @@ async fn a_week_of_traffic_stays_within_small_limits() {
     let archived = world.files().len();
     assert!(archived > chat / 2, "{archived} of {chat} conversations were archived");
 }
+
+#[tokio::test]
+async fn keeps_both_archives_of_a_session_id_that_is_used_again() {
+    let world = World::new();
+    world.talk(7, 3, START).await;
+    world.pass(&prompt(), START.after(2 * DAY)).await;
+    world.talk(7, 2, START.after(3 * DAY)).await;
+    world.pass(&prompt(), START.after(5 * DAY)).await;
+    let mut lines: Vec<usize> =
+        world.files().iter().map(|path| file::lines(path).unwrap().map(Result::unwrap).count()).collect();
+    lines.sort_unstable();
+    // Each has a head and the row of the session besides its messages.
+    assert_eq!(lines, [2 + 2, 2 + 3]);
+}
+
+#[tokio::test]
+async fn deletes_only_the_rows_that_are_in_the_archive() {
+    let world = World::new();
+    world.talk(7, 3, START).await;
+    let now = START.after(2 * DAY);
+    let it = world.db.read(move |reader| reader.archivable(now)).await.unwrap().unwrap();
+    let left = world.db.write(Commit::Sweep, move |tx| tx.take_out(&it, None, now, now)).await.unwrap();
+    assert!(left);
+    world.talk(7, 2, now).await;
+    world.pass(&prompt(), now.after(HOUR)).await;
+    assert_eq!(world.messages(7).await, 2, "a conversation that has the same id by then");
+}

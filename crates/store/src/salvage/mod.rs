@@ -125,6 +125,9 @@ fn shown(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
         return Ok(None);
     }
     match files::noted_damage(path)? {
+        Some(_) if std::fs::metadata(path)?.len() > 0 && is_newer(&Pages::open(path)?, path, schema) => {
+            Ok(None)
+        }
         Some(noted) => Ok(Some(noted)),
         None => inspect(path, schema),
     }
@@ -138,7 +141,9 @@ fn inspect(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
         return Ok(None);
     }
     let pages = Pages::open(path)?;
-    if let Some(log) = pages.log_damage() {
+    if let Some(log) = pages.log_damage()
+        && !is_newer(&pages, path, schema)
+    {
         let (frames, commits) = (log.frames, log.commits);
         return Ok(Some(format!(
             "the write-ahead log is damaged ({frames} frames; {commits} commits behind them)"
@@ -156,6 +161,14 @@ fn inspect(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
         return Ok(Some("the header of the file is damaged".into()));
     }
     Ok(None)
+}
+
+/// A sound header with a schema that this program does not know and that the map does not contradict. `Store::open`
+/// refuses such a file, and only the program that made it can salvage it.
+fn is_newer(pages: &Pages, path: &Path, schema: &Schema) -> bool {
+    let Some(first) = pages.page(1) else { return false };
+    let stored = u32::from_be_bytes([first[60], first[61], first[62], first[63]]);
+    is_header(&first) && stored > schema.known() && !(1..=schema.known()).contains(&read_map(path).schema)
 }
 
 /// The constants of the header.

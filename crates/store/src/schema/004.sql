@@ -13,6 +13,7 @@ CREATE TABLE archives (
     file        TEXT,
     bytes       INTEGER NOT NULL,
     archived_at INTEGER NOT NULL,
+    last_row    INTEGER NOT NULL,
     removing    INTEGER NOT NULL DEFAULT 1 CHECK (removing IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX archives_removing ON archives (archived_at) WHERE removing = 1;
