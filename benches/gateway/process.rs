@@ -1,4 +1,4 @@
-//! What the kernel says about a process.
+//! Memory and CPU time of a process, from /proc.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;

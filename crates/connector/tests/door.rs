@@ -183,7 +183,7 @@ fn a_tenant_is_given_the_same_secret_every_time_and_no_one_elses() {
     let answers = ["telegram", "discord", "slack"].map(|platform| ask(&ours, platform));
     let secrets: Vec<_> = answers.iter().map(|reply| body(reply)["secret"].clone()).collect();
     assert!(secrets.iter().all(|secret| secret == &secrets[0] && secret.is_string()), "{answers:?}");
-    assert_eq!(body(&answers[0])["routeKeys"], json!([]), "nobody of theirs was heard there");
+    assert_eq!(body(&answers[0])["routeKeys"], json!([]), "no member of the tenant has written there");
     assert_eq!(ask(&theirs, "telegram").status, 409);
     assert_eq!(ask("nonsense", "telegram").status, 401);
     drop(bench.greet("gw-host", secrets[0].as_str().expect("a secret"), Acks::None));

@@ -252,7 +252,7 @@ fn provisioning_gives_no_scope_in_which_nobody_of_the_tenant_was_heard() {
     let secret = body(&stranger)["secret"].as_str().expect("a secret").to_owned();
     let spy = bench.greet("gw-t", &secret, Acks::All);
 
-    // Of the other tenant somebody is in the group.
+    // A member of the other tenant has written in the group.
     let answer = provision(&bench, &ours, "gw-o", &["-100"]);
     assert_eq!(body(&answer)["routeKeys"], json!([]));
     let secret = body(&answer)["secret"].as_str().expect("a secret").to_owned();

@@ -216,8 +216,8 @@ pub fn is_admin(tiers: &Tiers, chat: ChatType, user: Option<&str>) -> bool {
 }
 
 /// Whether a direct message is the owner's: the author is one of the named administrators or, where none are named, the
-/// only person whom the configuration lists on any platform. A pairing makes nobody the owner, and a second person, listed
-/// or paired here, leaves none. `upstream`: a relay admits people by a policy that is not known here.
+/// only person listed in the configuration of all platforms. Pairing does not make an owner; with a second person, listed
+/// or paired here, there is no owner. `upstream`: a relay admits people by a policy that is not known here.
 pub fn is_owner(
     access: &Access,
     tiers: Option<&Tiers>,

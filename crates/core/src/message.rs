@@ -259,7 +259,7 @@ pub struct Inbound {
     /// Where the answer goes, if not back to `source`: a program that sends an event reads no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_to: Option<Route>,
-    /// What else tells that this event was here before, under another `dedup`.
+    /// Further deduplication keys: a replay under another `dedup` is recognised by them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fingerprints: Vec<Fingerprint>,
 }

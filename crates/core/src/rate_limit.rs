@@ -66,7 +66,7 @@ pub struct Penalty {
     pub scope: Scope,
     pub set_at: Millis,
     pub until: Millis,
-    /// What the platform said. Never message text.
+    /// The platform's error text. Never message text.
     pub reason: String,
 }
 

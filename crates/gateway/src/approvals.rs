@@ -193,7 +193,7 @@ impl Judge for Approvals {
     }
 }
 
-/// What a person and the second model get to read of one command: all of it, so that the consent covers what runs.
+/// The complete text of one command, for the person and the reviewing model, so that an approval covers what runs.
 struct Shown {
     command: String,
     folder: String,
@@ -207,7 +207,7 @@ impl Shown {
         }
     }
 
-    /// Why nobody can be asked about it.
+    /// Why no approval can be requested.
     fn too_long(&self, room: usize) -> Option<String> {
         let length = self.command.chars().count() + self.folder.chars().count();
         let most = room.min(MOST_SHOWN);

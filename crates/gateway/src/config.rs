@@ -121,7 +121,7 @@ pub struct Settings {
     /// Who may use which command, where that is restricted.
     pub tiers: BTreeMap<Platform, Tiers>,
     pub compression: Compression,
-    /// What becomes of old conversations.
+    /// Retention of old conversations.
     pub retention: Retention,
     /// Model calls under way at the same time; more wait.
     pub parallel_calls: usize,

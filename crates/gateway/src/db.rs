@@ -123,7 +123,7 @@ impl Db {
         answer
     }
 
-    /// One that nobody uses, or a new one. A new one cannot be had while the writer's files are not at their paths.
+    /// An idle reader, or a new one. A new one cannot be had while the writer's files are not at their paths.
     async fn reader(&self) -> Result<(u64, Reader), Error> {
         if let Some(kept) = self.readers.idle() {
             return Ok(kept);
@@ -185,7 +185,7 @@ impl Db {
 #[derive(Debug)]
 struct Readers {
     place: Place,
-    /// Connections nobody uses at the moment, as many as there are seats at most, with the generation of their
+    /// Idle connections, as many as there are seats at most, with the generation of their
     /// file. Held only to push or pop.
     idle: Mutex<Vec<(u64, Reader)>>,
     seats: Semaphore,
@@ -247,7 +247,7 @@ where
     }
 }
 
-/// What the database's thread owns.
+/// State of the database thread.
 struct Thread {
     store: Store,
     keeper: Keeper,

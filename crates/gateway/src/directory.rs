@@ -33,13 +33,13 @@ const OVERLAP: Duration = Duration::from_secs(2 * 3600);
 /// Platforms that are connected, and since when.
 type Up = BTreeMap<&'static str, Millis>;
 
-/// What is known of the chats of each platform.
+/// Known chats of each platform.
 #[derive(Debug, Default)]
 struct Known {
     /// As each platform listed them last.
     listed: BTreeMap<String, Vec<Channel>>,
     spoken: BTreeMap<&'static str, Spoken>,
-    /// What the file says, but for its time.
+    /// Contents of the file without its time.
     written: BTreeMap<String, Vec<Channel>>,
 }
 
@@ -135,7 +135,7 @@ async fn hear(shell: &Shell, adapter: &Adapter, spoken: &mut Spoken) {
     }
 }
 
-/// Chats that somebody wrote from, the latest used first, up to [`MOST`].
+/// Chats with inbound messages, the latest used first, up to [`MOST`].
 #[derive(Debug, Default)]
 struct Spoken {
     channels: Vec<Channel>,
@@ -155,7 +155,7 @@ impl Spoken {
     }
 }
 
-/// What the platform lists, then the chats that wrote to us and are not listed.
+/// Chats the platform lists, then other chats with inbound messages.
 fn merged(listed: &[Channel], spoken: &Spoken) -> Vec<Channel> {
     let seen: HashSet<(&str, Option<&str>)> = listed.iter().map(place).collect();
     let unlisted = spoken.channels.iter().filter(|it| !seen.contains(&place(it)));
@@ -172,7 +172,7 @@ fn place(channel: &Channel) -> (&str, Option<&str>) {
     (&channel.id, channel.thread_id.as_deref())
 }
 
-/// A chat that somebody wrote from.
+/// The chat of an inbound message.
 fn channel(source: &Source) -> Option<Channel> {
     let id = source.chat_id.clone()?;
     let chat = source.chat_name.as_ref().or(source.user_name.as_ref()).unwrap_or(&id);

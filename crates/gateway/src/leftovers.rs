@@ -39,7 +39,7 @@ pub(crate) fn unused(home: &Path, now: SystemTime) -> io::Result<Unused> {
         last.is_some_and(|last| now.duration_since(last).is_ok_and(|age| age > KEPT))
     };
     let terminals = entries(&home.join("terminal/sessions"))?.into_iter();
-    // Whoever has no name is known by their conversation, and lost with it; people are not.
+    // Memory of an unnamed person belongs to the conversation and goes with it; memory of a named person stays.
     let memories =
         entries(&home.join("memories/people"))?.into_iter().filter(|it| name(it).starts_with("agent_"));
     Ok(Unused(terminals.chain(memories).filter(old).map(|entry| name(&entry)).collect()))

@@ -36,7 +36,7 @@ pub(crate) fn path(home: &Path) -> PathBuf {
     home.join("sessions").join("sessions.json")
 }
 
-/// What tells whether the table has changed.
+/// Change marker of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Small(RoutingState),

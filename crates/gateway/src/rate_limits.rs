@@ -38,7 +38,7 @@ pub(crate) fn restore(channels: &Channels, penalties: Vec<Penalty>) {
 
 pub(crate) async fn keep(adapter: Arc<Adapter>, db: Db, stopper: Stopper) {
     let limits = adapter.limits();
-    // What boot left in the store is deleted when it is over.
+    // Rows restored at boot are deleted when they expire.
     let mut next_end = limits.next_end();
     loop {
         let (now, unsaved) = (clock::now(), limits.unsaved());

@@ -257,7 +257,7 @@ fn tools(home: &Path, settings: &Settings, approvals: Arc<Approvals>, rows: Rows
     Ok(tools.with_terminal(Arc::new(terminal)))
 }
 
-/// What the process before us left, settled in one commit; and how its suspects are held, if they are.
+/// Recovers the state of the previous process in one commit; says how its suspects are held, if they are.
 async fn take_over(
     db: &Db,
     home: &Path,

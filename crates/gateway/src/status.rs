@@ -42,7 +42,7 @@ pub struct Status {
     pub mcp: Vec<ServerStatus>,
     /// Ended background work that nobody was told yet, and why, the latest first.
     pub untold: Vec<Untold>,
-    /// What the database takes, and whether the disk is about to be full.
+    /// Database size and disk space.
     pub storage: Storage,
     /// What the disk refuses, if it does.
     pub store_trouble: Option<String>,

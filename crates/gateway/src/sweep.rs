@@ -48,7 +48,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
                 if expired.ended > 0 {
                     tracing::info!(sessions = expired.ended, "sessions ended by their reset policy");
                 }
-                // Bounded steps, so that nobody waits long behind one.
+                // Bounded steps keep commits short.
                 let more = pruned.more || (expired.ended > 0 && expired.next.is_some());
                 from = expired.next.unwrap_or_default();
                 if more { SWEEP_STEP } else { SWEEP }

@@ -31,7 +31,7 @@ pub fn vital(
 
 /// Runs a future to its end, also if the caller is dropped meanwhile: the handler of a closed HTTP connection, a tool
 /// call that `/stop` aborts. A commit and the hand-over that follows it belong into one such future; otherwise a
-/// caller that is dropped between the two leaves stored work that nobody starts before the next start.
+/// caller that is dropped between the two leaves stored work that starts only after the next process start.
 ///
 /// # Errors
 /// If the future panicked, or the runtime shuts down.

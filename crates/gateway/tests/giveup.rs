@@ -1,4 +1,4 @@
-//! Messages whose handling fails again and again: given up, and their authors are told; nobody else waits for them.
+//! Messages whose handling fails again and again: given up, reported to their authors, and not blocking other messages.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

@@ -100,7 +100,7 @@ fn the_end_of_a_process_is_a_turn_of_its_own_at_once() {
     assert_eq!(world.count(7, "completed normally"), 1);
 }
 
-/// What a conversation that its reader comes for was answered.
+/// Answers in the transcript of a polled conversation.
 fn answers(world: &World, key: &SessionKey) -> Vec<String> {
     world.read(|reader| {
         let Some(session) = reader.bound(key)? else { return Ok(vec![]) };

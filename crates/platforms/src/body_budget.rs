@@ -49,7 +49,7 @@ impl Budget {
     }
 }
 
-/// What one request holds of a budget; given back when it is dropped.
+/// Bytes of the budget held by one request; released on drop.
 #[derive(Debug)]
 pub struct Charge {
     budget: &'static Budget,

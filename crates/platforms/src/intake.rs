@@ -92,7 +92,7 @@ pub enum NotTaken {
 pub struct Post {
     /// The same one is owed once, however often it is posted.
     pub dedup: String,
-    /// What else tells that it was posted before.
+    /// Further deduplication keys.
     pub fingerprints: Vec<Fingerprint>,
     pub route: Route,
     pub text: String,

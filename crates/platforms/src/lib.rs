@@ -333,7 +333,7 @@ impl Adapter {
                 Self::Discord(it) => Ok(it.react(to, mark).await?),
                 Self::Telegram(it) => Ok(it.react(to, mark).await?),
                 Self::Slack(it) => Ok(it.react(to, mark).await?),
-                // Nobody has written there.
+                // No message was received there.
                 Self::Webhook(_) => Ok(()),
                 Self::Relay(it) => Ok(it.react(to, mark).await?),
             }

@@ -107,7 +107,7 @@ impl Limits {
         self.record(self.platform, Scope::Platform, wait, reason);
     }
 
-    /// What holds back requests to this chat.
+    /// Penalties that hold back requests to this chat.
     pub fn of_chat(&self, platform: Platform, chat: &str) -> Vec<Penalty> {
         let mut state = self.state();
         let now = (state.clock)();

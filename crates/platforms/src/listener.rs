@@ -120,7 +120,7 @@ impl Listener {
         })
     }
 
-    /// What the bodies of its requests are counted against.
+    /// Memory budget of its request bodies.
     pub fn with_budget(self, budget: &'static Budget) -> Self {
         Self { budget, ..self }
     }

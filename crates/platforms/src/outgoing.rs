@@ -24,7 +24,7 @@ pub struct Part {
     pub file: Option<File>,
 }
 
-/// A file that may be sent: whoever made this has judged the descriptor.
+/// An open file that passed the media policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     pub opened: Opened,

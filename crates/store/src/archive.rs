@@ -17,7 +17,7 @@ use crate::group::{Reads, Tx};
 use crate::retention::{BATCH, Pruned};
 use crate::value::{at, count, rows, time_at};
 
-/// What tells an archive from another file, and its format.
+/// Format marker and version of an archive.
 const FORMAT: &str = "petasos_archive";
 const VERSION: u64 = 1;
 
@@ -66,7 +66,7 @@ pub enum Restored {
 
 const COLUMNS: &str = "session, session_key, title, messages, last_at, file, bytes, archived_at";
 
-/// Nothing is under way in the conversation, and nobody used it since ?1.
+/// The conversation has no work under way and was not used since ?1.
 const CLOSED: &str = "
     s.last_at < ?1
     AND NOT EXISTS (SELECT 1 FROM routing r WHERE r.session = s.id AND (r.updated_at >= ?1 OR r.pending = 1))
@@ -85,7 +85,7 @@ const CLOSED: &str = "
             THEN j.job ->> '$.origin.platform' = r.platform AND j.job ->> '$.origin.chat_id' = r.chat END)";
 
 impl Reads {
-    /// The closed conversation that nobody used for longest, if nobody did since `before`.
+    /// The least recently used closed conversation that was not used since `before`.
     pub fn archivable(&self, before: Millis) -> Result<Option<Archivable>> {
         let mut read = self.sql(&format!(
             "SELECT s.id, s.session_key, s.title, s.last_at FROM sessions s WHERE {CLOSED} ORDER BY s.last_at LIMIT 1"

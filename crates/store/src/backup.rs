@@ -11,7 +11,7 @@ use crate::error::{Error, OpenError, Result};
 use crate::group::{Reader, Reads};
 use crate::schema::{self, Schema};
 
-/// What a checked copy holds.
+/// Contents of a checked copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     pub schema: u32,

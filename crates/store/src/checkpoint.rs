@@ -69,7 +69,7 @@ impl Checkpointer {
         self.files.check()
     }
 
-    /// Copies what readers allow, waiting for nobody. Never into a file whose log others do not see.
+    /// Passive checkpoint: does not wait for readers. Refused if the files in use are not the linked ones.
     pub fn run(&self) -> Result<LogState> {
         self.files.check()?;
         pragma(&self.db, "PRAGMA wal_checkpoint(PASSIVE)")

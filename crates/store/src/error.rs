@@ -21,7 +21,7 @@ pub enum Error {
     NotDatabase,
     #[error("reading or writing the database file failed: {0}")]
     Io(String),
-    /// What was committed is in files that no path leads to.
+    /// Commits are in files that are no longer linked at their paths.
     #[error("{0} was removed or replaced by another program")]
     Detached(Detached),
     #[error("another process holds the database")]

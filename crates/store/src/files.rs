@@ -1,6 +1,6 @@
 //! Which files the connections of this process use, and whether those still are the files at their paths.
 //!
-//! SQLite keeps writing to a log that another program has unlinked; after a crash nobody would find it again. So
+//! SQLite keeps writing to a log that another program has unlinked; after a crash that log is lost. So
 //! the writer compares inode numbers after every commit and before every checkpoint. Three calls of `stat`; the
 //! numbers of files that are open here cannot be given to others.
 

@@ -5,7 +5,7 @@
 //! committed, remembers that there was one.
 //!
 //! Only SQLite opens the database, its `-wal` and its `-shm`; this code calls `stat` at most. Closing any
-//! descriptor of a file drops all POSIX locks that the process holds on it, whoever opened it: another program
+//! descriptor of a file drops all POSIX locks that the process holds on it: another program
 //! would then believe itself to be the last user, fold the log into the file and unlink the log that our
 //! connections still write to. SQLite keeps its own descriptors open until the last lock is released. The rule
 //! is enforced by `clippy.toml` in this crate.

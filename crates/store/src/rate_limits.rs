@@ -35,7 +35,7 @@ impl Tx<'_> {
         Ok(self.sql("DELETE FROM rate_limits WHERE until <= ?1")?.execute([at(now)])?)
     }
 
-    /// What is in force, as of now; the rest is deleted.
+    /// Penalties in force; expired ones are deleted.
     pub fn penalties_in_force(&self, now: Millis) -> Result<Vec<Penalty>> {
         let stored = self.penalties()?;
         self.sql("DELETE FROM rate_limits")?.execute([])?;

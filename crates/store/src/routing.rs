@@ -32,7 +32,7 @@ impl Default for FinalizeFrom {
     }
 }
 
-/// What one call of `finalize_expired` did.
+/// Result of `finalize_expired`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Finalized {
     pub ended: usize,

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::group::Tx;
 use crate::value::at;
 
-/// What a row of `seen` stands for: one of the two.
+/// The item a row of `seen` refers to: one of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) inbox: Option<i64>,

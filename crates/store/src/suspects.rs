@@ -1,7 +1,7 @@
 //! Turns that were executing when a process died: counted, held and cleared.
 //!
 //! Owns the list of suspects in `meta`. A crash leaves: the list of the last start, in which the one on trial is marked.
-//! What is blamed on which turn is decided in `core::lifecycle::suspects`.
+//! Blame is decided in `core::lifecycle::suspects`.
 
 use std::time::Duration;
 

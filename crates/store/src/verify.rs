@@ -19,7 +19,7 @@ const SMALL: i64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Damage {
-    /// What SQLite says of pages and indexes.
+    /// Reported by SQLite's integrity check.
     Structure { detail: String },
     /// Rows whose column does not decode, as one range.
     Rows { table: String, column: String, first: String, last: String, count: u64 },

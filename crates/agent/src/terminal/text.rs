@@ -64,7 +64,7 @@ pub fn secret_words(command: &str) -> Vec<Range<usize>> {
     words.captures_iter(command).filter_map(secret).collect()
 }
 
-/// What stands behind `bearer` may also be a path that the command changes: in doubt it is shown.
+/// The word behind `bearer` may be a path that the command changes: it is shown unless it looks random.
 fn is_token(word: &str) -> bool {
     let path = word.starts_with(['~', '.']) || (word.contains('/') && !is_random(word));
     !path && word.bytes().any(|byte| byte.is_ascii_digit())

@@ -77,7 +77,7 @@ fn deceives(c: char) -> bool {
         | '\u{feff}' | '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Leaves no mark of its own on a screen, or not where it stands: it is spelled out to whoever reads a command.
+/// Invisible on a screen, or shown at another position: escaped when a command is displayed.
 pub(super) fn is_invisible(c: char) -> bool {
     let control = c.is_control() && !matches!(c, '\n' | '\t');
     let blank = matches!(

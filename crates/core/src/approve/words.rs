@@ -12,7 +12,7 @@ const REPEATED: usize = 200;
 /// A command longer than this is shown with its size, so that a reader notices a client that folds long messages.
 const SIZED: usize = 400;
 
-/// What a person is asked about, as [`super::display`] shows it.
+/// The command of an approval request, as [`super::display`] shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub command: &'a str,

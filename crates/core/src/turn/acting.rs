@@ -60,7 +60,7 @@ impl Batch {
 }
 
 impl Turn {
-    /// The tool calls under way, or waiting for somebody's consent.
+    /// The tool calls under way, or waiting for approval.
     pub fn running_calls(&self) -> Vec<ToolCall> {
         match self.phase.clone() {
             Phase::Acting { calls, open, groups } => Batch { calls, open, groups }.current(),

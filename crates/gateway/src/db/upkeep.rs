@@ -22,7 +22,7 @@ const IDLE_CHECK: Duration = Duration::from_secs(2);
 /// Between two attempts to recover.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What the database's thread tells about its files.
+/// State of the database files, as reported by the database thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// The log cannot start over, because a program reads without an end.

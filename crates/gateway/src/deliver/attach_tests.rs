@@ -62,7 +62,7 @@ impl Disk {
         Policy { home, user: Some(self.path("user")), allowed, strict: false, reach: Reach::Owner }
     }
 
-    /// For a turn of somebody else's.
+    /// For a turn of a person who is not the owner.
     fn guarded(&self) -> Policy {
         self.policy().reaching(Reach::Anyone)
     }

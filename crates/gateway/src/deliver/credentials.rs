@@ -44,7 +44,7 @@ const ENDINGS: &[&str] =
 /// Private keys of SSH; the public ones end differently.
 const KEYS: &[&str] =
     &["id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_rsa", "identity"];
-/// What `.env.` may be followed by in a file without values.
+/// Suffixes of `.env.` that mark a template without values.
 const EXAMPLES: &[&str] = &["example", "sample", "template", "dist"];
 
 /// `path` has been resolved.

@@ -13,7 +13,7 @@ use super::attach::Reach;
 use crate::db::Db;
 use crate::ingest::Rules;
 
-/// Who the owner is, as configured.
+/// Identifies the owner from the configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Owners {
     pub(crate) rules: Arc<Rules>,
@@ -21,7 +21,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// In doubt it is somebody else's.
+    /// False when it cannot be determined.
     pub(super) async fn reach(&self, db: &Db, item: &Item) -> Reach {
         let Some(turn) = item.draft.turn else { return Reach::Anyone };
         let (owners, platform) = (self.clone(), item.draft.route.platform);

@@ -16,7 +16,7 @@ pub fn path(home: &Path) -> PathBuf {
     home.join("gateway").join("restart_loop.json")
 }
 
-/// What this start does with suspects, if it finds any.
+/// How this start treats suspects.
 #[derive(Debug)]
 pub struct Ledger {
     pub resume: Resume,

@@ -205,7 +205,7 @@ pub(crate) fn said(
 }
 
 /// Whether words that name no question can be about this one: they were written after it was asked, and all of it was on
-/// its way to whoever wrote them.
+/// its way to the author.
 fn can_be_meant(
     tx: &Tx<'_>,
     channels: &Channels,
@@ -217,7 +217,7 @@ fn can_be_meant(
     }
     let Some(item) = row.outbox else { return Ok(true) };
     let Some(item) = tx.item(item)? else { return Ok(false) };
-    // A question of several messages counts once the last of them has arrived: nobody agrees to a part of a command.
+    // A question of several messages can be answered once its last message has arrived: an approval must cover the whole command.
     // Of one that fits into one message, what may have arrived counts: its author may have read it.
     let split = may_be_split(&channels.capabilities(item.draft.route.platform), &item.draft.text);
     let on_its_way = item.tried_at.is_some() || !item.sent.is_empty();

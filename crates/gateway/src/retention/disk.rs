@@ -9,7 +9,7 @@ pub struct DiskLimits {
     pub percent: u64,
     /// Less than this is free, whatever part that is.
     pub bytes: u64,
-    /// What is free is used up within this many days, as the database grows now.
+    /// Warn if the disk would be full within this many days at the current growth.
     pub days: u64,
 }
 
@@ -36,7 +36,7 @@ impl Disk {
         Some(Self { free: bytes(found.f_bavail), total: bytes(found.f_blocks) }).filter(|it| it.total > 0)
     }
 
-    /// What to tell the owner, if anything. `growth`: bytes a day.
+    /// The warning for the owner, if any. `growth`: bytes per day.
     pub(crate) fn warning(self, growth: Option<i64>, limits: DiskLimits) -> Option<String> {
         let advice = "Make room: when it is full, no message can be accepted.";
         let free = self.free >> 20;

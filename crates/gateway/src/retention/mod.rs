@@ -34,7 +34,7 @@ const SPARE: u64 = 1 << 20;
 /// When the first archive was announced.
 const ANNOUNCED: &str = "archive_announced_at";
 
-/// What becomes of conversations that nobody uses.
+/// Retention policy for unused conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// They stay in the database.
@@ -61,7 +61,7 @@ pub struct Retention {
     pub mode: Mode,
     /// How often old conversations are looked for.
     pub every: Duration,
-    /// A closed conversation leaves when nobody used it for this long; `None`: never for its age.
+    /// Closed conversations unused for this long are archived or deleted; `None`: no age limit.
     pub age: Option<Duration>,
     /// Above this many bytes the oldest closed conversations leave, whatever their age; `None`: no limit.
     pub database: Option<u64>,
@@ -89,7 +89,7 @@ impl Default for Retention {
     }
 }
 
-/// What a step did.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// There may be more to do at once.
@@ -157,12 +157,12 @@ fn announcement(terms: &Retention, from: Millis) -> String {
         Mode::Delete | Mode::Keep => ("deleted", ""),
     };
     format!(
-        "🗄 From {day} on, old conversations that nobody uses any more are {what}.{how} To keep all of them, set \
+        "🗄 From {day} on, old unused conversations are {what}.{how} To keep all of them, set \
          `retention.mode: keep`."
     )
 }
 
-/// What `petasos status` says about disk space.
+/// Disk usage for `petasos status`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Storage {
     pub database_bytes: u64,
@@ -231,7 +231,7 @@ fn is_loose(size: DatabaseSize) -> bool {
     size.incremental && size.free_bytes > SPARE.max(size.used_bytes() / 20)
 }
 
-/// The next conversation that has to leave, and since when nobody may have used it.
+/// The next conversation to archive or delete, and the time since which it must be unused.
 async fn leaving(
     db: &Db,
     terms: &Retention,

@@ -74,7 +74,7 @@ impl Session {
         };
         let waiting = self.queue.len() + self.steering.len();
         // A message must not end a turn that is resumed or waits to be, and room that is being made is needed by
-        // whoever comes next.
+        // the next message.
         let waits =
             self.resumed || self.parked.is_some() || self.work.as_ref().is_some_and(Work::is_relieving);
         let mode = match self.shell.settings.busy {

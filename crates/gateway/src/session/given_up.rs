@@ -63,7 +63,7 @@ fn asked(tx: &Tx<'_>, key: &SessionKey, turn: TurnId) -> Result<Option<Vec<Inbou
     Ok((!asked.is_empty()).then_some(asked))
 }
 
-/// What was asked, as the author of the command asks it now.
+/// The original message, resubmitted by the author of the command.
 fn again(command: &Inbound, asked: Vec<Inbound>, words: &str) -> Inbound {
     let mut inbound = command.clone();
     let texts: Vec<_> = asked.iter().map(|it| it.text.as_str()).filter(|text| !text.is_empty()).collect();

@@ -89,7 +89,7 @@ pub(super) fn fingerprints(
     };
     let is_named = || delivery(headers, scheme).is_some();
     match scheme {
-        // The id is signed; without a secret anybody may say anything.
+        // The id is signed; without a secret it is not trustworthy.
         Some(Scheme::Svix) | None => vec![],
         Some(Scheme::V2) => {
             let signature =

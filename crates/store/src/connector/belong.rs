@@ -119,7 +119,7 @@ impl Tx<'_> {
         }
     }
 
-    /// The owner's word: the scope is this instance's from now on, whoever had it.
+    /// Operator command: assigns the scope to this instance, taking it from its holder.
     pub fn assign_scope(&self, platform: Platform, scope: &str, instance: &str) -> Result<()> {
         self.known(instance)?;
         if self.instance_of_scope(platform, scope)?.is_some_and(|had| had != instance) {
@@ -128,8 +128,8 @@ impl Tx<'_> {
         self.grant_scope(platform, scope, instance)
     }
 
-    /// The owner's word: nobody has the scope any more, and whoever had it neither writes there nor can claim it by having
-    /// been there. `false`: nobody had it.
+    /// Operator command: revokes the scope. Its holder can neither write there nor claim it by earlier messages.
+    /// `false`: the scope had no holder.
     pub fn revoke_scope(&self, platform: Platform, scope: &str) -> Result<bool> {
         let Some(had) = self.instance_of_scope(platform, scope)? else { return Ok(false) };
         self.sql(
@@ -139,7 +139,7 @@ impl Tx<'_> {
         self.release_scope(platform, scope, &had)
     }
 
-    /// `false`: they were bound to nobody.
+    /// `false`: there was no binding.
     pub fn unbind_author(&self, platform: Platform, user: &str) -> Result<bool> {
         let mut unbind = self.sql("DELETE FROM authors WHERE platform = ?1 AND user_id = ?2")?;
         Ok(unbind.execute([platform.as_str(), user])? > 0)

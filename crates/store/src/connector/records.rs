@@ -83,7 +83,7 @@ impl Reads {
         rows.collect()
     }
 
-    /// What a tenant has, including what was revoked and is still listed.
+    /// Number of gateways and agents of a tenant, including revoked ones that are still listed.
     pub fn holdings(&self, tenant: &str) -> Result<Holdings> {
         let mut read = self.sql(
             "SELECT (SELECT count(*) FROM instances WHERE tenant = ?1),

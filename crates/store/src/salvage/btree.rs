@@ -41,7 +41,7 @@ pub(crate) struct Trees<'a> {
     used: HashSet<u32>,
 }
 
-/// What one walk found.
+/// Result of one walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub(crate) records: Vec<Record>,

@@ -24,7 +24,7 @@ pub(crate) struct Map {
     pub(crate) roots: BTreeMap<String, u32>,
 }
 
-/// What came over.
+/// Rows that were copied.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     pub(crate) rows: u64,
@@ -197,7 +197,7 @@ fn code(error: &rusqlite::Error) -> String {
     }
 }
 
-/// What was lost of one table.
+/// Rows of one table that were lost.
 struct Ranges<'a> {
     table: &'a Table,
     ranges: Vec<Range>,

@@ -41,7 +41,7 @@ use pages::{MAGIC, Pages};
 pub(crate) const LAST: &str = "salvage";
 /// Present until the owner is told of the last salvage.
 pub(crate) const UNTOLD: &str = "salvage_untold";
-/// What was accepted before this moment (milliseconds) is not known completely.
+/// Deduplication rows from before this time (milliseconds) may be missing.
 pub(crate) const UNKNOWN_BEFORE: &str = "dedupe_unknown_before";
 
 impl Store {
@@ -133,7 +133,7 @@ fn shown(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
     }
 }
 
-/// What the files show before SQLite opens them: SQLite would take a damaged log for a shorter one, an empty
+/// Damage visible in the files before SQLite opens them: SQLite would take a damaged log for a shorter one, an empty
 /// database for a new one, and a damaged version for a newer program.
 fn inspect(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
     let ours = marker(path, schema).exists();

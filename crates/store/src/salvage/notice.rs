@@ -1,4 +1,4 @@
-//! What the new database remembers of its salvage, and what is not run again because of it.
+//! Salvage records in the new database, and messages that are not run again because of it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,11 +37,11 @@ pub(super) fn write_down(path: &Path, salvage: &Salvage) -> Result<()> {
     put(LAST, &crate::value::json(&salvage.shortened())?)?;
     put(UNTOLD, "yes")?;
     if let Some(before) = salvage.unknown_before {
-        // What is sent after this start was not answered before it.
+        // Messages sent after this start cannot have been answered before it.
         put(UNKNOWN_BEFORE, &before.after(SKEW).min(salvage.at).0.to_string())?;
     }
     if salvage.log_commits > 0 {
-        // What is to be sent may have been sent in a commit that is lost: the copy carries a mark.
+        // The commit that recorded a delivery may be lost: the copy is marked as a possible duplicate.
         tx.execute("UPDATE outbox SET doubtful = 1 WHERE state IN ('due', 'sending')", [])?;
     }
     tx.commit()?;

@@ -1,4 +1,4 @@
-//! What a salvage found and lost.
+//! Report of a salvage: damage found and rows lost.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ const KNOWLEDGE: [&str; 4] = ["inbox", "seen", "cursors", "turns"];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Salvage {
     pub at: Millis,
-    /// What was found wrong.
+    /// Damage that was found.
     pub why: String,
     /// The damaged database, with its log beside it.
     pub moved_to: String,

@@ -26,7 +26,7 @@ fn outside_client(path: &Path) -> Seen {
     Seen { locked: value("locked=").parse().unwrap(), rows: value("rows=").parse().unwrap() }
 }
 
-/// What the other process saw.
+/// Result of the other process.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     /// Some process holds a POSIX lock on the database file.

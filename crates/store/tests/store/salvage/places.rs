@@ -46,7 +46,7 @@ fn opens_after_damage_at_two_hundred_places_and_lists_what_it_lost() {
         let (store, report) =
             Store::open_or_salvage(&path, NOW).unwrap_or_else(|error| panic!("{case}: {error}"));
         store.close().unwrap();
-        // What a start does not look for, because it would read everything, `doctor --repair` finds.
+        // `doctor --repair` finds damage that a start does not check for, because it reads every row.
         let report = report.or_else(|| Store::repair(&path, NOW).unwrap());
         let after = dump(&path);
         if log && (cut || report.is_none()) {
