@@ -148,6 +148,20 @@ fn gather(got: &mut BTreeMap<String, HashSet<String>>, peer: &Peer) {
     });
 }
 
+/// A last gateway takes everything: each message arrives, under one number.
+fn all_arrive_once(front: &Front, got: &mut BTreeMap<String, HashSet<String>>, said: usize) {
+    let last = front.dial(Acks::All).expect("it listens");
+    eventually("everything has come", || {
+        gather(got, &last);
+        got.len() == said && front.telegram.pending_updates() == 0
+    });
+    eventually("the queue is empty", || front.waiting() == 0);
+    gather(got, &last);
+    let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
+    assert!(twice.is_empty(), "delivered under two numbers: {twice:?}");
+    assert_eq!(got.len(), said);
+}
+
 #[test]
 fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbers() {
     let mut front = Front::new(None);
@@ -171,16 +185,7 @@ fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbe
         gather(&mut got, &peer);
     }
     front.start();
-    let last = front.dial(Acks::All).expect("it listens");
-    eventually("everything has come", || {
-        gather(&mut got, &last);
-        got.len() == said && front.telegram.pending_updates() == 0
-    });
-    eventually("nothing is owed any more", || front.waiting() == 0);
-    gather(&mut got, &last);
-    let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
-    assert!(twice.is_empty(), "taken twice: {twice:?}");
-    assert_eq!(got.len(), said);
+    all_arrive_once(&front, &mut got, said);
 }
 
 #[test]
@@ -205,15 +210,7 @@ fn kills_lose_nothing_while_another_program_opens_and_closes_its_database() {
         gather(&mut got, &peer);
         front.start();
     }
-    let last = front.dial(Acks::All).expect("it listens");
-    eventually("everything has come", || {
-        gather(&mut got, &last);
-        got.len() == said && front.telegram.pending_updates() == 0
-    });
-    eventually("nothing is owed any more", || front.waiting() == 0);
-    gather(&mut got, &last);
-    let twice: Vec<_> = got.iter().filter(|(_, numbers)| numbers.len() > 1).collect();
-    assert!(twice.is_empty(), "taken twice: {twice:?}");
+    all_arrive_once(&front, &mut got, said);
 }
 
 #[test]
