@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use petasos_core::text::size;
+
 use super::Context;
 use crate::arguments::{Backup, Restore};
 use crate::backup::schedule::Schedule;
@@ -32,7 +34,7 @@ pub(crate) fn backup(context: &Context, wanted: &Backup) -> Result<ExitCode, Fai
     }
     let rows: u64 = made.manifest.database.rows.values().sum();
     print::say!("backup made and checked: {}", styled(BOLD, &made.path.display().to_string()));
-    print::say!("  {} rows, {} KiB", rows, made.bytes.div_ceil(1024));
+    print::say!("  {} rows, {}", rows, size(made.bytes));
     if secrets == Secrets::LeaveOut {
         let words =
             "credentials are left out (.env, keys and tokens of config.yaml); --include-secrets adds them";

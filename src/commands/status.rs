@@ -8,6 +8,7 @@ use std::time::Duration;
 use petasos_core::Millis;
 use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle::stamp;
+use petasos_core::text::size;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -200,16 +201,11 @@ fn show(context: &Context, client: &Client, status: &Status) {
     line("backup", status.backup.as_deref().unwrap_or("none yet (petasos backup)"));
     if status.store_recoveries > 0 {
         let times = status.store_recoveries;
-        line(
-            "database",
-            &styled(ODD, &format!("another program removed its files; recovered {times} times")),
-        );
+        line("database", &styled(ODD, &format!("another program removed its files; recoveries: {times}")));
     }
 }
 
 fn storage_lines(storage: &Storage) {
-    let size =
-        |bytes: u64| format!("{:.1} MB", f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1024.0);
     let mut text = format!("{}, {} of it free", size(storage.database_bytes), size(storage.free_bytes));
     if let Some(growth) = storage.growth_per_day {
         let sign = if growth < 0 { "-" } else { "+" };

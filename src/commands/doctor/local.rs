@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use petasos_core::dead::DeadChat;
+use petasos_core::text::size;
 use petasos_store::{OpenError, Reader};
 use rustix::fs::StatVfsMountFlags;
 
@@ -69,7 +70,7 @@ pub(super) fn disk(home: &Home) -> Finding {
         return Finding::ok("disk", "the file system does not say how much is free");
     }
     let free = found.f_bavail.saturating_mul(found.f_frsize);
-    let detail = format!("{} MiB free", free >> 20);
+    let detail = format!("{} free", size(free));
     match free {
         ..TOO_LITTLE => {
             Finding::fail("disk", detail, "make room: a full disk stops new messages from being accepted")

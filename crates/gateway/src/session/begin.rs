@@ -10,7 +10,7 @@ use petasos_core::lifecycle::{Claim, Closed};
 use petasos_core::message::Attachment;
 use petasos_core::session::Ask;
 use petasos_core::transcript::{Message, Picture};
-use petasos_core::{Inbound, Millis};
+use petasos_core::{Inbound, Millis, text};
 use petasos_store::{Batch, Begun, Pending};
 use tokio::time::Instant;
 
@@ -236,19 +236,11 @@ fn attached(attachment: &Attachment) -> String {
     match (file, trouble) {
         (Some(file), _) => {
             let mime = mime.as_deref().unwrap_or("unknown type");
-            format!("[{kind}{name}: {file}, {mime}, {}]", amount(size.unwrap_or_default()))
+            format!("[{kind}{name}: {file}, {mime}, {}]", text::size(size.unwrap_or_default()))
         }
         (None, Some(why)) => format!("[{kind}{name}: could not be read: {why}]"),
         (None, None) if attachment.is_file() => format!("[{kind}{name}: its content cannot be read here]"),
         (None, None) => format!("[{kind}{name}: {reference}]"),
-    }
-}
-
-fn amount(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..1_048_576 => format!("{} KB", bytes.div_ceil(1024)),
-        _more => format!("{}.{} MB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),
     }
 }
 
@@ -281,12 +273,5 @@ mod tests {
         assert_eq!(picture(&fetched).map(|it| it.path).as_deref(), Some("/h/cache/images/7f/1-0.jpg"));
         let other = Attachment { file: Some("/h/cache/documents/7f/1-0.svg".into()), ..fetched };
         assert_eq!(picture(&other), None);
-    }
-
-    #[test]
-    fn sizes_are_short() {
-        for (bytes, want) in [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1 KB"), (5 << 19, "2.5 MB")] {
-            assert_eq!(amount(bytes), want);
-        }
     }
 }
