@@ -246,7 +246,7 @@ fn clients_that_never_finish_a_head_are_let_go_and_keep_nobody_out() {
         let _ = socket.read_to_end(&mut heard);
         assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     works(&api);
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
-use support::SOON;
 use support::api::{Api, KEY, name, obey, said};
 use support::http::{Ask, Frame};
+use support::{SOON, assert_took_at_most};
 
 const TERMINAL: &str = "terminal: {enabled: true, login_shell: false}\n";
 
@@ -151,7 +151,7 @@ fn a_run_that_is_stopped_ends_with_its_tool() {
     let reply = api.post(&format!("/v1/runs/{run}/stop"), &json!({}));
     assert_eq!(reply.json(), json!({ "run_id": run, "status": "stopping" }));
     api.await_run(&run, "cancelled");
-    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    assert_took_at_most(Duration::from_secs(4), asked);
     let frames = api.events(&run, None).rest();
     assert_eq!(told(&frames).0.last().map(String::as_str), Some("run.cancelled"));
     // Killed before the run ends; the system takes it away a moment later.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Side;
-use support::{Bench, SOON, said};
+use support::{Bench, SOON, assert_took_at_most, said};
 
 /// Chats that write in each test: two, or as many as `PETASOS_KILL_MESSAGES` says.
 fn chats() -> impl Iterator<Item = i64> {
@@ -59,11 +59,7 @@ fn all_is_well(bench: &mut Bench, allow_marked: bool) {
         });
         let texts = found
             .unwrap_or_else(|| panic!("chat {chat} was never answered: {:?}", bench.telegram.texts(chat)));
-        assert!(
-            started.elapsed() < Duration::from_secs(2),
-            "answered {:?} after the restart",
-            started.elapsed()
-        );
+        assert_took_at_most(Duration::from_secs(2), started);
         drop(texts);
     }
     bench.settle();

@@ -1,11 +1,12 @@
 //! Responses: kept, gone on from, streamed, and left by their clients.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
 
+use crate::support::SOON;
 use crate::support::api::{Api, obey};
 use crate::support::http::Frame;
 use crate::{id_of, shown, text_of};
@@ -138,7 +139,7 @@ fn a_response_whose_client_leaves_is_incomplete_at_once_and_the_model_is_not_ask
             break;
         }
         assert_eq!(found["status"], "in_progress");
-        assert!(left.elapsed() < Duration::from_secs(2), "{found}");
+        assert!(left.elapsed() < SOON, "{found}");
     }
     gate.open();
     assert_eq!(api.bench.model.requests().len(), 1);

@@ -6,6 +6,7 @@ pub mod http;
 pub mod outside;
 
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -18,7 +19,14 @@ use petasos_fakes::{Discord, Slack};
 use tempfile::TempDir;
 
 /// How long a test waits for something that should happen at once.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Checks how long something took. Only with `PETASOS_TIMED` (scripts/full): a busy machine fails any short limit.
+#[track_caller]
+pub fn assert_took_at_most(limit: Duration, since: Instant) {
+    let took = since.elapsed();
+    assert!(std::env::var_os("PETASOS_TIMED").is_none() || took <= limit, "took {took:?}, limit {limit:?}");
+}
 
 /// A home, its fakes, and the gateway when it runs.
 pub struct Bench {
@@ -94,6 +102,9 @@ impl Bench {
             let said = self.gateway.take().map(Gateway::kill).unwrap_or_default();
             panic!("the gateway does not listen: {said}");
         }
+        // Platforms may be connected before the control socket listens.
+        let socket = self.home.path().join("petasos.sock");
+        eventually("the control socket listens", || UnixStream::connect(&socket).is_ok());
     }
 
     /// Starts the gateway without waiting for anything.

@@ -5,7 +5,6 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use petasos_agent::TerminalConfig;
 use petasos_core::admission::BusyMode;
@@ -96,10 +95,8 @@ fn result(world: &World, key: &SessionKey) -> Value {
 fn two_tasks_are_dispatched_at_once_and_told_together_in_their_order() {
     let world = world(|_| {});
     let gate = held(&world, "first");
-    let asked = Instant::now();
     world.telegram.push_text(7, 7, "delegate: first | second");
     world.sees(7, "dispatched");
-    assert!(asked.elapsed() < Duration::from_secs(10), "nobody waited for the work");
     let dispatched = result(&world, &key(7));
     assert_eq!(
         (&dispatched["mode"], &dispatched["count"]),

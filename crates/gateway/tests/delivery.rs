@@ -238,7 +238,7 @@ fn a_stop_does_not_wait_for_idle_lanes() {
     world.shows(7, &["echo: hello"]);
     let started = std::time::Instant::now();
     world.stop();
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 fn drafting() -> World {

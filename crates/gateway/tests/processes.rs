@@ -92,7 +92,7 @@ fn the_end_of_a_process_is_a_turn_of_its_own_at_once() {
     let asked = Instant::now();
     std::fs::write(world.home().join("go"), "").unwrap();
     world.sees(7, "completed normally (exit code 0)");
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
     settled(&world);
     let told = told(&world, 7);
     assert_eq!(told.len(), 1, "{told:?}");

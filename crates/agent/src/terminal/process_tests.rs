@@ -6,7 +6,7 @@ use crate::terminal::record::Event;
 use crate::terminal::testing::Bench;
 use crate::tools::Later;
 
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn start(bench: &Bench, command: &str, more: Value) -> Value {
     let mut arguments = json!({"command": command, "background": true});

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 pub const BOT: &str = "123";
 /// Whoever writes in the tests.
 pub const ANN: i64 = 7;

@@ -76,7 +76,8 @@ fn a_quiet_platform_is_not_told() {
 #[test]
 fn a_platform_that_refuses_or_hangs_does_not_hold_the_stop_up() {
     let down = Fault::status(500, "Internal Server Error");
-    for (fault, patience) in [(down, 3), (Fault::blocked(), 3), (Fault::ResetBefore, 3), (Fault::Hang, 8)] {
+    for (fault, patience) in [(down, 15), (Fault::blocked(), 15), (Fault::ResetBefore, 15), (Fault::Hang, 25)]
+    {
         let mut world = World::new(|_| {});
         let gate = world.thinks_long_about("stuck");
         world.telegram.push_text(7, 7, "stuck");

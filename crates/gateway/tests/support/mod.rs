@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 pub struct World {
     pub telegram: Telegram,

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::peer::Peer;
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(2);
 
 /// What is on disk: it outlives links and adapters.

@@ -9,7 +9,7 @@ use petasos_core::{Inbound, Platform, Route};
 use petasos_platforms::{Adapter, Batch, Error, Health, Intake, Taken};
 use tokio::sync::mpsc;
 
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// Listens while `gateway` runs; what was told of the link's health is returned with its result.
 pub(crate) async fn listen<T>(
