@@ -102,9 +102,9 @@ impl Store {
     }
 
     fn open_as(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
-        crate::salvage::announce(path, schema);
+        crate::salvage::announce(path, schema)?;
         let db = Reads(open::writer(path, schema)?);
-        crate::salvage::note_map(&db, path);
+        crate::salvage::note_map(&db, path)?;
         let files = Files::in_use(path).map_err(|error| open::failed(path, error))?;
         let place = Place::new(path, schema);
         place.use_files(files.clone());

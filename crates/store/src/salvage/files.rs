@@ -11,7 +11,7 @@ use petasos_core::Millis;
 use serde::{Deserialize, Serialize};
 
 pub(crate) const LOG: &str = "-wal";
-const SHARED: &str = "-shm";
+pub(crate) const SHARED: &str = "-shm";
 /// The new database while it is filled.
 const FILLING: &str = "-salvage";
 /// There while a salvage is under way.
@@ -28,24 +28,29 @@ pub(crate) struct Begun {
     pub(crate) why: String,
     /// The last change of the damaged files.
     pub(crate) last_change: Millis,
+    /// The schema of the program that began it; 0: not recorded.
+    #[serde(default)]
+    pub(crate) schema: u32,
 }
 
 impl Begun {
     /// Writes down that a salvage begins. Nothing has been moved yet.
-    pub(crate) fn note(path: &Path, why: String, now: Millis) -> io::Result<Self> {
+    pub(crate) fn note(path: &Path, schema: u32, why: String, now: Millis) -> io::Result<Self> {
         let last_change = [path.to_owned(), beside(path, LOG)].iter().filter_map(|it| changed(it)).max();
         let last_change = last_change.unwrap_or(now).min(now);
-        let begun = Self { stamp: stamp(path, now), at: now, why, last_change };
+        let begun = Self { stamp: stamp(path, now), at: now, why, last_change, schema };
         write_synced(&beside(path, NOTE), &serde_json::to_vec(&begun)?)?;
         Ok(begun)
     }
 
     /// The salvage that a crash cut off.
     pub(crate) fn unfinished(path: &Path) -> io::Result<Option<Self>> {
-        match read_text(&beside(path, NOTE))? {
-            Some(text) => Ok(serde_json::from_str(&text).ok()),
-            None => Ok(None),
-        }
+        let note = beside(path, NOTE);
+        let Some(text) = read_text(&note)? else { return Ok(None) };
+        // Without it nobody knows which files belong together, so nothing is opened.
+        let unreadable =
+            |_| io::Error::new(ErrorKind::InvalidData, format!("{} cannot be read", note.display()));
+        serde_json::from_str(&text).map(Some).map_err(unreadable)
     }
 
     /// Moves what is damaged aside, the database last: if it is there, everything is. Repeating this does no harm.
@@ -168,7 +173,7 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),

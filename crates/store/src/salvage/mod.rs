@@ -16,6 +16,7 @@ mod btree;
 mod copy;
 mod decode;
 mod files;
+mod newer;
 mod notice;
 mod pages;
 mod report;
@@ -32,6 +33,7 @@ pub use report::{Loss, Range, Salvage};
 
 use crate::error::{Error, OpenError};
 use crate::group::{Reads, Store};
+use crate::reattach;
 use crate::schema::{self, Schema};
 use btree::Trees;
 use files::Begun;
@@ -52,6 +54,8 @@ impl Store {
         now: Millis,
     ) -> Result<(Self, Option<Salvage>), OpenError> {
         let path = path.as_ref();
+        // A recovered copy is the database; the files that it replaces say nothing about it.
+        reattach::finish(path)?;
         let resumed = resume(path, &schema::GATEWAY)?;
         let (store, salvaged) = match resumed {
             Some(salvaged) => (Self::open(path)?, Some(salvaged)),
@@ -82,6 +86,7 @@ impl Store {
 /// Goes on with a salvage that a crash cut off.
 fn resume(path: &Path, schema: &'static Schema) -> Result<Option<Salvage>, OpenError> {
     let Some(begun) = Begun::unfinished(path).map_err(|error| failed(path, error))? else { return Ok(None) };
+    newer::refuse(path, &begun, schema)?;
     if begun.aside(path).exists() && path.exists() {
         Begun::finish(path).map_err(|error| failed(path, error))?;
         return Ok(None);
@@ -91,7 +96,7 @@ fn resume(path: &Path, schema: &'static Schema) -> Result<Option<Salvage>, OpenE
 
 /// Opens the database, salvaged if the files show damage or SQLite finds some.
 fn look(path: &Path, schema: &'static Schema, now: Millis) -> Result<(Store, Option<Salvage>), OpenError> {
-    let why = match shown(path, schema).map_err(|error| failed(path, error))? {
+    let why = match shown(path, schema)? {
         // SQLite must not open it: it would drop what it cannot verify.
         Some(why) => why,
         None => match Store::open(path) {
@@ -120,55 +125,42 @@ fn checked(store: &Store) -> Result<Option<String>, Error> {
 }
 
 /// Damage that a running gateway noted, or that the files show.
-fn shown(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
-    if !path.exists() {
-        return Ok(None);
+fn shown(path: &Path, schema: &Schema) -> Result<Option<String>, OpenError> {
+    let io = |error: io::Error| failed(path, error);
+    let length = match std::fs::metadata(path) {
+        Ok(found) => found.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(error)),
+    };
+    let noted = files::noted_damage(path).map_err(io)?;
+    if length == 0 || !marker(path, schema).exists() {
+        return Ok(noted);
     }
-    match files::noted_damage(path)? {
-        Some(_) if std::fs::metadata(path)?.len() > 0 && is_newer(&Pages::open(path)?, path, schema) => {
-            Ok(None)
-        }
-        Some(noted) => Ok(Some(noted)),
-        None => inspect(path, schema),
+    let pages = Pages::open(path).map_err(io)?;
+    if newer::is_version_damaged(path, &pages, schema)? {
+        return Ok(noted.or_else(|| Some("the version in the header of the file is damaged".into())));
     }
+    Ok(noted.or_else(|| inspect(&pages)))
 }
 
 /// Damage visible in the files before SQLite opens them: SQLite would take a damaged log for a shorter one, an empty
 /// database for a new one, and a damaged version for a newer program.
-fn inspect(path: &Path, schema: &Schema) -> io::Result<Option<String>> {
-    let ours = marker(path, schema).exists();
-    if !ours || std::fs::metadata(path)?.len() == 0 {
-        return Ok(None);
-    }
-    let pages = Pages::open(path)?;
-    if let Some(log) = pages.log_damage()
-        && !is_newer(&pages, path, schema)
-    {
+fn inspect(pages: &Pages) -> Option<String> {
+    if let Some(log) = pages.log_damage() {
         let (frames, commits) = (log.frames, log.commits);
-        return Ok(Some(format!(
+        return Some(format!(
             "the write-ahead log is damaged ({frames} frames; {commits} commits behind them)"
-        )));
+        ));
     }
-    let Some(first) = pages.page(1) else { return Ok(Some("the file is cut off".into())) };
-    let map = read_map(path);
-    let stored = u32::from_be_bytes([first[60], first[61], first[62], first[63]]);
-    let newer = stored > schema.known() && (1..=schema.known()).contains(&map.schema);
+    let Some(first) = pages.page(1) else { return Some("the file is cut off".into()) };
     // A leaf without cells: SQLite would take it for a new database.
     if first.starts_with(MAGIC) && first[100] == 13 && first[103..105] == [0, 0] {
-        return Ok(Some("the database was in use and is empty".into()));
+        return Some("the database was in use and is empty".into());
     }
-    if newer || !is_header(&first) || pages.size() != pages::DEFAULT_PAGE {
-        return Ok(Some("the header of the file is damaged".into()));
+    if !is_header(&first) || pages.size() != pages::DEFAULT_PAGE {
+        return Some("the header of the file is damaged".into());
     }
-    Ok(None)
-}
-
-/// A sound header with a schema that this program does not know and that the map does not contradict. `Store::open`
-/// refuses such a file, and only the program that made it can salvage it.
-fn is_newer(pages: &Pages, path: &Path, schema: &Schema) -> bool {
-    let Some(first) = pages.page(1) else { return false };
-    let stored = u32::from_be_bytes([first[60], first[61], first[62], first[63]]);
-    is_header(&first) && stored > schema.known() && !(1..=schema.known()).contains(&read_map(path).schema)
+    None
 }
 
 /// The constants of the header.
@@ -215,7 +207,7 @@ fn has_our_tables(path: &Path, schema: &Schema) -> bool {
 }
 
 fn salvage(path: &Path, schema: &'static Schema, why: String, now: Millis) -> Result<Salvage, OpenError> {
-    let begun = Begun::note(path, why, now).map_err(|error| failed(path, error))?;
+    let begun = Begun::note(path, schema.known(), why, now).map_err(|error| failed(path, error))?;
     finish(path, schema, &begun)
 }
 
@@ -265,24 +257,26 @@ fn read_map(path: &Path) -> Map {
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-/// Before a migration: a database of a newer version is told from a damaged header by its map.
-pub(crate) fn announce(path: &Path, schema: &Schema) {
+/// Before a migration: the map names the new version before the database does.
+pub(crate) fn announce(path: &Path, schema: &Schema) -> Result<(), OpenError> {
     let map = read_map(path);
     if (1..schema.known()).contains(&map.schema) {
-        write_map(path, &Map { schema: schema.known(), ..map });
+        write_map(path, &Map { schema: schema.known(), ..map })?;
     }
+    Ok(())
 }
 
-pub(crate) fn note_map(db: &Reads, path: &Path) {
-    let Ok(map) = db.map() else { return };
-    if map != read_map(path) {
-        write_map(path, &map);
-    }
+pub(crate) fn note_map(db: &Reads, path: &Path) -> Result<(), OpenError> {
+    let map = db.map().map_err(|error| crate::open::failed(path, error))?;
+    if map == read_map(path) { Ok(()) } else { write_map(path, &map) }
 }
 
-/// Failing costs only what a later salvage could have used.
-fn write_map(path: &Path, map: &Map) {
-    if let Ok(bytes) = serde_json::to_vec(map) {
-        let _ = files::write_synced(&map_path(path), &bytes);
-    }
+/// A map that cannot be written is removed: an old one would mislead a later salvage, which can do without.
+fn write_map(path: &Path, map: &Map) -> Result<(), OpenError> {
+    let place = map_path(path);
+    let written = serde_json::to_vec(map)
+        .map_err(io::Error::from)
+        .and_then(|bytes| files::write_synced(&place, &bytes))
+        .or_else(|_unwritable| files::remove(&place));
+    written.map_err(|error| failed(path, error))
 }

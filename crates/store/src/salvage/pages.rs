@@ -2,20 +2,26 @@
 //!
 //! The log's frames carry a running checksum. SQLite ignores everything behind the first frame that fails. Here every
 //! frame is judged on its own, against the checksum stored in the frame before it, so one damaged frame costs one page.
+//!
+//! A commit that failed and a transaction that was rolled back leave frames behind the last commit, which the next
+//! commits overwrite in part. Those frames look like damaged ones. The wal-index (`-shm`) tells them apart: it names the
+//! last frame that was committed.
 //! <https://www.sqlite.org/fileformat2.html> describes both files.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::salvage::files::{LOG, beside, open_if_there};
+use crate::salvage::files::{LOG, SHARED, beside, open_if_there};
 
 pub(crate) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 pub(crate) const DEFAULT_PAGE: usize = 4096;
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
+/// The wal-index begins with two copies of this many bytes.
+const INDEX_HEADER: usize = 48;
 /// A log is a few megabytes; a longer one is read only so far.
 const LONGEST_LOG: u64 = 1 << 30;
 
@@ -56,7 +62,7 @@ impl Pages {
             .flatten()
             .or_else(|| word(&log, 8).and_then(page_size))
             .unwrap_or(DEFAULT_PAGE);
-        let read = Log::read(&log, size);
+        let read = Log::read(&log, size, committed_frames(path, &log)?);
         let stored = u32::try_from(length.div_ceil(size as u64)).unwrap_or(u32::MAX);
         let count = stored.max(read.newer.keys().copied().max().unwrap_or(0));
         Ok(Self { file, size, count, newer: read.newer, stale: read.stale, log: read.damage })
@@ -119,7 +125,8 @@ struct Frame<'a> {
 }
 
 impl Log {
-    fn read(bytes: &[u8], size: usize) -> Self {
+    /// `committed`: frames up to the last commit, if the wal-index is of this log.
+    fn read(bytes: &[u8], size: usize, committed: Option<usize>) -> Self {
         let Some(header) = bytes.get(..LOG_HEADER) else { return Self::default() };
         let order = if word(header, 0) == Some(0x377f_0683) { Order::Big } else { Order::Little };
         let sound_header = matches!(word(header, 0), Some(0x377f_0682 | 0x377f_0683))
@@ -130,8 +137,9 @@ impl Log {
         let bad = |frame: &Frame<'_>| !frame.sound;
         let first_bad = if sound_header { frames.iter().position(bad) } else { Some(0) };
         let lost = first_bad.map_or(0, |at| commits(&frames[at..]));
+        let never_committed = first_bad.is_some() && first_bad == committed && sound_header;
         // A power cut leaves at most one transaction half written; it was never acknowledged.
-        let damaged = lost >= 2 || (!sound_header && lost >= 1);
+        let damaged = !never_committed && (lost >= 2 || (!sound_header && lost >= 1));
         let end = match (damaged, first_bad) {
             (true, _) | (false, None) => frames.len(),
             (false, Some(at)) => at,
@@ -180,6 +188,22 @@ fn frames(bytes: &[u8], size: usize, order: Order, sound_header: bool) -> Vec<Fr
         frames.push(Frame { page, commits: after > 0, sound, data });
     }
     frames
+}
+
+/// Frames up to the last commit, as the wal-index has it. It is not synced: after a power cut it may be older than the
+/// log, or absent.
+fn committed_frames(path: &Path, log: &[u8]) -> io::Result<Option<usize>> {
+    let mut header = [0; 2 * INDEX_HEADER];
+    let Some(file) = open_if_there(&beside(path, SHARED))? else { return Ok(None) };
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let (first, second) = header.split_at(INDEX_HEADER);
+    let of_this_log = first == second && log.get(16..24) == Some(&first[32..40]);
+    let frames = u32::from_ne_bytes([first[16], first[17], first[18], first[19]]);
+    Ok(usize::try_from(frames).ok().filter(|_| of_this_log))
 }
 
 fn stored(bytes: &[u8], at: usize) -> (u32, u32) {

@@ -1,6 +1,8 @@
 //! Damaged databases: what is kept, what is listed, and that no start fails.
 
 mod fill;
+mod log;
+mod newer;
 mod places;
 mod tables;
 
@@ -254,4 +256,16 @@ fn reports_damage_instead_of_reading_past_it() {
     let damage = Store::open(&path).unwrap().damage().unwrap();
     assert_eq!(damage.len(), 1);
     assert!(damage[0].to_string().starts_with("routing"), "{}", damage[0]);
+}
+
+#[test]
+fn looks_at_the_recovered_copy_and_not_at_the_files_it_replaces() {
+    let home = filled();
+    let rows = dump(&home.path());
+    let (_folder, path) = copied(&home.path());
+    let recovered = path.with_file_name("petasos.db-recovery");
+    Connection::open(&path).unwrap().execute("VACUUM INTO ?1", [recovered.to_str().unwrap()]).unwrap();
+    fs::write(&path, "damaged").unwrap();
+    assert!(salvage(&path).is_none());
+    assert!(dump(&path) == rows && !recovered.exists());
 }
