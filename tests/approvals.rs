@@ -307,13 +307,17 @@ fn commands_too_long_to_show_are_refused_without_a_question() {
 fn redaction_hides_values_and_never_the_rest_of_a_command() {
     let mut bench = bench();
     bench.start();
-    let secret = "sk-abcdefghijklmnopqrstuvwxyz";
+    let secret = "aB3dE5fG7hI9jK1lM3nO5pQ7";
     bench.telegram.push_text(
         7,
         7,
-        format!("run: echo '-----BEGIN RSA PRIVATE KEY-----' {secret} ; rm -rf ./behind # -----END RSA PRIVATE KEY-----"),
+        format!("run: echo '-----BEGIN RSA PRIVATE KEY-----'; K=sk-{secret} rm -rf ./behind bearer\n# sk-of-a-path/x -----END RSA PRIVATE KEY-----"),
     );
-    asked(&bench, 7, "-----BEGIN RSA PRIVATE KEY-----' ⟨secret value, 29 characters⟩ ; rm -rf ./behind");
+    asked(
+        &bench,
+        7,
+        "-----BEGIN RSA PRIVATE KEY-----'; K=sk-⟨secret value, 24 characters⟩ rm -rf ./behind bearer\n# sk-of-a-path/x",
+    );
     assert!(!all_texts(&bench, 7).contains(secret));
 }
 

@@ -41,7 +41,7 @@ pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
 pub use terminal::{
     End, Event, Identity, Judge, Kept, Known, Leader, Ledger, Pace, Promise, Reason, Record, Terminal,
-    TerminalConfig, Unjudged, Verdict, handed_on, redact, secret_words,
+    TerminalConfig, Unjudged, Verdict, handed_on, has_private_key, redact, secret_words,
 };
 pub use tools::{
     Alive, Delegate, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, Role,

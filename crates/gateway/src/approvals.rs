@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use petasos_agent::{Brain, Judge, Question, Request, SessionCtx, Verdict, secret_words};
+use petasos_agent::{Brain, Judge, Question, Request, SessionCtx, Verdict, has_private_key, secret_words};
 use petasos_core::SessionId;
 use petasos_core::approve::{
     self, Because, Category, Choice, Context, Decision, Ending, MOST_SHOWN, Mode, Policy, Refusal, TIMEOUT,
@@ -119,7 +119,7 @@ impl Approvals {
     }
 
     async fn ask(&self, shown: &Shown, categories: Vec<Category>, ctx: &SessionCtx) -> Verdict {
-        if let Some(reason) = shown.too_long(ctx.person.room()) {
+        if let Some(reason) = shown.refusal(ctx.person.room()) {
             return blocked(reason);
         }
         let review = match self.consent.mode {
@@ -197,6 +197,7 @@ impl Judge for Approvals {
 struct Shown {
     command: String,
     folder: String,
+    has_private_key: bool,
 }
 
 impl Shown {
@@ -204,11 +205,19 @@ impl Shown {
         Self {
             command: approve::display(command, &secret_words(command)),
             folder: approve::display_line(&cwd.to_string_lossy()),
+            has_private_key: has_private_key(command),
         }
     }
 
     /// Why no approval can be requested.
-    fn too_long(&self, room: usize) -> Option<String> {
+    fn refusal(&self, room: usize) -> Option<String> {
+        if self.has_private_key {
+            return Some(
+                "BLOCKED: this command needs the user's consent, and it contains a private key, which is neither shown nor \
+                 hidden in a question. It was not run. Read the key from a file instead."
+                    .to_owned(),
+            );
+        }
         let length = self.command.chars().count() + self.folder.chars().count();
         let most = room.min(MOST_SHOWN);
         (length > most).then(|| {
@@ -346,11 +355,17 @@ mod tests {
     #[test]
     fn commands_that_cannot_be_shown_whole_are_not_asked_about() {
         let shown = |length: usize| Shown::of(&"x".repeat(length), Path::new("/"));
-        assert_eq!(shown(MOST_SHOWN - 1).too_long(usize::MAX), None);
-        assert!(shown(MOST_SHOWN).too_long(usize::MAX).is_some());
-        assert!(shown(300).too_long(299).is_some_and(|reason| reason.contains("at most 299")));
+        assert_eq!(shown(MOST_SHOWN - 1).refusal(usize::MAX), None);
+        assert!(shown(MOST_SHOWN).refusal(usize::MAX).is_some());
+        assert!(shown(300).refusal(299).is_some_and(|reason| reason.contains("at most 299")));
         // The form that is shown counts: each of these takes eight characters.
-        assert!(Shown::of(&"\u{7}".repeat(1001), Path::new("/")).too_long(usize::MAX).is_some());
+        let key = format!("echo '-----BEGIN PRIVATE KEY-----\n{}\n'", "aB3/".repeat(16));
+        assert!(
+            Shown::of(&key, Path::new("/"))
+                .refusal(usize::MAX)
+                .is_some_and(|why| why.contains("private key"))
+        );
+        assert!(Shown::of(&"\u{7}".repeat(1001), Path::new("/")).refusal(usize::MAX).is_some());
     }
 
     #[test]

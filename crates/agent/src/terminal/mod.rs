@@ -48,7 +48,7 @@ use guard::Refused;
 use processes::Processes;
 pub use record::{End, Event, Identity, Kept, Known, Ledger, Promise, Reason, Record};
 use shell::{Launch, Memory};
-pub use text::{redact, secret_words};
+pub use text::{has_private_key, redact, secret_words};
 pub use watch::Pace;
 use wish::Wish;
 

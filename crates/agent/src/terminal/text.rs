@@ -47,36 +47,59 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where secret values stand in a command that a person or a model is to judge: words without a blank and without anything
-/// that a shell treats specially, so no part of the command's structure is among them.
+/// Where secret values stand in a command that a person or a model is to judge. Only the random part of a credential is among
+/// them, and only in three positions: behind `NAME=`, in a URL, and in a quoted HTTP header. What else looks like a secret is shown:
+/// it may be a path, or a program that the shell would run.
 pub fn secret_words(command: &str) -> Vec<Range<usize>> {
-    let Some(words) = SECRET_WORDS.as_ref() else { return vec![] };
-    let key_since = command.find("PRIVATE KEY-----").unwrap_or(usize::MAX);
-    let secret = |found: Captures<'_>| match (found.name("line"), found.name("keep"), found.get(0)) {
-        (Some(line), _, _) => (line.start() > key_since && is_random(line.as_str())).then(|| line.range()),
-        (None, Some(keep), Some(all)) => {
-            let token = keep.end()..all.end();
-            is_token(&command[token.clone()]).then_some(token)
-        }
-        (None, None, all) => all.map(|all| all.range()),
-        (None, Some(_), None) => None,
+    let Some(positions) = SECRET_POSITIONS.as_ref() else { return vec![] };
+    let secret = |found: Captures<'_>| {
+        let value = found.name("value")?;
+        let rest = &command[value.end()..];
+        let whole = match (found.name("quote"), found.name("url")) {
+            (Some(quote), _) => opens_quoted(&command[..quote.start()]) && rest.starts_with(quote.as_str()),
+            (None, Some(_)) => rest.starts_with(['@', '/']),
+            (None, None) => rest.is_empty() || rest.starts_with(ends_word),
+        };
+        (whole && is_random(value.as_str())).then(|| value.range())
     };
-    words.captures_iter(command).filter_map(secret).collect()
+    positions.captures_iter(command).filter_map(secret).collect()
 }
 
-/// The word behind `bearer` may be a path that the command changes: it is shown unless it looks random.
-fn is_token(word: &str) -> bool {
-    let path = word.starts_with(['~', '.']) || (word.contains('/') && !is_random(word));
-    !path && word.bytes().any(|byte| byte.is_ascii_digit())
+/// Whether the command holds a private key: too long for a masked value, and nobody is to be shown it.
+pub fn has_private_key(command: &str) -> bool {
+    PRIVATE_KEY.as_ref().is_none_or(|key| key.is_match(command))
 }
 
-/// Base64 of random bytes has all of these; a path or a word rarely does.
-fn is_random(word: &str) -> bool {
-    let has = |kind: fn(&u8) -> bool| word.bytes().any(|byte| kind(&byte));
-    !word.starts_with('/')
+fn ends_word(c: char) -> bool {
+    c.is_ascii_whitespace() || matches!(c, '\'' | '"' | ';' | '|' | '&' | ')' | '<' | '>')
+}
+
+/// Whether a quote behind `before` opens a quoted word. Where quoting is not plain the answer is no.
+fn opens_quoted(before: &str) -> bool {
+    if before.contains(['\\', '`', '#']) || ["<<", "$(", "$'", "$\""].iter().any(|hard| before.contains(hard))
+    {
+        return false;
+    }
+    let open = before.chars().fold(None, |open, c| match (open, c) {
+        (None, '\'' | '"') => Some(c),
+        (Some(quote), c) if quote == c => None,
+        (open, _) => open,
+    });
+    open.is_none() && before.ends_with([' ', '\t'])
+}
+
+/// Random letters and digits change between their kinds at most places; names and paths do so rarely.
+fn is_random(value: &str) -> bool {
+    let longest = value.split(|c: char| !c.is_ascii_alphanumeric()).max_by_key(|piece| piece.len());
+    let piece = longest.unwrap_or_default().as_bytes();
+    let has = |kind: fn(&u8) -> bool| piece.iter().any(kind);
+    let kind = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_uppercase());
+    let changes = piece.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count();
+    piece.len() >= 12
         && has(u8::is_ascii_digit)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_lowercase)
+        && changes * 5 >= piece.len() * 2
 }
 
 static ESCAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -90,14 +113,30 @@ const TOKENS: &str = r"(?P<keep>(?i:bearer\s+))[A-Za-z0-9._~+/=-]{16,}
         | \b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b
         | \bAKIA[0-9A-Z]{16}\b | \bAIza[A-Za-z0-9_-]{35}\b
         | \beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}";
-static CREDENTIALS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let key = r"-----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----[^-]*(?:-----END\s[A-Z\s]*PRIVATE\sKEY-----)?";
-    Regex::new(&format!("(?x) {TOKENS} | {key}")).ok()
+/// A private key in the text form of RFC 7468: its lines, and between them what quoting and line numbers add. Without its last
+/// line it ends with the last whole line of base64.
+const KEY: &str = r#"-----BEGIN\s[A-Z\s]*PRIVATE\sKEY-----
+        (?: (?:\\[nr]|[\s|>:"',]|\b[0-9]{1,6}[:|\t\ ])+ (?: (?:Proc-Type|DEK-Info):[^\n\\]* | [A-Za-z0-9+/=]{40,} ) )*
+        (?: (?:\\[nr]|[\s|>:"',]|\b[0-9]{1,6}[:|\t\ ])* [A-Za-z0-9+/=]{0,76}
+            (?:\\[nr]|[\s|>:"',]|\b[0-9]{1,6}[:|\t\ ])* -----END\s[A-Z\s]*PRIVATE\sKEY----- )?"#;
+static CREDENTIALS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("(?x) {TOKENS} | {KEY}")).ok());
+static PRIVATE_KEY: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"PRIVATE KEY-----[\s\S]{0,400}?[A-Za-z0-9+/]{40}").ok());
+/// The maker's mark stays visible.
+const MARKED: &str =
+    r"(?:(?:sk|rk|pk)[_-] | gh[pousr]_ | github_pat_ | glpat- | xox[abeoprs]- | xapp- | AIza | eyJ)";
+static SECRET_POSITIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let url = r"\bhttps?://[A-Za-z0-9._-]*:";
+    let bot = r"\bhttps://api\.telegram\.org/bot[0-9]{8,10}:";
+    let name = r"\b[A-Za-z_][A-Za-z0-9_-]*=[\x22']?";
+    let header = r"(?P<quote>[\x22'])[A-Za-z-]+:\x20?(?i:(?:bearer|token|basic)\x20)?";
+    let pattern = format!(
+        r"(?x) (?: {name} {MARKED} | (?P<url>{url} {MARKED} | {bot}) | {header} {MARKED}? )
+            (?P<value>[A-Za-z0-9._~+-]{{16,}}=*)"
+    );
+    Regex::new(&pattern).ok()
 });
-/// A line of a private key: nothing else stands on it.
-const KEY_LINE: &str = r"(?m:^[ \t]*)(?P<line>[A-Za-z0-9+/]{40,}={0,2})(?m:[ \t]*$)";
-static SECRET_WORDS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!("(?x) {TOKENS} | {KEY_LINE}")).ok());
 
 /// What a non-zero exit code means where it is no failure.
 pub(super) fn meaning(command: &str, code: i32) -> Option<&'static str> {
@@ -154,24 +193,66 @@ mod tests {
     }
 
     #[test]
-    fn finds_secret_words_and_nothing_around_them() {
-        let line = "MIIEpAIBAAKCAQEA7bq1x2Jc9Zf0rV3mT8kLw5yHn4sPdQeRuGiOaXtBvCzM1234";
-        for (command, want) in [
-            ("curl -H 'Authorization: Bearer abcdefghijklmnop123' x; rm y", vec!["abcdefghijklmnop123"]),
-            ("rm -rf bearer /home/ada/important/documents2024", vec![]),
-            ("rm -rf bearer ~/important/documents2024", vec![]),
-            ("K=sk-abcdefghijklmnopqrstuvwx;rm -rf y", vec!["sk-abcdefghijklmnopqrstuvwx"]),
-            ("echo -----BEGIN RSA PRIVATE KEY----- ; rm -rf y", vec![]),
-            ("echo '-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----'", vec![]),
-            (
-                &format!("echo '-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----'\nrm y"),
-                vec![line],
-            ),
-            (&format!("{line}\nrm y"), vec![]),
-            (&format!("# PRIVATE KEY-----\n{line} ; rm y"), vec![]),
+    fn masks_values_only_where_a_command_names_a_credential() {
+        let value = "aB3dE5fG7hI9jK1lM3nO5pQ7";
+        for command in [
+            "curl -H 'Authorization: Bearer {}' x; rm y",
+            "curl -H \"X-Api-Key: sk-{}\" x",
+            "K=sk-{};rm -rf y",
+            "OPENAI_API_KEY='sk-proj-{}' ./run",
+            "./run --token=ghp_{}",
+            "git clone https://ada:github_pat_{}@example.org/x",
+            "curl https://api.telegram.org/bot123456789:{}/getMe",
         ] {
-            let found: Vec<_> = secret_words(command).into_iter().map(|range| &command[range]).collect();
-            assert_eq!(found, want, "{command}");
+            let command = command.replace("{}", value);
+            let found: Vec<_> = secret_words(&command).into_iter().map(|range| &command[range]).collect();
+            assert!(matches!(found[..], [found] if found.ends_with(value)), "{command}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn shows_everything_that_may_be_a_path_or_a_program() {
+        let key = "MIIEpAIBAAKCAQEA7bq1x2Jc9Zf0rV3mT8kLw5yHn4sPdQeRuGiOaXtBvCzM1234";
+        for command in [
+            "echo bearer\n/tmp/aB3dE5fG7hI9jK1lM3nO5pQ7",
+            "echo bearer\naB3dE5fG7hI9jK1lM3nO5pQ7",
+            "rm -rf bearer ~/important/documents2024",
+            "rm -rf bearer Important/Documents2024/Of/Ada",
+            "rm -rf bearer aB3dE5fG7hI9jK1lM3nO5pQ7",
+            "rm -rf sk-aB3dE5fG7hI9jK1lM3nO5pQ7",
+            "rm -rf /srv/sk-aB3dE5fG7hI9jK1lM3nO5pQ7/data",
+            "rm -rf --dir=/srv/sk-aB3dE5fG7hI9jK1lM3nO5pQ7",
+            "rm -rf --dir=sk-important-project-backups-2024",
+            "rm -rf --dir=sk-MyImportantProjectBackup2024",
+            "true; sk-aB3dE5fG7hI9jK1lM3nO5pQ7",
+            "x=a: sk-aB3dE5fG7hI9jK1lM3nO5pQ7",
+            "x='a 'b: sk-aB3dE5fG7hI9jK1lM3nO5pQ7''",
+            "x=\\'a 'b: sk-aB3dE5fG7hI9jK1lM3nO5pQ7'",
+            "x='b: sk-aB3dE5fG7hI9jK1lM3nO5pQ7 /etc'",
+            "x=sk-aB3dE5fG7hI9jK1lM3nO5pQ7$(reboot)",
+            "rm -rf --dir=sk-aB3dE5fG7hI9jK1lM3nO5pQ7/data",
+            "echo '-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----'",
+            &format!("# PRIVATE KEY-----\n{key}\nrm y"),
+        ] {
+            assert!(secret_words(command).is_empty(), "{command}");
+        }
+        assert!(has_private_key(&format!("cat > k <<X\n-----BEGIN PRIVATE KEY-----\n{key}\nX")));
+        assert!(!has_private_key("grep -r -- '-----BEGIN PRIVATE KEY-----' ."));
+    }
+
+    #[test]
+    fn redacts_a_private_key_and_nothing_behind_it() {
+        let line = "MIIEpAIBAAKCAQEA7bq1x2Jc9Zf0rV3mT8kLw5yHn4sPdQeRuGiOaXtBvCzM1234";
+        let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+        for (text, want) in [
+            (format!("a\n{begin}\n{line}\n{line}\nabc=\n{end}\nb"), "a\n[redacted]\nb"),
+            (format!("a\n{begin}\nProc-Type: 4,ENCRYPTED\n\n{line}\n{end}\nb"), "a\n[redacted]\nb"),
+            (format!("{{\"key\": \"{begin}\\n{line}\\n{end}\\n\"}}"), "{\"key\": \"[redacted]\\n\"}"),
+            (format!("1\t{begin}\n2\t{line}\n3\t{end}\n4\tb"), "1\t[redacted]\n4\tb"),
+            (format!("{begin}\n{line}\ndone\nbuild finished"), "[redacted]\ndone\nbuild finished"),
+            (format!("./x:{begin}\n./y: 3 files follow"), "./x:[redacted]\n./y: 3 files follow"),
+        ] {
+            assert_eq!(redact(&text), want, "{text}");
         }
     }
 
