@@ -165,7 +165,13 @@ fn a_message_whose_chat_cannot_be_reached_is_owed_once_until_it_is_delivered() {
     assert_eq!(reached.status, 200, "{}", reached.text);
     assert!(post(port, &sent).text.contains("duplicate"));
     bench.settle_outbox();
-    assert_eq!(texts(&bench), ["disk full"]);
+    let texts = texts(&bench);
+    let [text] = texts.as_slice() else { panic!("{texts:?}") };
+    // The kill may have met a try, whose fate is unknown.
+    assert!(
+        text == "disk full" || text.contains("may be a duplicate") && text.ends_with("disk full"),
+        "{text}"
+    );
 }
 
 #[test]

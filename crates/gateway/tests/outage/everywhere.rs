@@ -13,6 +13,7 @@ use petasos_fakes::discord::Discord;
 use petasos_fakes::model::Model;
 use petasos_fakes::slack::{self as slack_fake, Slack};
 use petasos_fakes::telegram::Telegram;
+use petasos_gateway::retention::disk::DiskLimits;
 use petasos_gateway::{Config, End, Handle, HomeChannel, Lifetime, Settings};
 use petasos_platforms::{Adapter, discord as d, slack as s, telegram as t};
 use tempfile::TempDir;
@@ -64,10 +65,13 @@ impl Everywhere {
         model.base_url = Some(format!("{}/v1", self.model.url()));
         model.api_key = Some(Secret::new("sk-test"));
         let home = self.home.path();
+        let mut settings = Settings { busy: BusyMode::Queue, busy_ack: false, ..Settings::new(home) };
+        // The disk of the machine that runs the tests may be nearly full.
+        settings.retention.disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
         let config = Config {
             adapters: self.adapters(),
             access: Access { allow_all: true, ..Access::default() },
-            settings: Settings { busy: BusyMode::Queue, busy_ack: false, ..Settings::new(home) },
+            settings,
             lifetime: Lifetime {
                 drain_timeout: Duration::ZERO,
                 home_channels: homes(),

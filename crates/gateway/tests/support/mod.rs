@@ -21,6 +21,7 @@ use petasos_fakes::model::{Answer, Model, Point, Request};
 use petasos_fakes::telegram::Telegram;
 use petasos_gateway::home::state;
 use petasos_gateway::network::Outward;
+use petasos_gateway::retention::disk::DiskLimits;
 use petasos_gateway::{Config, DATABASE, End, Handle, Lifetime, Page, Settings, Situation, Unbuilt};
 use petasos_platforms::{Adapter, telegram};
 use petasos_store::{Reader, Result, Store, Tx};
@@ -82,7 +83,9 @@ impl World {
     /// A home in which no gateway runs yet.
     pub fn idle(change: impl FnOnce(&mut Setup)) -> Self {
         let home = TempDir::new().expect("a home");
-        let settings = Settings::new(home.path());
+        let mut settings = Settings::new(home.path());
+        // The disk of the machine that runs the tests may be nearly full.
+        settings.retention.disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
         let lifetime = Lifetime { drain_timeout: Duration::ZERO, ..Lifetime::default() };
         let access = Access { allow_all: true, ..Access::default() };
         let mut setup = Setup {

@@ -313,16 +313,17 @@ async fn a_quiet_link_whose_heartbeats_are_acknowledged_is_left_alone() {
         config.liveness =
             Liveness { interval: QUICK, failures: 2, ack_age: Duration::from_secs(5), latency: SOON };
     });
-    rig.fake.heartbeat_interval(QUICK);
+    // An acknowledgement must be back before the next one is due, on a busy machine, too.
+    rig.fake.heartbeat_interval(QUICK * 20);
     let ((), told) = rig
         .listen(None, async |gateway| {
             gateway.settle("session1").await;
-            rig.wait_heard(HEARTBEAT, 10).await;
+            rig.wait_heard(HEARTBEAT, 6).await;
         })
         .await;
     assert!(degraded(&told).is_empty());
     assert!(
-        told.iter().filter(|it| **it == Health::Polling).count() >= 8,
+        told.iter().filter(|it| **it == Health::Polling).count() >= 4,
         "a pulse for each acknowledgement"
     );
 }
