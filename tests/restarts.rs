@@ -14,9 +14,9 @@ use support::{Bench, said};
 
 const KILLS: i64 = 20;
 const POISON: i64 = 666;
-/// Its turns take longer than an interval, so they are executing when the process dies.
+/// Its turns wait for a gate, so one of them is executing when the process dies.
 const SLOW: i64 = 555;
-const FIRST_ANSWER: Duration = Duration::from_secs(2);
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
 const ALL_ANSWERED: Duration = Duration::from_secs(60);
 
 /// One second with short pauses, or as `PETASOS_KILL_INTERVAL_MS` says with the default settings.
@@ -30,10 +30,11 @@ fn interval() -> (Duration, &'static str) {
     }
 }
 
-/// Counts how often the model was asked about the poison message.
-fn poisonous_model(bench: &Bench, slow: Duration) -> Arc<AtomicUsize> {
+/// Counts how often the model was asked about the poison message; the gate lets slow turns be answered.
+fn poisonous_model(bench: &Bench) -> (Arc<AtomicUsize>, Arc<Gate>) {
     let (asked, never) = (Arc::new(AtomicUsize::new(0)), Gate::new());
-    let count = asked.clone();
+    let slow = Arc::new(Gate::new());
+    let (count, held) = (asked.clone(), slow.clone());
     bench.model.respond(move |request| {
         let text = said(&request.last_user);
         let answer = Answer::text(format!("echo: {text}"));
@@ -41,9 +42,9 @@ fn poisonous_model(bench: &Bench, slow: Duration) -> Arc<AtomicUsize> {
             count.fetch_add(1, Ordering::SeqCst);
             return answer.gate(Point::Before, &never);
         }
-        if text.contains("slow") { answer.chunks(10).every(slow / 10) } else { answer }
+        if text.contains("slow") { answer.gate(Point::Before, &held) } else { answer }
     });
-    asked
+    (asked, slow)
 }
 
 fn is_answered(bench: &Bench, chat: i64, text: &str) -> bool {
@@ -67,7 +68,7 @@ fn within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
 fn answers_or_reports_every_message_through_twenty_kills() {
     let (interval, settings) = interval();
     let mut bench = Bench::with(settings);
-    let poison = poisonous_model(&bench, interval * 3 / 2);
+    let (poison, slow) = poisonous_model(&bench);
     let mut deadly = 0;
     for kill in 1..=KILLS {
         let started = Instant::now();
@@ -89,6 +90,7 @@ fn answers_or_reports_every_message_through_twenty_kills() {
         bench.kill();
     }
     let mut started = Instant::now();
+    slow.open();
     bench.launch();
     let given_up = |bench: &Bench| {
         bench.telegram.texts(POISON).iter().filter(|text| text.contains("I have stopped trying")).count()
