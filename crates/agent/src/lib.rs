@@ -20,6 +20,7 @@ mod hygiene;
 pub mod mcp;
 pub mod memory;
 pub mod outcome;
+pub mod own_files;
 mod pictures;
 mod prompt;
 mod provider;

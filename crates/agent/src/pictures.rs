@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use petasos_core::transcript::Picture;
+use tokio::io::AsyncReadExt as _;
 
 use crate::hygiene::Item;
+use crate::own_files;
 
 /// Largest picture that every provider takes.
 const LARGEST: u64 = 5 << 20;
@@ -56,7 +58,11 @@ async fn read(path: &str) -> std::io::Result<Option<Vec<u8>>> {
     if tokio::fs::metadata(path).await?.len() > LARGEST {
         return Ok(None);
     }
-    tokio::fs::read(path).await.map(Some)
+    let opened = own_files::open_file(rustix::fs::CWD, path)?;
+    let mut bytes = Vec::new();
+    let mut file = tokio::fs::File::from_std(opened.into()).take(LARGEST);
+    file.read_to_end(&mut bytes).await?;
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]

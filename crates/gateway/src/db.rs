@@ -59,6 +59,7 @@ impl Writer {
 /// Starts the thread around an open store.
 pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     let place = store.place();
+    petasos_agent::own_files::announce_database(place.path());
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
     let damage = Arc::new(watch::Sender::new(None));

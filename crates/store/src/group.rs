@@ -64,7 +64,7 @@ impl Place {
         Self { path: path.into(), schema, generation: Arc::default(), files: Arc::default() }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 

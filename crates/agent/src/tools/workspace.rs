@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::SessionCtx;
+use crate::own_files;
 
 #[derive(Debug)]
 pub(super) struct Workspace {
@@ -110,10 +111,9 @@ pub(super) fn open_directory(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, 
     rustix::fs::openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Opens without waiting (a named pipe has nobody at its other end) and takes regular files only.
+/// Takes regular files only.
 pub(super) fn open_file(parent: &OwnedFd, name: &OsStr) -> Result<File, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let fd = own_files::open_file(parent, name)?;
     match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
         FileType::RegularFile => Ok(File::from(fd)),
         FileType::Directory => Err(Errno::ISDIR),

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use petasos_agent::own_files::open_file;
 use petasos_core::Capabilities;
 use petasos_core::media::{self, Media, Sort};
 use petasos_platforms::{File, Opened, Part, Show};
@@ -271,12 +272,13 @@ fn is_within(path: &Path, folder: &Path) -> bool {
 /// `path` has been resolved, so whatever is a link on the way by now is not followed. Waits for nobody.
 fn open(path: &Path) -> io::Result<Opened> {
     let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let last = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = openat(CWD, "/", on_the_way, Mode::empty())?;
     let mut names = path.components().filter(|it| matches!(it, Component::Normal(_))).peekable();
     while let Some(name) = names.next() {
-        let flags = if names.peek().is_some() { on_the_way } else { last };
-        at = openat(&at, name.as_os_str(), flags, Mode::empty())?;
+        at = match names.peek() {
+            Some(_) => openat(&at, name.as_os_str(), on_the_way, Mode::empty())?,
+            None => open_file(&at, name.as_os_str())?,
+        };
     }
     Ok(std::fs::File::from(at).into())
 }
