@@ -50,6 +50,16 @@ fn a_photo_reaches_the_model_as_a_picture_and_as_a_path() {
 }
 
 #[test]
+fn retry_shows_the_model_the_picture_again() {
+    let world = World::new(|_| {});
+    photo(&world, "F1", "what is this?");
+    let first = asked(&world, 0);
+    world.ends_with(7, "echo: what is this?");
+    world.telegram.push_text(7, 7, "/retry");
+    assert_eq!(asked(&world, 1), first);
+}
+
+#[test]
 fn a_document_can_be_read_where_the_model_is_told_that_it_lies() {
     let world = World::new(|_| {});
     world.model.respond(|request| {

@@ -2,7 +2,7 @@
 
 use petasos_core::compaction::{Pace, Relief, Replaced};
 use petasos_core::ids::RowId;
-use petasos_core::transcript::{EMPTIED, EffectState, Message, Role};
+use petasos_core::transcript::{EMPTIED, EffectState, Message, Picture, Role};
 use petasos_core::{Millis, SessionId, SessionKey};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -71,6 +71,15 @@ pub struct Undone {
     pub rows: usize,
     /// The text of the earliest user row taken back.
     pub text: String,
+    /// Its pictures.
+    pub pictures: Vec<Picture>,
+}
+
+/// A user row.
+struct Asked {
+    id: i64,
+    text: String,
+    pictures: Vec<Picture>,
 }
 
 impl Reads {
@@ -117,18 +126,17 @@ impl Reads {
 
     /// What the user said last, for `/retry`.
     pub fn last_user_text(&self, session: &SessionId) -> Result<Option<String>> {
-        Ok(self.nth_last_user(session, 1)?.map(|(_, text)| text))
+        Ok(self.nth_last_user(session, 1)?.map(|asked| asked.text))
     }
 
-    fn nth_last_user(&self, session: &SessionId, n: usize) -> Result<Option<(i64, String)>> {
+    fn nth_last_user(&self, session: &SessionId, n: usize) -> Result<Option<Asked>> {
         let mut read = self.sql(
-            "SELECT id, content FROM messages WHERE session = ?1 AND state = 'active' AND role = 'user'
+            "SELECT id, content, pictures FROM messages WHERE session = ?1 AND state = 'active' AND role = 'user'
              ORDER BY id DESC LIMIT 1 OFFSET ?2",
         )?;
-        let found = read.query_row(params![session.as_str(), rows(n.saturating_sub(1))], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        });
-        Ok(found.optional()?)
+        let mut found = read.query(params![session.as_str(), rows(n.saturating_sub(1))])?;
+        let Some(row) = found.next()? else { return Ok(None) };
+        Ok(Some(Asked { id: row.get(0)?, text: row.get(1)?, pictures: pictures(row, 2)? }))
     }
 }
 
@@ -180,7 +188,7 @@ impl Tx<'_> {
             .sql("SELECT count(*) FROM messages WHERE session = ?1 AND state = 'active' AND role = 'user'")?;
         let there: i64 = asked.query_row([session.as_str()], |row| row.get(0))?;
         let exchanges = exchanges.max(1).min(usize::try_from(there).unwrap_or_default());
-        let Some((from, text)) = self.nth_last_user(session, exchanges)? else {
+        let Some(Asked { id, text, pictures }) = self.nth_last_user(session, exchanges)? else {
             return Ok(None);
         };
         // What the gateway said stays: it was not part of the exchange.
@@ -188,10 +196,10 @@ impl Tx<'_> {
             .sql(&format!(
                 "UPDATE messages SET state = 'undone' WHERE session = ?1 AND {ORDER} >= ?2 AND {SEEN}"
             ))?
-            .execute(params![session.as_str(), from])?;
+            .execute(params![session.as_str(), id])?;
         self.sql("UPDATE sessions SET message_count = max(0, message_count - ?2) WHERE id = ?1")?
             .execute(params![session.as_str(), i64::try_from(rows).unwrap_or(i64::MAX)])?;
-        Ok(Some(Undone { exchanges, rows, text }))
+        Ok(Some(Undone { exchanges, rows, text, pictures }))
     }
 
     /// Hides rows from the model, puts the summary in their place and notes how it went.
@@ -281,7 +289,7 @@ fn said(row: &Row<'_>) -> Result<Said> {
         effect: text_or_none(row, 6)?.map(effect_from).transpose()?,
         platform_message_id: row.get(7)?,
         at: time_at(row, 9)?,
-        pictures: text_or_none(row, 10)?.map_or(Ok(Vec::new()), |text| parse(text, "picture list"))?,
+        pictures: pictures(row, 10)?,
     };
     Ok(Said { id: RowId(row.get(0)?), message, state: RowState::parse(text_at(row, 8)?)? })
 }
@@ -299,4 +307,8 @@ fn effect_from(name: &str) -> Result<EffectState> {
         .into_iter()
         .find(|effect| effect_name(*effect) == name)
         .ok_or(Error::Unreadable("effect"))
+}
+
+fn pictures(row: &Row<'_>, column: usize) -> Result<Vec<Picture>> {
+    text_or_none(row, column)?.map_or(Ok(Vec::new()), |text| parse(text, "picture list"))
 }

@@ -210,6 +210,13 @@ fn picture(attachment: &Attachment) -> Option<Picture> {
     Some(Picture { path, mime })
 }
 
+/// A picture of an earlier message, to be seen again.
+pub(super) fn attachment(picture: Picture) -> Attachment {
+    let Picture { path, mime } = picture;
+    let (reference, kind) = (path.clone(), "photo".to_owned());
+    Attachment { kind, reference, mime: Some(mime), file: Some(path), ..Attachment::default() }
+}
+
 /// The message as the model reads it.
 pub(super) fn said(inbound: &Inbound) -> String {
     let mut text = String::new();
@@ -220,7 +227,9 @@ pub(super) fn said(inbound: &Inbound) -> String {
         text.push_str(&format!("[In reply to: \"{quoted}\"]\n\n"));
     }
     text.push_str(&inbound.text);
-    for attachment in &inbound.attachments {
+    // What is asked again says already what is attached to it.
+    let said = |it: &&Attachment| it.file.as_ref().is_some_and(|file| inbound.text.contains(file.as_str()));
+    for attachment in inbound.attachments.iter().filter(|it| !said(it)) {
         if !text.is_empty() {
             text.push('\n');
         }

@@ -9,6 +9,7 @@ use petasos_core::session::{Ask, ModelOverride};
 use petasos_core::{Inbound, InboxId, SessionId, SessionKey};
 use petasos_store::{Error as StoreError, Pending, SessionRow, Stage, Tx, Whereabouts};
 
+use super::begin::attachment;
 use super::say::Reply;
 use super::{Ended, Promise, Session};
 use crate::clock;
@@ -178,7 +179,8 @@ impl Session {
             .change(Commit::Rewrite, move |tx| {
                 let Some(entry) = tx.entry(&key)? else { return Ok(None) };
                 let Some(undone) = tx.undo(&entry.session_id, 1)? else { return Ok(None) };
-                let inbound = Inbound { text: undone.text, ..repeated.inbound.clone() };
+                let attachments = undone.pictures.into_iter().map(attachment).collect();
+                let inbound = Inbound { text: undone.text, attachments, ..repeated.inbound.clone() };
                 tx.rewrite(repeated.id, &inbound)?;
                 Ok(Some(inbound))
             })
