@@ -325,6 +325,35 @@ fn replay_under_another_delivery_id_is_a_duplicate_also_after_a_kill() {
 }
 
 #[test]
+fn a_signed_delivery_is_taken_once_over_every_route_and_scheme_of_its_secret() {
+    let (mut bench, port) = bench(ROUTES);
+    bench.start();
+    let to = |route: &str, n: u8, header: &str, id: &str| {
+        let delivery = Delivery::json(format!("/webhooks/{route}"), &json!({ "n": n, "text": "t" }));
+        let code = signature(&delivery);
+        let shown = if header.contains("Hub") { format!("sha256={code}") } else { code };
+        delivery.header(header, shown).header("X-Request-ID", id)
+    };
+    let (github, v1) = ("X-Hub-Signature-256", "X-Webhook-Signature");
+    for (delivery, status, why) in [
+        (to("ci", 1, github, "a"), 202, "new"),
+        (to("note", 1, github, "b"), 200, "another route"),
+        (to("note", 1, v1, "c"), 200, "another route and scheme"),
+        (to("say", 1, github, "d"), 200, "a route that passes on"),
+        (to("note", 2, v1, "e"), 202, "new"),
+        (to("note", 2, github, "f"), 200, "V1 as GitHub"),
+        (to("ci", 2, github, "g"), 200, "V1 as GitHub over another route"),
+        (to("say", 3, github, "h"), 200, "new, and passed on"),
+        (to("ci", 3, github, "i"), 200, "was passed on already"),
+    ] {
+        assert_eq!(post(port, &delivery).status, status, "{why}");
+    }
+    bench.settle();
+    assert_eq!(bench.model.look(|desk| desk.request_count()), 2);
+    assert_eq!(texts(&bench).iter().filter(|text| *text == "t").count(), 1);
+}
+
+#[test]
 fn v2_replay_under_another_key_is_a_duplicate_and_a_new_time_is_not() {
     let (mut bench, port) = bench(ROUTES);
     bench.start();

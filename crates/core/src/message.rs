@@ -268,7 +268,8 @@ pub struct Inbound {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub key: String,
-    pub within: Duration,
+    /// `None`: for ever, as far as the store remembers.
+    pub within: Option<Duration>,
     /// Whether this event leaves it behind; otherwise it is only looked up.
     pub recorded: bool,
 }

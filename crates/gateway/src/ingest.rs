@@ -51,6 +51,8 @@ pub(crate) struct Rules {
 enum Placed {
     Accepted(Pending),
     Duplicate(Pending),
+    /// A replay of a message that was passed on as it is.
+    Replayed,
     /// Not for us. `told`: the lane through which the stranger hears how to get in.
     Denied {
         told: Option<String>,
@@ -63,7 +65,7 @@ impl Placed {
     const fn unsure(&self) -> Option<&Inbound> {
         match self {
             Self::Unsure(inbound) => Some(inbound),
-            Self::Accepted(_) | Self::Duplicate(_) | Self::Denied { .. } => None,
+            Self::Accepted(_) | Self::Duplicate(_) | Self::Replayed | Self::Denied { .. } => None,
         }
     }
 }
@@ -126,7 +128,8 @@ impl Ingest {
                 Ok((placed, lanes))
             })
             .await?;
-        let news = placed.is_empty() || placed.iter().any(|it| !matches!(it, Placed::Duplicate(_)));
+        let known = |it: &Placed| matches!(it, Placed::Duplicate(_) | Placed::Replayed);
+        let news = placed.is_empty() || !placed.iter().all(known);
         let answered = placed.iter().map(|it| !matches!(it, Placed::Denied { told: None })).collect();
         let kept = Kept { news, answered };
         for placed in placed {
@@ -172,7 +175,9 @@ impl Ingest {
             Placed::Duplicate(pending) => {
                 Submitted { inbox: pending.id, key: pending.key.clone(), duplicate: true }
             }
-            Placed::Denied { .. } | Placed::Unsure(_) => return Err(Error::NotFound("channel")),
+            Placed::Replayed | Placed::Denied { .. } | Placed::Unsure(_) => {
+                return Err(Error::NotFound("channel"));
+            }
         };
         self.hand_on(placed).await;
         Ok(submitted)
@@ -184,7 +189,7 @@ impl Ingest {
             Placed::Denied { told: Some(lane) } => self.deliver.due(lane).await,
             // Whoever repeats a message may have been cut off before it was handed on.
             Placed::Duplicate(pending) => self.router.wake(pending.key).await,
-            Placed::Denied { told: None } | Placed::Unsure(_) => {}
+            Placed::Replayed | Placed::Denied { told: None } | Placed::Unsure(_) => {}
         }
     }
 }
@@ -282,6 +287,9 @@ fn place(
     if tx.is_unsure(&inbound)? {
         tx.accept_unsure(&inbound, &key, now)?;
         return Ok(Placed::Unsure(inbound));
+    }
+    if tx.was_owed(&inbound, now)? {
+        return Ok(Placed::Replayed);
     }
     let accepted = tx.accept(&inbound, &key, now)?;
     let pending = Pending { id: accepted.id(), key, inbound, received_at: now };

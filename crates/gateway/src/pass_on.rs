@@ -49,13 +49,14 @@ pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: 
 }
 
 async fn delivered(ingest: &Ingest, owed: Owed, within: Duration) -> Posted {
-    let again = match is_over(ingest, owed.id()).await {
+    let Some(id) = owed.id() else { return Posted::Delivered { again: true } };
+    let again = match is_over(ingest, id).await {
         Ok(over) => over.is_some() && matches!(owed, Owed::Known(_)),
         Err(_unreadable) => false,
     };
     let watch = async {
         loop {
-            match is_over(ingest, owed.id()).await {
+            match is_over(ingest, id).await {
                 Ok(Some(State::Dead)) => return Posted::Dead,
                 Ok(Some(_)) => return Posted::Delivered { again },
                 // A store that cannot be read for the moment is asked again; the time is bounded below.

@@ -5,7 +5,7 @@
 //!
 //! | module | tables |
 //! |---|---|
-//! | `inbox`, `whereabouts` | inbox, seen, cursors |
+//! | `inbox`, `seen`, `whereabouts` | inbox, seen, signatures, cursors |
 //! | `turns` | turns |
 //! | `outbox` | outbox |
 //! | `dead_chats`, `topics` | their namesakes |

@@ -30,6 +30,8 @@ const RULES: &[(u32, &str)] = &[
              SELECT platform, dedup FROM seen WHERE at < ?1
              AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = seen.inbox)
              AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = seen.outbox) ORDER BY at LIMIT ?2)"),
+    // By number, not by age: these signatures are good for ever.
+    (0, "DELETE FROM signatures WHERE key IN (SELECT key FROM signatures ORDER BY at DESC LIMIT ?2 OFFSET 250000)"),
     (7, "DELETE FROM turns WHERE id IN (
              SELECT id FROM turns WHERE ended_at < ?1
              AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = turns.id) ORDER BY ended_at LIMIT ?2)"),

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::filter::Event;
 use super::hook::{Hook, Key};
-use super::signature::{self, Scheme};
+use super::signature::{self, Scheme, Signed};
 use super::{Desk, parse};
 use crate::called::{HEALTH, News, healthy};
 use crate::intake::{NotTaken, Posted, Taken, Unreadable};
@@ -78,7 +78,8 @@ impl Desk {
             return Err(refused(StatusCode::FORBIDDEN, "this route is switched off"));
         }
         let body = listener::read(parts, body, self.max_body).await.map_err(unread)?;
-        let scheme = self.authenticated(route, &hook, headers, &body)?;
+        let signed = self.authenticated(route, &hook, headers, &body)?;
+        let scheme = signed.as_ref().map(|signed| signed.scheme);
         if let Some(seat) = parts.extensions.get::<Seat>() {
             seat.keep();
         }
@@ -94,7 +95,7 @@ impl Desk {
             return Err(ignored("filter"));
         }
         let id = parse::delivery(headers, scheme).map_or_else(random, Ok)?;
-        let fingerprints = parse::fingerprints(headers, scheme, route, &body);
+        let fingerprints = parse::fingerprints(headers, signed.as_ref(), route, &body);
         let delivery = Delivery { route, id, event: names.into_iter().next(), fingerprints };
         self.take(&hook, &payload, delivery).await
     }
@@ -112,24 +113,24 @@ impl Desk {
         hook: &Hook,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<Option<Scheme>, Response> {
+    ) -> Result<Option<Signed>, Response> {
         let secret = match &hook.key {
             Key::Open => return Ok(None),
             Key::Missing => return Err(refused(StatusCode::FORBIDDEN, "this route has no secret")),
             Key::Secret(secret) => secret,
         };
-        let scheme = signature::verified(secret, headers, body, since_1970().0 / 1000);
-        let scheme = scheme.ok_or_else(|| {
+        let signed = signature::verified(secret, headers, body, since_1970().0 / 1000);
+        let signed = signed.ok_or_else(|| {
             debug!(platform = "webhook", route, "a delivery without a good signature");
             refused(StatusCode::UNAUTHORIZED, "the signature is missing, wrong or too old")
         })?;
-        if scheme == Scheme::V1 && self.is_first_v1(route) {
+        if signed.scheme == Scheme::V1 && self.is_first_v1(route) {
             warn!(
                 platform = "webhook",
                 route, "signed without its time, so it can be played again: send X-Webhook-Signature-V2"
             );
         }
-        Ok(Some(scheme))
+        Ok(Some(signed))
     }
 
     fn rate(&self, route: &str) -> Result<(), Response> {

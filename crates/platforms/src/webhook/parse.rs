@@ -9,7 +9,7 @@ use petasos_core::{Inbound, Millis, Platform, Route, Source};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
-use super::signature::Scheme;
+use super::signature::{Scheme, Signed};
 
 /// Headers that name a delivery, and name it the same when it is repeated.
 const IDS: [&str; 6] =
@@ -67,43 +67,45 @@ pub(super) fn delivery(headers: &HeaderMap, scheme: Option<Scheme>) -> Option<St
     Some(plain.unwrap_or_else(|| hex(digest::digest(&digest::SHA256, &id).as_ref())))
 }
 
-/// How long fingerprints are stored; GitHub's redeliveries and what is recorded elsewhere may come late.
+/// How long fingerprints are stored of what is signed with its time, or can be played again as V1 anyway.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Long enough for a request that is played again at once, and short enough for a program that posts the same body
 /// every minute.
 const BODY_WINDOW: Duration = Duration::from_secs(30);
 
-/// By what a replay under another delivery id is recognised: the authenticated part of a request, for a time that
-/// depends on what the scheme signs.
+/// By what a replay under another delivery id, on another route or in another scheme is recognised: the code that its
+/// sender made with the secret, for a time that depends on what the scheme signs.
 pub(super) fn fingerprints(
     headers: &HeaderMap,
-    scheme: Option<Scheme>,
+    signed: Option<&Signed>,
     route: &str,
     body: &[u8],
 ) -> Vec<Fingerprint> {
     let digest = |bytes: &[u8]| hex(digest::digest(&digest::SHA256, bytes).as_ref());
-    let fingerprint = |kind: &str, of: &[u8], within: Duration, recorded: bool| Fingerprint {
-        key: format!("replay:{route}:{kind}:{}", digest(of)),
-        within,
-        recorded,
-    };
-    let is_named = || delivery(headers, scheme).is_some();
+    // Without a secret nothing is trustworthy.
+    let Some(Signed { scheme, code }) = signed else { return vec![] };
+    let code = digest(code);
+    let fingerprint = |key: String, within, recorded| Fingerprint { key, within, recorded };
+    // Nothing tells a repetition that is meant from a replay. A sender that names no id means each of its requests.
+    let named = delivery(headers, Some(*scheme)).is_some();
     match scheme {
-        // The id is signed; without a secret it is not trustworthy.
-        Some(Scheme::Svix) | None => vec![],
-        Some(Scheme::V2) => {
-            let signature =
-                headers.get("x-webhook-signature-v2").map(|it| it.as_bytes().to_ascii_lowercase());
-            vec![fingerprint("v2", &signature.unwrap_or_default(), REMEMBERED, true)]
+        Scheme::Svix | Scheme::V2 => {
+            vec![fingerprint(format!("replay:timed:{code}"), Some(REMEMBERED), true)]
         }
-        Some(Scheme::GitHub) => vec![fingerprint("github", body, REMEMBERED, true)],
-        // Nothing tells a repetition that is meant from a replay. A sender that names no id means each of its requests.
-        Some(Scheme::GitLab) => vec![fingerprint("gitlab", body, BODY_WINDOW, is_named())],
-        // The same signature as GitHub's: what GitHub sent is known here, too.
-        Some(Scheme::V1) => vec![
-            fingerprint("github", body, REMEMBERED, false),
-            fingerprint("v1", body, BODY_WINDOW, is_named()),
+        Scheme::GitHub => vec![
+            fingerprint(format!("untimed:{code}"), None, true),
+            fingerprint(format!("replay:v1-as-github:{code}"), Some(REMEMBERED), false),
         ],
+        Scheme::V1 => vec![
+            fingerprint(format!("untimed:{code}"), None, false),
+            fingerprint(format!("replay:v1:{code}"), Some(BODY_WINDOW), named),
+            // For GitHub's, which never repeats a body.
+            fingerprint(format!("replay:v1-as-github:{code}"), Some(Duration::ZERO), true),
+        ],
+        // Its caller shows the secret: whoever records a request can make others.
+        Scheme::GitLab => {
+            vec![fingerprint(format!("replay:{route}:gitlab:{}", digest(body)), Some(BODY_WINDOW), named)]
+        }
     }
 }
 

@@ -25,26 +25,43 @@ pub(super) enum Scheme {
     V1,
 }
 
-/// `None`: not signed, or not by somebody who knows the secret, or too long ago.
-pub(super) fn verified(secret: &Secret, headers: &HeaderMap, body: &[u8], now: u64) -> Option<Scheme> {
+/// A request whose signature is good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Signed {
+    pub scheme: Scheme,
+    /// The code over what the scheme signs, which no other scheme, route or spelling changes. GitLab signs nothing.
+    pub code: Vec<u8>,
+}
+
+/// The scheme that decides, and what is shown for it.
+pub(super) fn scheme(headers: &HeaderMap) -> Option<(Scheme, &str)> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let shown = |scheme, name| text(name).map(|shown| (scheme, shown));
+    shown(Scheme::Svix, "svix-signature")
+        .or_else(|| shown(Scheme::Svix, "webhook-signature"))
+        // Before GitHub's, which is made like V1.
+        .or_else(|| shown(Scheme::V2, "x-webhook-signature-v2"))
+        .or_else(|| shown(Scheme::GitHub, "x-hub-signature-256"))
+        .or_else(|| shown(Scheme::GitLab, "x-gitlab-token"))
+        .or_else(|| shown(Scheme::V1, "x-webhook-signature"))
+}
+
+/// `None`: not signed, or not by somebody who knows the secret, or too long ago.
+pub(super) fn verified(secret: &Secret, headers: &HeaderMap, body: &[u8], now: u64) -> Option<Signed> {
     let key = secret.expose().as_bytes();
-    let (scheme, good) =
-        if let Some(signatures) = text("svix-signature").or_else(|| text("webhook-signature")) {
-            (Scheme::Svix, svix(secret, headers, signatures, body, now))
-        } else if let Some(signature) = text("x-webhook-signature-v2") {
-            // Before GitHub's, which is made like V1.
-            let time = text("x-webhook-timestamp").unwrap_or_default();
-            let good = is_recent(time, now) && signed(key, &[time.as_bytes(), b".", body], signature);
-            (Scheme::V2, good)
-        } else if let Some(signature) = text("x-hub-signature-256") {
-            (Scheme::GitHub, signature.strip_prefix("sha256=").is_some_and(|hex| signed(key, &[body], hex)))
-        } else if let Some(token) = text("x-gitlab-token") {
-            (Scheme::GitLab, same(token.as_bytes(), key))
-        } else {
-            (Scheme::V1, signed(key, &[body], text("x-webhook-signature")?))
-        };
-    good.then_some(scheme)
+    let (scheme, shown) = scheme(headers)?;
+    let code = match scheme {
+        Scheme::Svix => svix(secret, headers, shown, body, now),
+        Scheme::V2 => {
+            let time = headers.get("x-webhook-timestamp").and_then(|time| time.to_str().ok());
+            let time = time.filter(|time| is_recent(time, now))?;
+            signed(key, &[time.as_bytes(), b".", body], shown)
+        }
+        Scheme::GitHub => shown.strip_prefix("sha256=").and_then(|hex| signed_body(key, body, hex)),
+        Scheme::GitLab => same(shown.as_bytes(), key).then(Vec::new),
+        Scheme::V1 => signed_body(key, body, shown),
+    };
+    code.map(|code| Signed { scheme, code })
 }
 
 /// What a sender of ours puts into its headers: the scheme that cannot be played again.
@@ -55,32 +72,44 @@ pub fn sign(secret: &Secret, time: u64, body: &[u8]) -> [(&'static str, String);
     [("x-webhook-timestamp", time), ("x-webhook-signature-v2", hex)]
 }
 
-fn svix(secret: &Secret, headers: &HeaderMap, signatures: &str, body: &[u8], now: u64) -> bool {
+fn svix(secret: &Secret, headers: &HeaderMap, signatures: &str, body: &[u8], now: u64) -> Option<Vec<u8>> {
     let text = |name: &str| {
         let value = headers.get(format!("svix-{name}")).or_else(|| headers.get(format!("webhook-{name}")));
         value.and_then(|value| value.to_str().ok())
     };
-    let (Some(id), Some(time)) = (text("id"), text("timestamp")) else { return false };
+    let (id, time) = (text("id")?, text("timestamp")?);
     let key = match secret.expose().strip_prefix("whsec_") {
         Some(encoded) => STANDARD.decode(encoded).unwrap_or_default(),
         None => secret.expose().as_bytes().to_vec(),
     };
     if key.is_empty() || !is_recent(time, now) {
-        return false;
+        return None;
     }
     let parts: [&[u8]; 5] = [id.as_bytes(), b".", time.as_bytes(), b".", body];
     // Made once: a stranger may show thousands. While a secret is being changed there are several, one for each.
     let ours = tag(&key, &parts);
     let shown = signatures.split_whitespace().filter_map(|one| one.strip_prefix("v1,"));
-    shown.filter_map(|encoded| STANDARD.decode(encoded).ok()).any(|theirs| is_same(&ours, &theirs))
+    let good =
+        shown.filter_map(|encoded| STANDARD.decode(encoded).ok()).any(|theirs| is_same(&ours, &theirs));
+    good.then(|| ours.as_ref().to_vec())
+}
+
+/// A body that begins like what Svix and V2 sign could be one of theirs that is played again without its time.
+fn signed_body(key: &[u8], body: &[u8], hex: &str) -> Option<Vec<u8>> {
+    let mut parts = body.splitn(3, |byte| *byte == b'.');
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let is_time = |part: &[u8]| part.len() >= 9 && part.iter().all(u8::is_ascii_digit);
+    let is_id = !first.iter().any(|byte| b"{[\"=&".contains(byte));
+    let timed = body.contains(&b'.') && (is_time(first) || (is_id && is_time(second)));
+    if timed { None } else { signed(key, &[body], hex) }
 }
 
 fn is_recent(time: &str, now: u64) -> bool {
     time.parse::<u64>().is_ok_and(|time| time.abs_diff(now) <= SKEW)
 }
 
-fn signed(key: &[u8], parts: &[&[u8]], hex: &str) -> bool {
-    bytes(hex).is_some_and(|theirs| is_same(&tag(key, parts), &theirs))
+fn signed(key: &[u8], parts: &[&[u8]], hex: &str) -> Option<Vec<u8>> {
+    bytes(hex).filter(|theirs| is_same(&tag(key, parts), theirs))
 }
 
 fn is_same(ours: &hmac::Tag, theirs: &[u8]) -> bool {
@@ -121,7 +150,7 @@ mod tests {
     #[track_caller]
     fn check(secret: &str, pairs: &[(&str, &str)], body: &str, now: u64, want: Option<Scheme>) {
         let found = verified(&Secret::new(secret), &headers(pairs), body.as_bytes(), now);
-        assert_eq!(found, want, "{pairs:?} at {now}");
+        assert_eq!(found.map(|signed| signed.scheme), want, "{pairs:?} at {now}");
     }
 
     /// From "Validating webhook deliveries" of GitHub's documentation.
@@ -201,5 +230,22 @@ mod tests {
         check("s", &[(v2.0, &v2.1), ("x-hub-signature-256", &github)], "{}", 1000, None);
         check("s", &[("x-hub-signature-256", "sha256=00"), ("x-gitlab-token", "s")], "{}", 1000, None);
         check("s", &[], "{}", 1000, None);
+    }
+
+    #[test]
+    fn what_is_signed_with_its_time_is_not_good_without_it() {
+        for (body, want) in [
+            ("1614265330.{\"a\":1}", None),
+            ("1614265330.a=1", None),
+            ("msg_1.1614265330.{\"a\":1}", None),
+            ("1614265330", Some(Scheme::V1)),
+            ("{\"a\":\"x.1614265330.y\"}", Some(Scheme::V1)),
+            ("a=x.1614265330.y", Some(Scheme::V1)),
+            ("3.14", Some(Scheme::V1)),
+        ] {
+            let code = tag(b"s", &[body.as_bytes()]);
+            let v1: String = code.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            check("s", &[("x-webhook-signature", &v1)], body, 1000, want);
+        }
     }
 }

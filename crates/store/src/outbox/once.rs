@@ -16,12 +16,15 @@ pub enum Owed {
     New(OutboxId),
     /// The same word was given before. The item may be gone: it is over, or a person dropped it.
     Known(OutboxId),
+    /// Its fingerprint is that of a message that we received.
+    Received,
 }
 
 impl Owed {
-    pub const fn id(self) -> OutboxId {
+    pub const fn id(self) -> Option<OutboxId> {
         match self {
-            Self::New(id) | Self::Known(id) => id,
+            Self::New(id) | Self::Known(id) => Some(id),
+            Self::Received => None,
         }
     }
 }
@@ -44,7 +47,11 @@ impl Tx<'_> {
             Some(known) => {
                 Some(known.ok_or(Error::Conflict("this identity belongs to a message we received"))?)
             }
-            None => self.replayed(platform, fingerprints, now)?.and_then(|seen| seen.outbox),
+            None => match self.replayed(platform, fingerprints, now)? {
+                Some(Seen { outbox: None, .. }) => return Ok(Owed::Received),
+                Some(Seen { outbox, .. }) => outbox,
+                None => None,
+            },
         };
         if let Some(id) = known.map(OutboxId) {
             if self.item(id)?.is_some_and(|item| item.state == State::Dead) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 const KEPT: usize = 20;
 
 /// Tables whose rows say which messages were taken and answered.
-const KNOWLEDGE: [&str; 4] = ["inbox", "seen", "cursors", "turns"];
+const KNOWLEDGE: [&str; 5] = ["inbox", "seen", "signatures", "cursors", "turns"];
 
 /// A salvaged database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

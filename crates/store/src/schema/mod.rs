@@ -18,15 +18,20 @@ pub(crate) struct Schema {
 pub(crate) static GATEWAY: Schema =
     Schema { steps: GATEWAY_STEPS, application: 0x5054_5353, marker: ".petasos-db" };
 
-const GATEWAY_STEPS: &[&str] =
-    &[include_str!("001.sql"), include_str!("002.sql"), include_str!("003.sql"), include_str!("004.sql")];
+const GATEWAY_STEPS: &[&str] = &[
+    include_str!("001.sql"),
+    include_str!("002.sql"),
+    include_str!("003.sql"),
+    include_str!("004.sql"),
+    include_str!("005.sql"),
+];
 
 /// "PTSC"
 pub(crate) static CONNECTOR: Schema =
     Schema { steps: &[include_str!("connector.sql")], application: 0x5054_5343, marker: ".connector-db" };
 
 /// The schema of a gateway that this build writes.
-pub const KNOWN: u32 = 4;
+pub const KNOWN: u32 = 5;
 
 impl Schema {
     /// What this build writes.

@@ -2,9 +2,9 @@
 
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::{InboxId, SessionKey};
-use petasos_store::{Accepted, Error, Stage};
+use petasos_store::{Accepted, Error, Owed, Stage};
 
-use crate::fixture::{Home, NOW, finish, inbound, key, later, start, turn};
+use crate::fixture::{Home, NOW, draft, finish, inbound, key, later, start, turn};
 
 #[test]
 fn the_same_message_is_accepted_once_across_a_restart() {
@@ -155,13 +155,34 @@ fn a_message_that_cannot_be_read_does_not_hide_the_others() {
 }
 
 #[test]
+fn a_fingerprint_without_a_time_outlives_the_message_it_belongs_to() {
+    use petasos_core::message::Fingerprint;
+    let mut home = Home::new();
+    let untimed = Fingerprint { key: "untimed:abc".into(), within: None, recorded: true };
+    let signed = |dedup: &str| {
+        let mut message = inbound("7", dedup);
+        message.fingerprints = vec![untimed.clone()];
+        message
+    };
+    let first = home.write(|tx| tx.accept(&signed("1"), &key("7"), NOW));
+    home.apply(&[Write::SettleInbox { inbox: vec![first.id()], outcome: Outcome::Cancelled, at: NOW }])
+        .unwrap();
+    let year = later(365 * 24 * 3600);
+    while home.write(|tx| tx.prune(year)).rows > 0 {}
+    assert_eq!(home.write(|tx| tx.accept(&signed("2"), &key("7"), year)), Accepted::Duplicate(first.id()));
+    let draft = draft("7", "x");
+    let owed = home.write(|tx| tx.owe_once("telegram", "3", std::slice::from_ref(&untimed), &draft, year));
+    assert_eq!(owed, Owed::Received, "over a way that only passes on");
+}
+
+#[test]
 fn replay_under_another_identity_is_the_same_message_within_its_time() {
     use petasos_core::message::Fingerprint;
     use std::time::Duration;
     let mut home = Home::new();
     let signed = |dedup: &str, recorded: bool| {
         let mut message = inbound("7", dedup);
-        let within = Duration::from_secs(30);
+        let within = Some(Duration::from_secs(30));
         message.fingerprints = vec![Fingerprint { key: "replay:ci:abc".into(), within, recorded }];
         message
     };

@@ -75,6 +75,7 @@ const TABLES: &[(&str, &str, &str)] = &[
         "id, session_key, message, state, outcome, received_at, settled_at",
         "i, 'k', '$message', 'settled', 'answered', i, i",
     ),
+    ("signatures", "key, inbox, at", "'untimed:$long' || i, i, i"),
     ("seen", "platform, dedup, inbox, at", "'telegram', 'dedup-number-' || i, i, i"),
     ("cursors", "link, value", "'telegram/' || i, 'a longer value of a cursor ' || i"),
     ("unreadable", "id, link, event, why, size, raw, at", "i, 'l', 'e' || i, 'why', 3, '$long', i"),
