@@ -95,7 +95,7 @@ pub fn admit(mode: BusyMode, door: Door, activity: Activity, arrival: Arrival, w
     }
     let busy = activity != Activity::Idle || waiting > 0;
     match (door, arrival) {
-        (Door::Draining | Door::Leaving { .. }, Arrival::Internal) if busy => Admission::Wait(Ack::Silent),
+        (Door::Draining, Arrival::Internal) if busy => Admission::Wait(Ack::Silent),
         // It is on disk, and the next start finds it there.
         (Door::Leaving { .. }, Arrival::Internal) => Admission::Wait(Ack::Silent),
         (Door::Draining, Arrival::Internal) => Admission::Start,
@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn nothing_overtakes_a_waiting_message() {
+        for (arrival, ack) in
+            [(Arrival::Text, Ack::Silent), (Arrival::Queued, Ack::Queued), (Arrival::Internal, Ack::Silent)]
+        {
+            check(BusyMode::Interrupt, Activity::Idle, arrival, 1, Admission::Wait(ack));
+        }
+    }
+
+    #[test]
     fn internal_events_never_interrupt_and_say_nothing() {
         for mode in [BusyMode::Interrupt, BusyMode::Queue, BusyMode::Steer] {
             check(mode, Activity::Acting, Arrival::Internal, 0, Admission::Wait(Ack::Silent));
@@ -243,11 +252,14 @@ mod tests {
             for arrival in [Arrival::Text, Arrival::Queued] {
                 let idle = admit(mode, Door::Draining, Activity::Idle, arrival, 0);
                 assert_eq!(idle, Admission::Refuse(Refusal::Closed(Closed::Draining)));
-                for activity in BUSY {
-                    let busy = admit(mode, Door::Draining, activity, arrival, 0);
+                for (activity, waiting) in BUSY.map(|busy| (busy, 0)).into_iter().chain([(Activity::Idle, 1)])
+                {
+                    let busy = admit(mode, Door::Draining, activity, arrival, waiting);
                     assert_eq!(busy, Admission::Wait(Ack::Held), "{mode:?} {activity:?} {arrival:?}");
                 }
             }
+            let internal = admit(mode, Door::Draining, Activity::Acting, Arrival::Internal, 0);
+            assert_eq!(internal, Admission::Wait(Ack::Silent));
             assert_eq!(admit(mode, Door::Draining, Activity::Idle, Arrival::Internal, 0), Admission::Start);
         }
     }
@@ -299,5 +311,6 @@ mod tests {
     fn an_unknown_mode_is_the_default() {
         assert_eq!(BusyMode::parse("que"), BusyMode::Interrupt);
         assert_eq!(BusyMode::parse(" steer "), BusyMode::Steer);
+        assert_eq!(BusyMode::parse("queue"), BusyMode::Queue);
     }
 }

@@ -111,6 +111,8 @@ mod tests {
         let failed = Pace::default().after(Pass::Failed, NOW);
         assert!(!failed.allows(NOW.after(Duration::from_secs(599))));
         assert!(failed.allows(NOW.after(Duration::from_secs(600))));
+        assert!(!failed.rested(NOW.after(Duration::from_secs(599))));
+        assert!(failed.rested(NOW.after(Duration::from_secs(600))));
         let mut pace = Pace::default();
         for seconds in [60, 300, 900, 900] {
             pace = pace.after(Pass::TimedOut, NOW);

@@ -92,20 +92,30 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn check(probed: Option<u64>, tried: Option<u64>, now: u64, want: Passage) {
-        let dead = DeadChat {
+    fn dead(probed: Option<u64>) -> DeadChat {
+        DeadChat {
             platform: Platform::parse("telegram").unwrap(),
             chat_id: "7".into(),
             reason: "blocked".into(),
             marked_at: Millis(DAY),
             probed_at: probed.map(Millis),
-        };
-        assert_eq!(dead.passage(&item(tried), Millis(now)), want);
+        }
+    }
+
+    #[track_caller]
+    fn check(probed: Option<u64>, tried: Option<u64>, now: u64, want: Passage) {
+        assert_eq!(dead(probed).passage(&item(tried), Millis(now)), want);
+    }
+
+    #[test]
+    fn the_error_of_an_item_names_the_refusal() {
+        let words = dead(None).words();
+        assert!(words.starts_with("dead_target:") && words.contains("blocked"), "{words}");
     }
 
     #[test]
     fn one_message_a_day_may_try() {
+        check(None, None, DAY, Passage::Barred);
         check(None, None, DAY + 1, Passage::Barred);
         check(None, None, 2 * DAY, Passage::Probe);
         check(Some(2 * DAY), None, 3 * DAY - 1, Passage::Barred);

@@ -103,3 +103,22 @@ pub enum Write {
     /// A successful turn proves the session healthy: clear its resume mark and its failure count.
     ClearResume { key: SessionKey },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_stored_under_these_words() {
+        for (word, outcome) in [
+            ("answered", Some(Outcome::Answered)),
+            ("refused", Some(Outcome::Refused)),
+            ("merged", Some(Outcome::Merged)),
+            ("cancelled", Some(Outcome::Cancelled)),
+            ("dead", Some(Outcome::Dead)),
+            ("lost", None),
+        ] {
+            assert_eq!(Outcome::parse(word), outcome, "{word}");
+        }
+    }
+}

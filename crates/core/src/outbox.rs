@@ -125,3 +125,22 @@ pub struct Item {
     pub created_at: Millis,
     pub last_error: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_stored_under_these_words() {
+        for (word, state) in [
+            ("streaming", Some(State::Streaming)),
+            ("due", Some(State::Due)),
+            ("sending", Some(State::Sending)),
+            ("done", Some(State::Done)),
+            ("dead", Some(State::Dead)),
+            ("lost", None),
+        ] {
+            assert_eq!(State::parse(word), state, "{word}");
+        }
+    }
+}

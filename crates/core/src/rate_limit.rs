@@ -80,11 +80,9 @@ impl Penalty {
     /// `None`: it is over. A penalty that was set in the future is from before the clock was set back: it begins anew.
     #[must_use]
     pub fn as_of(mut self, now: Millis) -> Option<Self> {
-        if now < self.set_at {
-            let length = self.until.since(self.set_at).min(LONGEST_WAIT);
-            (self.set_at, self.until) = (now, now.after(length));
-        }
-        self.until = self.until.min(self.set_at.after(LONGEST_WAIT));
+        let length = self.until.since(self.set_at).min(LONGEST_WAIT);
+        self.set_at = self.set_at.min(now);
+        self.until = self.set_at.after(length);
         (self.until > now).then_some(self)
     }
 }
@@ -138,12 +136,10 @@ impl Penalties {
         self.0.get(&(platform, scope.clone()))
     }
 
-    /// Forgets those that are over. `true`: there were some.
-    pub fn expire(&mut self, now: Millis) -> bool {
-        let before = self.0.len();
+    /// Forgets those that are over.
+    pub fn expire(&mut self, now: Millis) {
         let all = core::mem::take(&mut self.0);
         self.0 = all.into_iter().filter_map(|(key, penalty)| Some((key, penalty.as_of(now)?))).collect();
-        self.0.len() < before
     }
 
     /// When the next one ends.
@@ -219,6 +215,8 @@ mod tests {
         let mut penalties = Penalties::default();
         penalties.add(penalty(chat("7"), 30), NOW);
         assert_eq!(penalties.next_end(), Some(later(30)));
+        assert_eq!(penalties.get(platform("telegram"), &chat("7")), Some(&penalty(chat("7"), 30)));
+        assert_eq!(penalties.get(platform("telegram"), &chat("8")), None);
         check(&mut penalties, "telegram", &chat("7"), later(29), later(30));
         check(&mut penalties, "telegram", &chat("7"), later(30), later(30));
         assert!(penalties.all().is_empty());

@@ -182,3 +182,37 @@ impl Usage {
             .saturating_add(self.cache_write)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_stored_under_these_words() {
+        for (word, role) in [
+            ("user", Some(Role::User)),
+            ("assistant", Some(Role::Assistant)),
+            ("tool", Some(Role::Tool)),
+            ("session_meta", Some(Role::Notice)),
+            ("summary", Some(Role::Summary)),
+            ("system", None),
+        ] {
+            assert_eq!(Role::parse(word), role, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_tool_result_names_its_call_and_its_tool() {
+        let call = ToolCall { id: "c1".into(), name: "terminal".into(), arguments: "{}".into() };
+        let row = Message::tool(&call, "done", EffectState::Known, Millis(1));
+        assert_eq!((row.tool_call_id.as_deref(), row.tool_name.as_deref()), (Some("c1"), Some("terminal")));
+    }
+
+    #[test]
+    fn usage_adds_up_and_counts_cached_input_as_prompt() {
+        let mut usage = Usage { input: 1, output: 20, cache_read: 300, cache_write: 4000 };
+        usage.add(usage);
+        assert_eq!(usage, Usage { input: 2, output: 40, cache_read: 600, cache_write: 8000 });
+        assert_eq!((usage.prompt(), usage.total()), (8602, 8642));
+    }
+}

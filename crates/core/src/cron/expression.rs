@@ -98,7 +98,7 @@ impl Expression {
             date = date.tomorrow().ok()?;
             if let Some(found) = found {
                 // For the same reason the next day may be earlier.
-                return self.first_on(date, after, zone).filter(|early| *early < found).or(Some(found));
+                return self.first_on(date, after, zone).into_iter().chain([found]).min();
             }
         }
         None
@@ -138,7 +138,8 @@ impl Expression {
         let weekday = usize::try_from(date.weekday().to_sunday_zero_offset()).unwrap_or_default();
         let which = 1u8 << ((day - 1) / 7);
         let last = if day + 7 > date.days_in_month() { LAST } else { 0 };
-        let by_weekday = self.weekdays & (1 << weekday) != 0 || self.nth[weekday] & (which | last) != 0;
+        let by_weekday = self.weekdays & (1 << weekday) != 0
+            || [which, last].iter().any(|week| self.nth[weekday] & week != 0);
         match (self.by_day, self.by_weekday) {
             (true, true) => by_day || by_weekday,
             (_, _) => by_day && by_weekday,
@@ -236,7 +237,7 @@ impl Field {
         if from > to {
             return Err(format!("{range:?} goes backwards in the field for the {}", self.name));
         }
-        Ok((from..=to).step_by(usize::from(by)).fold(0, |set, number| set | 1 << number))
+        Ok((from..=to).step_by(usize::from(by)).map(|number| 1 << number).sum())
     }
 
     fn number(&self, text: &str) -> Result<u8, String> {

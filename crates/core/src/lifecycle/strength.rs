@@ -77,7 +77,7 @@ fn log2(n: u64) -> u64 {
         rest = (rest * rest) >> 63;
         let digit = u64::from(rest >= 2 * ONE);
         rest >>= digit;
-        log = log << 1 | digit;
+        log = 2 * log + digit;
     }
     log
 }

@@ -124,8 +124,16 @@ mod tests {
         let stored = serde_json::to_string(&suspects).unwrap();
         let mut suspects: Suspects = serde_json::from_str(&stored).unwrap();
         suspects.crashed(&[A]);
-        assert!(!suspects.tell(A), "{stored}");
+        assert!(!suspects.tell(A) && !suspects.is_empty(), "{stored}");
         suspects.retain(|turn| turn != A);
         assert!(suspects.is_empty());
+    }
+
+    #[test]
+    fn notice_names_the_wait_and_the_way_out() {
+        for (wait, shown) in [(0, "about 1 seconds"), (90, "about 90 seconds")] {
+            let notice = kept_notice(Duration::from_secs(wait));
+            assert!(notice.contains(shown) && notice.contains("/stop"), "{notice}");
+        }
     }
 }

@@ -173,6 +173,10 @@ fn an_older_gateway_need_not_acknowledge_forwards() {
     assert_eq!((decision.writes.as_slice(), delivered(&decision, 1)), (deleted("f1").as_slice(), vec!["b1"]));
     rig.ack("b1");
     rig.arrives("f2");
+    assert_eq!(
+        rig.session.clone().step(rig.now.after(rig.terms.forward_within), Event::Tick, &rig.terms).writes,
+        deleted("f2")
+    );
     assert_eq!(rig.ack("f2").writes, deleted("f2"));
     rig.arrives("f3");
     assert_eq!(rig.pass(rig.terms.forward_within).writes, [], "this one does acknowledge them");
@@ -188,8 +192,28 @@ fn an_event_waits_for_the_hello_of_its_platform_but_not_for_ever() {
     assert_eq!(rig.session.due(&rig.terms), Some(rig.now.after(Duration::from_secs(2))));
     let greeted =
         rig.session.clone().step(rig.now, Event::Hello { epoch: 1, platform: "telegram".into() }, &rig.terms);
-    assert_eq!(delivered(&greeted, 1), ["b1"]);
+    assert_eq!(greeted.effects, [Effect::Deliver { epoch: 1, id: "b1".into() }]);
     assert_eq!(delivered(&rig.pass(Duration::from_secs(2)), 1), ["b1"]);
+}
+
+#[test]
+fn counts_at_most_32_platforms_of_a_socket() {
+    for (platform, at_once) in [("p1", true), ("p32", true), ("p33", false)] {
+        let mut rig = Rig::new();
+        (1..=33).for_each(|n| drop(rig.step(Event::Hello { epoch: 1, platform: format!("p{n}") })));
+        let entry = Entry { platform: platform.into(), ..rig.entry("b1") };
+        assert_eq!(!rig.step(Event::Arrived(entry)).effects.is_empty(), at_once, "{platform}");
+    }
+}
+
+#[test]
+fn an_idle_socket_is_not_closed_for_missing_acknowledgements() {
+    let mut rig = Rig::new();
+    rig.hello(1);
+    rig.arrives("b1");
+    rig.step(Event::GoingIdle { epoch: 1 });
+    assert_eq!(rig.session.due(&rig.terms), Some(rig.now.after(LOOK_EVERY)), "only to look");
+    assert_eq!(rig.pass(rig.terms.ack_within), Decision::default());
 }
 
 #[test]
@@ -220,7 +244,7 @@ fn a_full_queue_puts_the_newest_aside_and_says_so_once() {
     assert_eq!(decision.writes, [Write::Bury { id: "b3".into(), why: Buried::Full }]);
     assert_eq!(decision.effects, [Effect::Overflowed]);
     assert_eq!(rig.arrives("b4").effects, []);
-    rig.terms = Terms { most_bytes: 250, ..Terms::default() };
+    rig.terms = Terms { most_bytes: 299, ..Terms::default() };
     assert_eq!(rig.arrives("b5").writes, [Write::Bury { id: "b5".into(), why: Buried::Full }]);
     let old = |id: &str| Write::Bury { id: id.into(), why: Buried::Old };
     for _hour in 1..7 * 24 {
@@ -228,6 +252,9 @@ fn a_full_queue_puts_the_newest_aside_and_says_so_once() {
     }
     assert_eq!(rig.pass(LOOK_EVERY).writes, [old("b1"), old("b2")]);
     assert_eq!(rig.session.due(&rig.terms), None);
+    rig.terms.most_bytes = 200;
+    rig.arrives("b6");
+    assert_eq!(rig.arrives("b7").writes, [Write::Append { id: "b7".into() }], "exactly full");
 }
 
 #[test]
@@ -255,6 +282,13 @@ fn whoever_was_called_before_they_had_left_is_called_again_when_they_have() {
     assert_eq!(rig.arrives("b2").effects, [Effect::Poke]);
     assert_eq!(rig.pass(Duration::from_secs(5)).effects, [Effect::Poke], "it may still have been leaving");
     assert_eq!(rig.pass(Duration::from_secs(59)).effects, []);
+    // One that left longer ago is not called sooner.
+    let mut rig = Rig::new();
+    rig.hello(1);
+    rig.step(Event::Closed { epoch: 1 });
+    rig.pass(LEAVING);
+    assert_eq!(rig.arrives("b1").effects, [Effect::Poke]);
+    assert_eq!(rig.pass(LEAVING).effects, []);
     // One that was called when nobody was there, and did not stay, is not called sooner.
     let mut rig = Rig::new();
     rig.arrives("b1");

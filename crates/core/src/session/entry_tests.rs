@@ -34,6 +34,14 @@ fn a_new_entry_has_nothing_to_resume() {
 }
 
 #[test]
+fn prices_add_up_to_an_estimate_in_dollars() {
+    let mut entry = entry();
+    entry.add_cost(1_500_000);
+    entry.add_cost(250_000);
+    assert_eq!((entry.estimated_cost_usd, entry.cost_status.as_str()), (1.75, "estimated"));
+}
+
+#[test]
 fn resume_fields_survive_a_round_trip() {
     let mut before = entry();
     before.resume_pending = true;
@@ -117,6 +125,7 @@ fn a_file_loads_its_sound_entries_and_skips_the_rest() {
     };
     let file = json!({
         "_README": "LEGACY MIRROR",
+        "_sound": good,
         "agent:main:telegram:dm:123": good,
         "agent:main:google_chat:dm:spaces/AAA": with("session_key", "agent:main:google_chat:dm:spaces/AAA"),
         "a:bool": true,

@@ -231,6 +231,8 @@ mod tests {
             "2026-11-15T18:12:05Z",
             "2026-11-15T18:12:05+01:00",
             "2026-11-15T18",
+            "2026-11-15-01T18:12:05",
+            "2026-11-15T18:12:05:01",
             "2026-11-15T18:12:05.",
             "+2026-11-15",
             "0-1-1",
@@ -238,6 +240,28 @@ mod tests {
             "2026-11-15T18:12:05.12345é78",
         ] {
             assert_eq!(LocalTime::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_every_field_outside_its_range() {
+        let last =
+            Civil { year: 9999, month: 12, day: 31, hour: 23, minute: 59, second: 59, micros: 999_999 };
+        assert_eq!(LocalTime::from_civil(last).map(LocalTime::civil), Some(last));
+        for outside in [
+            Civil { year: 10_000, ..last },
+            Civil { year: 0, ..last },
+            Civil { month: 13, ..last },
+            Civil { month: 0, ..last },
+            Civil { day: 32, ..last },
+            Civil { day: 0, ..last },
+            Civil { month: 11, ..last },
+            Civil { hour: 24, ..last },
+            Civil { minute: 60, ..last },
+            Civil { second: 60, ..last },
+            Civil { micros: 1_000_000, ..last },
+        ] {
+            assert_eq!(LocalTime::from_civil(outside), None, "{outside:?}");
         }
     }
 

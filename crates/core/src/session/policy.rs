@@ -222,6 +222,35 @@ mod tests {
             assert_eq!((policy.idle_minutes, policy.at_hour), (minutes, hour), "{value}");
             assert!(policy.mode == Mode::None && policy.notify, "{value}");
         }
+        for (hours, want) in [(json!(1), 1), (json!("48"), 48), (json!(0), 24), (json!("day"), 24)] {
+            let policy: ResetPolicy =
+                serde_json::from_value(json!({"bg_process_max_age_hours": hours})).unwrap();
+            assert_eq!(policy.bg_process_max_age_hours, want, "{hours}");
+        }
+    }
+
+    #[test]
+    fn notices_are_configured_by_platform() {
+        let read = |value| serde_json::from_value::<ResetPolicy>(value).unwrap();
+        let listed = read(json!({"notify_exclude_platforms": ["telegram", "nowhere"]}));
+        assert_eq!(listed.notify_exclude_platforms, [Platform::parse("telegram").unwrap()]);
+        assert_eq!(read(json!({"notify_exclude_platforms": 7})).notify_exclude_platforms, machines());
+        assert!(!read(json!({"notify": false})).notify);
+    }
+
+    #[test]
+    fn one_policy_that_resets_is_enough_to_reset() {
+        let resets = || ResetPolicy { mode: Mode::Idle, ..ResetPolicy::default() };
+        let never = Policies { default: ResetPolicy { mode: Mode::None, ..resets() }, ..Policies::default() };
+        assert!(never.never_reset());
+        let telegram = Platform::parse("telegram").unwrap();
+        for some in [
+            Policies { default: resets(), ..never.clone() },
+            Policies { by_platform: [(telegram, resets())].into(), ..never.clone() },
+            Policies { by_chat_type: vec![(ChatType::Dm, resets())], ..never.clone() },
+        ] {
+            assert!(!some.never_reset(), "{some:?}");
+        }
     }
 
     #[test]

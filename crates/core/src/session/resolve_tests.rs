@@ -158,8 +158,11 @@ fn an_ended_row_is_recovered_or_replaced_without_a_reset() {
     let ended =
         |recoverable| Case { row: Row::Ended(EndReason::AgentClose), recoverable, ..case(entry(|_| {})) };
     assert_eq!(ended(Some(id("old"))).resolve(), Resolution::Recover(id("old")));
-    let other = ended(Some(id("other"))).apply();
-    assert_eq!(other.session_id, id("other"));
+    let expired =
+        Case { entry: Some(entry(|it| it.expiry_finalized = true)), now: LATE, ..ended(Some(id("other"))) };
+    let other = expired.apply();
+    assert_eq!((other.session_id, other.updated_at), (id("other"), at(LATE)));
+    assert!(!other.expiry_finalized, "it may expire again");
     let fresh = ended(None);
     assert_eq!(fresh.resolve(), Resolution::New { reset: None, end: None });
     assert!(!fresh.apply().was_auto_reset);

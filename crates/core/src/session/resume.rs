@@ -160,6 +160,7 @@ fn rebound(entry: &Entry, id: SessionId, now: LocalTime) -> Entry {
 mod tests {
     use super::*;
     use crate::ids::SessionKey;
+    use crate::message::{ChatType, Platform};
 
     fn at(text: &str) -> LocalTime {
         LocalTime::parse(text).unwrap()
@@ -286,9 +287,12 @@ mod tests {
         let mut old = marked();
         old.display_name = Some("Bob".into());
         old.total_tokens = 7;
+        // An imported entry may name its platform and have no origin.
+        (old.platform, old.chat_type) = (Platform::parse("telegram"), ChatType::Group);
         let (fresh, end) = reset(&old, SessionId("new".into()), now());
         assert!(fresh.is_fresh_reset && !fresh.was_auto_reset && !fresh.resume_pending);
         assert_eq!((fresh.session_id.as_str(), fresh.total_tokens), ("new", 0));
+        assert_eq!((fresh.platform, fresh.chat_type), (old.platform, old.chat_type));
         assert_eq!((fresh.display_name.as_deref(), end), (Some("Bob"), EndReason::SessionReset));
     }
 
