@@ -99,7 +99,9 @@ fn told_in(bench: &Bench, id: &str) -> usize {
 
 /// A command that ends when the file is there.
 fn until(flag: &Path) -> String {
-    format!("while [ ! -e {} ]; do sleep 0.02; done; echo {} is there", flag.display(), flag.display())
+    let (flag, home) = (flag.display(), flag.parent().expect("a home").display());
+    // A command outlives a killed gateway, and ends with its home.
+    format!("while [ ! -e {flag} ] && [ -d {home} ]; do sleep 0.02; done; echo {flag} is there")
 }
 
 /// The lines of the file that commands write into.
@@ -135,8 +137,8 @@ impl Three {
     fn command(&self, number: usize) -> String {
         let flags = self.flags.display();
         format!(
-            "echo {number} >> {flags}/begun; while [ ! -e {flags}/go{number} ]; do sleep 0.01; done; \
-             echo {number} >> {flags}/effects; while [ ! -e {flags}/end{number} ]; do sleep 0.01; done; echo ok{number}"
+            "echo {number} >> {flags}/begun; while [ ! -e {flags}/go{number} ] && [ -d {flags} ]; do sleep 0.01; done; \
+             echo {number} >> {flags}/effects; while [ ! -e {flags}/end{number} ] && [ -d {flags} ]; do sleep 0.01; done; echo ok{number}"
         )
     }
 

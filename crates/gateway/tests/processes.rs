@@ -61,7 +61,9 @@ fn thinks(world: &World) -> Arc<Gate> {
 
 /// A command that ends when the file is there.
 fn until(flag: &str) -> String {
-    format!("while [ ! -e \"$HERMES_HOME/{flag}\" ]; do sleep 0.05; done; echo {flag} is DONE")
+    format!(
+        "while [ ! -e \"$HERMES_HOME/{flag}\" ] && [ -d \"$HERMES_HOME\" ]; do sleep 0.05; done; echo {flag} is DONE"
+    )
 }
 
 /// What the chat's session was told by the gateway itself.
