@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::journal::Outcome;
-use petasos_core::rate_limit::{LONGEST_WAIT, Scope};
+use petasos_core::rate_limit::LONGEST_WAIT;
 use petasos_core::{Fault, Millis, Platform, Route};
 use petasos_platforms::{Adapter, Mark};
 use tokio::sync::mpsc;
@@ -103,7 +103,7 @@ async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper
     let _late = timeout(FAREWELL, rest).await;
 }
 
-/// Final marks of chats that are rate limited, and when each may be made.
+/// Final marks that a rate limit holds back, and when each may be made.
 #[derive(Debug, Default)]
 struct Deferred(Vec<(Millis, Wanted)>);
 
@@ -131,8 +131,7 @@ impl Deferred {
 
 /// Makes a mark, or leaves it for the end of a rate limit. A first mark is not worth the wait.
 async fn tend(adapter: &Adapter, (route, mark): Wanted, deferred: &mut Deferred, stopper: &Stopper) {
-    let chat = Scope::chat_of(&route);
-    let free_at = |now| adapter.limits().free_at(route.platform, &chat, now);
+    let free_at = |now| adapter.reaction_free_at(&route, now);
     if free_at(clock::now()) <= clock::now() {
         place(adapter, &route, mark, stopper).await;
     } else if mark == Mark::Seen {
@@ -175,6 +174,7 @@ async fn place(adapter: &Adapter, route: &Route, mark: Mark, stopper: &Stopper) 
 mod tests {
     use petasos_core::message::{ChatType, Delivery};
     use petasos_core::{Secret, Source};
+    use petasos_fakes::discord::{self, Discord};
     use petasos_fakes::telegram::{Fault, Telegram};
     use petasos_platforms::telegram;
 
@@ -213,6 +213,25 @@ mod tests {
         assert_eq!(deferred.0.len(), 1, "the last final mark of the message");
         assert!(deferred.take_due(now.after(Duration::from_secs(40))).is_none());
         assert_eq!(deferred.take_due(now.after(Duration::from_secs(51))), Some((limited, Mark::Done)));
+    }
+
+    #[tokio::test]
+    async fn rate_limited_final_reaction_is_deferred_where_reactions_have_their_own_limit() {
+        let fake = Discord::start().unwrap();
+        fake.add_direct(50);
+        fake.on("react").does(discord::Fault::too_many(50.0));
+        let mut config = petasos_platforms::discord::Config::new(Secret::new("OTAw.x.secret"));
+        config.api_base = fake.api_base();
+        let adapter = Adapter::Discord(petasos_platforms::discord::Discord::new(config).unwrap());
+        let route = route(&adapter, "50");
+        let (stopper, mut deferred) = (Stopper::default(), Deferred::default());
+        tend(&adapter, (route.clone(), Mark::Done), &mut deferred, &stopper).await;
+        assert_eq!(fake.calls_of("react").len(), 1);
+        tend(&adapter, (route.clone(), Mark::Seen), &mut deferred, &stopper).await;
+        assert_eq!(fake.calls_of("react").len(), 1, "reactions in that chat are rate limited");
+        let now = clock::now();
+        assert!(deferred.take_due(now.after(Duration::from_secs(40))).is_none());
+        assert_eq!(deferred.take_due(now.after(Duration::from_secs(51))), Some((route, Mark::Done)));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use petasos_core::link::{Effect, Event, Lack, Link, Terms};
 use petasos_core::message::Delivery;
-use petasos_core::rate_limit::Scope;
 use petasos_core::{Fault, Inbound, Platform, Route, SessionKey};
 use petasos_platforms::relay::Relay;
 use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
@@ -352,7 +351,7 @@ impl<T: Taker> Supervisor<T> {
     /// `false`: the platform has to keep it for us.
     async fn take(&self, batch: Batch) -> bool {
         let pressed: Vec<_> =
-            batch.events.iter().map(|event| (event.dedup.clone(), chat_of(event))).collect();
+            batch.events.iter().map(|event| (event.dedup.clone(), route_of(event))).collect();
         let events = batch.events.into_iter().map(|event| self.named(event)).collect();
         let taken = self.taker.take(self.link_name(), events, batch.unreadable, batch.cursor).await;
         let answer = match &taken {
@@ -388,10 +387,9 @@ impl<T: Taker> Supervisor<T> {
     }
 
     /// Tells the clients of those who pressed a button that we have it. It is only a courtesy.
-    fn acknowledge(&self, events: Vec<(String, Scope)>) {
-        let limits = self.adapter.limits();
+    fn acknowledge(&self, events: Vec<(String, Route)>) {
         for (event, chat) in events {
-            if limits.check(self.adapter.platform(), &chat).is_err() {
+            if self.adapter.check_callback(&chat).is_err() {
                 continue;
             }
             let adapter = self.adapter.clone();
@@ -408,9 +406,9 @@ impl<T: Taker> Supervisor<T> {
     }
 }
 
-/// The chat whose rate limits an acknowledgement comes under.
-fn chat_of(event: &Inbound) -> Scope {
-    Scope::chat_of(&Route::back_to(&event.source, Delivery::Push))
+/// To the chat that an acknowledgement is for.
+fn route_of(event: &Inbound) -> Route {
+    Route::back_to(&event.source, Delivery::Push)
 }
 
 /// What the connection says, if there is one.

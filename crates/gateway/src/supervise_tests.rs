@@ -1,6 +1,7 @@
 use petasos_core::link::State;
+use petasos_core::rate_limit::Scope;
 use petasos_fakes::Telegram;
-use petasos_platforms::{Secret, telegram};
+use petasos_platforms::{Secret, discord, telegram};
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -85,4 +86,55 @@ async fn a_connection_that_does_not_end_hides_nothing_and_keeps_nobody_waiting_f
     stopper.stop();
     timeout(Duration::from_secs(20), running).await.expect("an end").expect("no panic");
     drop(release);
+}
+
+/// Keeps everything and answers everybody.
+struct Everything;
+
+impl Taker for Everything {
+    async fn cursor(&self, _link: String) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
+    async fn take(
+        &self,
+        _link: String,
+        events: Vec<Inbound>,
+        _unreadable: Vec<Unreadable>,
+        _cursor: Option<String>,
+    ) -> Result<Kept, Error> {
+        Ok(Kept { news: true, answered: vec![true; events.len()] })
+    }
+
+    fn post(&self, _platform: &'static str, _account: &str, _post: Post) {}
+
+    fn interrupt(&self, _key: SessionKey) {}
+
+    async fn came_up(&mut self, _adapter: &Arc<Adapter>) {}
+}
+
+#[tokio::test]
+async fn pressed_discord_button_is_acknowledged_in_a_rate_limited_chat() {
+    let soon = Duration::from_secs(20);
+    let fake = Arc::new(petasos_fakes::Discord::start().expect("a fake"));
+    fake.add_direct(50);
+    let mut config = discord::Config::new(Secret::new("OTAw.x.secret"));
+    config.api_base = fake.api_base();
+    config.identify_gap = Duration::ZERO;
+    let adapter = Arc::new(Adapter::Discord(discord::Discord::new(config).expect("valid")));
+    let wait = Duration::from_secs(60);
+    adapter.limits().record(adapter.platform(), Scope::Chat("50".into()), wait, "slow down");
+    let stopper = Stopper::default();
+    let (mut handle, running) = supervisor(adapter, Everything, stopper.clone(), &Lifetime::default());
+    let running = tokio::spawn(running);
+    let up = timeout(soon, handle.link.wait_for(|link| matches!(link.state, State::Up { .. })));
+    up.await.expect("it stands").expect("told");
+    fake.push_button(50, 5, 1, "ea:once:7");
+    let acknowledged = {
+        let fake = fake.clone();
+        move || fake.wait_until(soon, |world| world.calls_of("answerInteraction").next().map(drop))
+    };
+    assert!(tokio::task::spawn_blocking(acknowledged).await.expect("no panic").is_some());
+    stopper.stop();
+    timeout(soon, running).await.expect("an end").expect("no panic");
 }

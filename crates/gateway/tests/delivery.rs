@@ -81,6 +81,22 @@ fn typing_goes_on_while_the_model_talks_when_its_text_is_not_shown() {
 }
 
 #[test]
+fn late_refusal_of_a_typing_indicator_is_recorded() {
+    let world = World::new(|_| {});
+    let gate = world.model.gate(Point::Before);
+    // Longer than a lane waits for a typing indicator.
+    world.telegram.on("sendChatAction").does(Fault::Delay(Duration::from_secs(2)));
+    world.telegram.on("sendChatAction").does(Fault::too_many(50));
+    world.telegram.push_text(7, 7, "hello");
+    support::eventually("recorded", || {
+        let limits = world.read(|reader| reader.penalties());
+        limits.iter().any(|it| it.to_string() == "telegram:7").then_some(())
+    });
+    assert_eq!(world.telegram.calls_of("sendChatAction").len(), 1);
+    gate.open();
+}
+
+#[test]
 fn two_members_of_a_group_watch_their_own_answers_grow() {
     let world = streaming(Duration::from_millis(200));
     let gate = world.model.gate(Point::AfterDelta(2));

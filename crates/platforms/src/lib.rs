@@ -338,7 +338,7 @@ impl Adapter {
                 Self::Relay(it) => Ok(it.react(to, mark).await?),
             }
         };
-        self.limited_mark(to, "react", request).await
+        self.limited_mark(to, limits::REACT, request).await
     }
 
     /// The channels we could write to, where the platform lists them; `None`: it does not.

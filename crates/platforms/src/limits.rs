@@ -14,6 +14,9 @@ use tokio::sync::Notify;
 
 use crate::{Adapter, Error};
 
+/// The method that reactions are counted under where a platform counts them apart from messages.
+pub(crate) const REACT: &str = "react";
+
 #[derive(Debug, Clone)]
 pub struct Limits {
     platform: Platform,
@@ -142,9 +145,12 @@ impl Limits {
         });
     }
 
-    /// When the next penalty ends.
+    /// When the next penalty in force ends.
     pub fn next_end(&self) -> Option<Millis> {
-        self.state().penalties.next_end()
+        let mut state = self.state();
+        let now = (state.clock)();
+        state.penalties.expire(now);
+        state.penalties.next_end()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -170,12 +176,32 @@ impl Adapter {
         method: &str,
         request: impl Future<Output = Result<(), Error>>,
     ) -> Result<(), Error> {
-        let scope = match self {
+        self.limits().check(to.platform, &Scope::chat_of(to))?;
+        self.limited_by(to, self.mark_scope(to, method), request).await
+    }
+
+    fn mark_scope(&self, to: &Route, method: &str) -> Scope {
+        match self {
             Self::Discord(_) | Self::Slack(_) => Scope::Method(format!("{method} {}", to.chat_id)),
             Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Scope::chat_of(to),
-        };
-        self.limits().check(to.platform, &Scope::chat_of(to))?;
-        self.limited_by(to, scope, request).await
+        }
+    }
+
+    /// When a status reaction may be sent; at `now` if nothing holds it back.
+    pub fn reaction_free_at(&self, to: &Route, now: Millis) -> Millis {
+        let free_at = |scope| self.limits().free_at(to.platform, &scope, now);
+        free_at(Scope::chat_of(to)).max(free_at(self.mark_scope(to, REACT)))
+    }
+
+    /// Errors while the rate limits of a chat hold back the acknowledgement of a button that was pressed there.
+    pub fn check_callback(&self, to: &Route) -> Result<(), Held> {
+        match self {
+            // Discord does not count answers to interactions.
+            Self::Discord(_) => Ok(()),
+            Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => {
+                self.limits().check(to.platform, &Scope::chat_of(to))
+            }
+        }
     }
 
     async fn limited_by<T>(
@@ -203,6 +229,8 @@ fn wall_clock() -> Millis {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
@@ -232,5 +260,17 @@ mod tests {
         limits.saved(&second);
         assert_eq!(limits.unsaved(), []);
         assert_eq!(limits.all(), second);
+    }
+
+    #[test]
+    fn next_end_ignores_penalties_that_are_over() {
+        static NOW: AtomicU64 = AtomicU64::new(1_000);
+        let platform = Platform::parse("telegram").expect("known");
+        let limits = Limits::new(platform);
+        limits.restore(|| Millis(NOW.load(Ordering::Relaxed)), []);
+        limits.record(platform, Scope::Platform, Duration::from_millis(500), "slow down");
+        assert_eq!(limits.next_end(), Some(Millis(1_500)));
+        NOW.store(1_500, Ordering::Relaxed);
+        assert_eq!(limits.next_end(), None);
     }
 }

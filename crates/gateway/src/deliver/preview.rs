@@ -15,6 +15,7 @@ use super::follow::{Following, Look, Showing, Shown};
 use super::lane::Lane;
 use crate::clock;
 use crate::commit::Commit;
+use crate::tasks::uncancelled;
 
 /// What is owed must not wait long for a sign of life.
 const TYPING_PATIENCE: Duration = Duration::from_millis(1500);
@@ -50,9 +51,13 @@ impl Lane {
 
     async fn type_on(&mut self, following: &mut Following, now: Millis) {
         following.typed(now);
-        match tokio::time::timeout(TYPING_PATIENCE, self.adapter.typing(&following.route)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.not_shown(&error),
+        let (adapter, route) = (self.adapter.clone(), following.route.clone());
+        // The request ends by its own timeout, so that a refusal that comes late is recorded, too.
+        let request = uncancelled(async move { adapter.typing(&route).await });
+        match tokio::time::timeout(TYPING_PATIENCE, request).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => self.not_shown(&error),
+            Ok(Err(error)) => tracing::warn!(lane = self.name, %error, "typing indicator failed"),
             Err(_elapsed) => tracing::debug!(lane = self.name, "a typing sign took too long"),
         }
     }

@@ -144,7 +144,8 @@ impl Discord {
     pub(super) async fn excuse(&self, channel: u64, message: u64) -> Result<(), Error> {
         let mut body = message_body(EXCUSE, Some(&format!("nt{message}")));
         body["message_reference"] = json!({ "message_id": message.to_string(), "fail_if_not_exists": false });
-        self.api.post::<Value>(&format!("/channels/{channel}/messages"), &body).await.map(drop)
+        let path = format!("/channels/{channel}/messages");
+        self.limited(channel, self.api.post::<Value>(&path, &body)).await.map(drop)
     }
 
     /// A forum holds posts: a message there opens one, named after its first line.

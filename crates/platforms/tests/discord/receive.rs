@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use petasos_core::Fault as Meaning;
 use petasos_core::message::ChatType;
+use petasos_core::rate_limit::Scope;
 use petasos_fakes::discord::{Fault, Incoming};
 use petasos_platforms::discord::{Liveness, MenuCommand};
 use petasos_platforms::{Health, Taken};
@@ -442,6 +443,41 @@ async fn a_thread_that_cannot_be_opened_is_said_and_the_message_dropped() {
     })
     .await;
     assert!(rig.fake.texts(ROOM)[0].contains("could not open a thread"));
+}
+
+#[tokio::test]
+async fn message_is_taken_without_a_thread_while_its_channel_is_rate_limited() {
+    let rig = rig_with(|config| config.auto_thread = true);
+    rig.fake.on("startThread").does(Fault::too_many(40.0));
+    rig.listen(None, async |gateway| {
+        gateway.settle("session1").await;
+        for text in ["first", "second"] {
+            rig.fake.push(Incoming::text(ROOM, USER, text).mentioning_bot());
+            let events = gateway.take(1).await;
+            assert_eq!((events[0].text.as_str(), events[0].source.chat_id.as_deref()), (text, Some("70")));
+        }
+    })
+    .await;
+    assert_eq!(rig.fake.calls_of("startThread").len(), 1, "the refusal names its wait");
+    assert!(rig.fake.texts(ROOM).is_empty(), "{:?}", rig.fake.texts(ROOM));
+    let [penalty] = &rig.adapter.limits().all()[..] else { panic!("one penalty") };
+    assert_eq!(penalty.scope, Scope::Chat(ROOM.to_string()));
+}
+
+#[tokio::test]
+async fn notice_of_a_missing_thread_is_not_sent_to_a_rate_limited_channel() {
+    let rig = rig_with(|config| config.auto_thread = true);
+    rig.fake.on("startThread").always().does(Fault::status(403, 50013, "Missing Permissions"));
+    rig.fake.on("createMessage").does(Fault::too_many(40.0));
+    rig.listen(None, async |gateway| {
+        gateway.settle("session1").await;
+        for text in ["first", "second"] {
+            rig.fake.push(Incoming::text(ROOM, USER, text).mentioning_bot());
+            assert_eq!(texts(&gateway.take(1).await), [text]);
+        }
+    })
+    .await;
+    assert_eq!(rig.fake.calls_of("createMessage").len(), 1);
 }
 
 #[tokio::test]
