@@ -23,7 +23,7 @@ fn obey(request: &Request) -> Answer {
 }
 
 fn bench() -> Bench {
-    let bench = Bench::with(CONFIG);
+    let bench = Bench::with(&format!("{CONFIG}telegram: {{allow_admin_from: ['7', '8']}}\n"));
     bench.model.respond(obey);
     bench
 }

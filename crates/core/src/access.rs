@@ -209,8 +209,8 @@ pub enum Moment {
     TurnRunning,
 }
 
-/// Whether `user` may do what lasts beyond one command in this kind of chat. Without administrators everyone may.
-pub fn is_admin(tiers: &Tiers, chat: ChatType, user: Option<&str>) -> bool {
+/// Whether `user` may run every command in this kind of chat. Without administrators everyone may.
+fn is_admin(tiers: &Tiers, chat: ChatType, user: Option<&str>) -> bool {
     let admins = if chat == ChatType::Dm { &tiers.dm.admins } else { &tiers.group.admins };
     admins.is_empty() || user.is_some_and(|user| names(admins, user))
 }
@@ -245,6 +245,27 @@ pub fn is_owner(
     people.sort_unstable();
     people.dedup();
     people.len() == 1 && (named(&access.users) || named(&platform.users))
+}
+
+/// Whether the author may allow commands for longer than once, or switch questions off: an administrator named for this
+/// kind of chat; where none is named, one of direct messages; where none is named either, the owner, in groups too. A list
+/// with `*` names nobody. The arguments are those of `is_owner`.
+pub fn may_decide_lastingly(
+    access: &Access,
+    tiers: Option<&Tiers>,
+    source: &Source,
+    paired: &[String],
+    upstream: bool,
+) -> bool {
+    let direct = Source { chat_type: ChatType::Dm, ..source.clone() };
+    let group = tiers.filter(|tiers| source.chat_type != ChatType::Dm && !tiers.group.admins.is_empty());
+    match group {
+        Some(Tiers { group, .. }) => {
+            let tiers = Tiers { dm: group.clone(), group: Tier::default() };
+            is_owner(access, Some(&tiers), &direct, paired, upstream)
+        }
+        None => is_owner(access, tiers, &direct, paired, upstream),
+    }
 }
 
 /// Whether `user` may run `command` (without slash, any alias) in this kind of chat.

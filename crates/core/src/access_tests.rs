@@ -218,3 +218,42 @@ fn the_owner_is_named_or_the_only_one_admitted() {
     }
     assert!(!is_owner(&one, None, &dm("7"), nobody, true), "a relay admits whom it likes");
 }
+
+#[test]
+fn lasting_decisions_need_a_named_admin_or_the_owner() {
+    let dm = |user: &str| from("telegram", ChatType::Dm, user);
+    let group = |user: &str| from("telegram", ChatType::Group, user);
+    let tier = |who: &str| Tier { admins: list(who), commands: None };
+    let tiers = |dm: &str, group: &str| Some(Tiers { dm: tier(dm), group: tier(group) });
+    let one = telegram(|it| it.users = list("7"));
+    let open_group = telegram(|it| {
+        it.users = list("7");
+        it.group_chats = list("*");
+    });
+    let everyone = Access { allow_all: true, ..Access::default() };
+    for (what, access, tiers, source, want) in [
+        ("admin of direct messages", &everyone, tiers("1", ""), dm("1"), true),
+        ("guest beside an admin", &everyone, tiers("1", ""), dm("7"), false),
+        ("admin of groups", &everyone, tiers("1", "2"), group("2"), true),
+        (
+            "admin of direct messages where groups have their own",
+            &everyone,
+            tiers("1", "2"),
+            group("1"),
+            false,
+        ),
+        ("admin of direct messages where groups have none", &everyone, tiers("1", ""), group("1"), true),
+        ("guest of a group without admins of its own", &everyone, tiers("1", ""), group("7"), false),
+        ("admin of groups in a direct message", &everyone, tiers("", "2"), dm("2"), false),
+        ("no admins, everyone admitted", &everyone, None, dm("7"), false),
+        ("no admins, everyone admitted, in a group", &everyone, None, group("7"), false),
+        ("the owner", &one, None, dm("7"), true),
+        ("the owner, no admins named", &one, tiers("", ""), dm("7"), true),
+        ("the owner in a group", &open_group, None, group("7"), true),
+        ("a guest of the owner's group", &open_group, None, group("8"), false),
+        ("a list of everyone", &one, tiers("*", "*"), group("7"), false),
+        ("without a name", &one, tiers("1", "1"), group(""), false),
+    ] {
+        assert_eq!(may_decide_lastingly(access, tiers.as_ref(), &source, &[], false), want, "{what}");
+    }
+}

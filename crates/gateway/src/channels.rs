@@ -104,6 +104,11 @@ impl Channels {
         if PROGRAMS.contains(&platform.as_str()) { Reader::Machine } else { Reader::Interactive }
     }
 
+    /// Whether its messages are typed by the owner at this machine: the page and the terminal.
+    pub(crate) fn is_local(&self, platform: Platform) -> bool {
+        self.capabilities(platform).delivery == Delivery::Pull && self.reader(platform) == Reader::Interactive
+    }
+
     /// Where what is said about a message goes.
     pub(crate) fn way_back(&self, inbound: &Inbound) -> Route {
         let source = &inbound.source;

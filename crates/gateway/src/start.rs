@@ -96,7 +96,8 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let lookout = Lookout::new(&config.home, config.lifetime.drain_max_age, gate.clone(), own.clone());
     let (streaming, policy) = (config.settings.streaming.clone(), config.settings.outward_files.clone());
     let owners = Owners { rules: rules.clone(), tiers: config.settings.tiers.clone() };
-    let outward = Outward::new(db.clone(), channels.clone(), streaming, policy, owners, stopper.clone());
+    let outward =
+        Outward::new(db.clone(), channels.clone(), streaming, policy, owners.clone(), stopper.clone());
     let (deliver, delivering) = Deliver::new(outward);
     let delivering = tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
@@ -134,6 +135,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
             delegation: delegation.clone(),
             approvals,
             questions: questions.clone(),
+            owners,
             channels,
             deliver,
             marks,

@@ -9,17 +9,22 @@ use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
 use petasos_core::Millis;
+use petasos_core::access::{Tier, Tiers, list};
 use petasos_core::approve::Mode;
 use petasos_core::outbox::State;
 use petasos_core::transcript::{EffectState, Role};
 use petasos_fakes::model::{Answer, Request};
 use petasos_gateway::clock;
 use serde_json::{Value, json};
-use support::{SOON, Setup, World, eventually, key, web};
+use support::{SOON, Setup, World, eventually, key, telegram, web};
+
+const GROUP: i64 = -100;
 
 fn world(change: impl FnOnce(&mut Setup)) -> World {
     World::answering(obey, |setup| {
         setup.settings.terminal = Some(TerminalConfig { login: false, ..TerminalConfig::default() });
+        let tier = |admins: &str| Tier { admins: list(admins), commands: Some(list("approve,deny,yolo")) };
+        setup.settings.tiers.insert(telegram(), Tiers { dm: tier("7"), group: Tier::default() });
         change(setup);
     })
 }
@@ -216,6 +221,37 @@ fn a_session_is_asked_once_and_always_survives_a_restart() {
     world.telegram.push_text(8, 8, "run: rm -rf ./w");
     world.sees(8, "the user has allowed such commands");
     assert_eq!((questions(&world, 7), questions(&world, 8)), (2, 0));
+}
+
+#[test]
+fn guests_of_a_group_cannot_allow_commands_for_longer_than_once() {
+    for admins in [true, false] {
+        let world = world(|setup| {
+            if !admins {
+                setup.settings.tiers.clear();
+            }
+        });
+        let folder = folder(&world, "x");
+        world.telegram.push_text(GROUP, 8, "run: rm -rf ./x");
+        let question = asked(&world, GROUP, "rm -rf ./x");
+        let refused = |count: usize| {
+            let found = world.telegram.wait_until(SOON, |world| {
+                let texts = world.texts(GROUP).join("\n");
+                (texts.matches("Only an administrator").count() == count).then_some(())
+            });
+            assert!(found.is_some(), "{count}: {:?}", world.telegram.texts(GROUP));
+        };
+        world.telegram.push_text(GROUP, 8, "/approve always");
+        refused(1);
+        let always = question.1.iter().find(|data| data.starts_with("ea:always:")).expect("a button");
+        world.telegram.push_callback(GROUP, 8, question.0, always);
+        refused(2);
+        world.telegram.push_text(GROUP, 8, "/yolo");
+        refused(3);
+        assert!(folder.exists());
+        world.telegram.push_text(GROUP, 8, "/approve");
+        world.sees(GROUP, "allowed it once");
+    }
 }
 
 #[test]

@@ -48,15 +48,15 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 }
 
 /// Where secret values stand in a command that a person or a model is to judge. Only the random part of a credential is among
-/// them, and only in three positions: behind `NAME=`, in a URL, and in a quoted HTTP header. What else looks like a secret is shown:
-/// it may be a path, or a program that the shell would run.
+/// them, and only in three positions: behind `NAME=`, in a URL, and in a quoted HTTP header behind `-H` or `--header` of `curl` and `wget`. What else
+/// looks like a secret is shown: it may be a path, an image, or a program that the shell would run.
 pub fn secret_words(command: &str) -> Vec<Range<usize>> {
     let Some(positions) = SECRET_POSITIONS.as_ref() else { return vec![] };
     let secret = |found: Captures<'_>| {
         let value = found.name("value")?;
         let rest = &command[value.end()..];
         let whole = match (found.name("quote"), found.name("url")) {
-            (Some(quote), _) => opens_quoted(&command[..quote.start()]) && rest.starts_with(quote.as_str()),
+            (Some(quote), _) => opens_header(&command[..quote.start()]) && rest.starts_with(quote.as_str()),
             (None, Some(_)) => rest.starts_with(['@', '/']),
             (None, None) => rest.is_empty() || rest.starts_with(ends_word),
         };
@@ -74,8 +74,8 @@ fn ends_word(c: char) -> bool {
     c.is_ascii_whitespace() || matches!(c, '\'' | '"' | ';' | '|' | '&' | ')' | '<' | '>')
 }
 
-/// Whether a quote behind `before` opens a quoted word. Where quoting is not plain the answer is no.
-fn opens_quoted(before: &str) -> bool {
+/// Whether a quote behind `before` opens the value of an HTTP header. Where quoting is not plain the answer is no.
+fn opens_header(before: &str) -> bool {
     if before.contains(['\\', '`', '#']) || ["<<", "$(", "$'", "$\""].iter().any(|hard| before.contains(hard))
     {
         return false;
@@ -85,7 +85,14 @@ fn opens_quoted(before: &str) -> bool {
         (Some(quote), c) if quote == c => None,
         (open, _) => open,
     });
-    open.is_none() && before.ends_with([' ', '\t'])
+    open.is_none() && is_header_option(before)
+}
+
+/// Only of programs that speak HTTP: `-H` of others names a host, or nothing.
+fn is_header_option(before: &str) -> bool {
+    let simple = before.rsplit([';', '|', '&', '(', '\n']).next().unwrap_or_default();
+    let option = [" -H", " -H ", " --header ", " --header="].iter().any(|option| simple.ends_with(option));
+    option && simple.split_whitespace().any(|word| matches!(word, "curl" | "wget"))
 }
 
 /// Random letters and digits change between their kinds at most places; names and paths do so rarely.
@@ -198,6 +205,8 @@ mod tests {
         for command in [
             "curl -H 'Authorization: Bearer {}' x; rm y",
             "curl -H \"X-Api-Key: sk-{}\" x",
+            "curl --header 'X-Api-Key: {}' x",
+            "curl -sS --header='X-Api-Key:{}' x",
             "K=sk-{};rm -rf y",
             "OPENAI_API_KEY='sk-proj-{}' ./run",
             "./run --token=ghp_{}",
@@ -229,6 +238,10 @@ mod tests {
             "x='a 'b: sk-aB3dE5fG7hI9jK1lM3nO5pQ7''",
             "x=\\'a 'b: sk-aB3dE5fG7hI9jK1lM3nO5pQ7'",
             "x='b: sk-aB3dE5fG7hI9jK1lM3nO5pQ7 /etc'",
+            "docker run 'img:aB3dE5fG7hI9kL1m'",
+            "ssh \"host: aB3dE5fG7hI9jK1lM3nO5pQ7\"",
+            "curl -H; sh 'x: aB3dE5fG7hI9jK1lM3nO5pQ7'",
+            "curl x; sudo -H 'x: aB3dE5fG7hI9jK1lM3nO5pQ7'",
             "x=sk-aB3dE5fG7hI9jK1lM3nO5pQ7$(reboot)",
             "rm -rf --dir=sk-aB3dE5fG7hI9jK1lM3nO5pQ7/data",
             "echo '-----BEGIN PRIVATE KEY-----\nreboot\n-----END PRIVATE KEY-----'",

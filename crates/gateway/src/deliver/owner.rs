@@ -1,9 +1,10 @@
-//! Whether an answer belongs to a turn of the owner's: only then may it carry files from outside the workspace.
+//! Identifies the owner: only answers to the owner's turns may carry files from outside the workspace, and only the owner
+//! or a named administrator may allow commands for longer than once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use petasos_core::access::{self, Tiers};
+use petasos_core::access::{self, Access, Tiers};
 use petasos_core::ids::InboxId;
 use petasos_core::outbox::Item;
 use petasos_core::{Platform, Source, TurnId};
@@ -19,6 +20,8 @@ pub(crate) struct Owners {
     pub(crate) rules: Arc<Rules>,
     pub(crate) tiers: BTreeMap<Platform, Tiers>,
 }
+
+type Rule = fn(&Access, Option<&Tiers>, &Source, &[String], bool) -> bool;
 
 impl Owners {
     /// False when it cannot be determined.
@@ -36,6 +39,16 @@ impl Owners {
         }
     }
 
+    /// Whether the author may allow commands for longer than once. False when it cannot be determined.
+    pub(crate) async fn may_decide_lastingly(&self, db: &Db, source: &Source) -> bool {
+        let (owners, source) = (self.clone(), source.clone());
+        let read = db.read(move |reader| owners.judged(reader, &source, access::may_decide_lastingly)).await;
+        read.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot tell whether the author is an administrator; the answer is no");
+            false
+        })
+    }
+
     /// The author of the message that started the turn, answered where they wrote it.
     fn is_owner(&self, reads: &Reads, turn: TurnId, platform: Platform) -> Result<bool, StoreError> {
         let Some(asked) = reads.pending(InboxId(turn.0))? else { return Ok(false) };
@@ -43,14 +56,14 @@ impl Owners {
         if asked.inbound.internal || asked.inbound.answer_to.is_some() || source.platform != platform {
             return Ok(false);
         }
-        self.owns(reads, source)
+        self.judged(reads, source, access::is_owner)
     }
 
-    fn owns(&self, reads: &Reads, source: &Source) -> Result<bool, StoreError> {
+    fn judged(&self, reads: &Reads, source: &Source, rule: Rule) -> Result<bool, StoreError> {
         let book = reads.pairing_book(source.platform)?;
         let paired: Vec<String> = book.approved.into_iter().map(|it| it.user_id).collect();
         let upstream = self.rules.relayed.includes(source.platform);
         let tiers = self.tiers.get(&source.platform);
-        Ok(access::is_owner(&self.rules.access, tiers, source, &paired, upstream))
+        Ok(rule(&self.rules.access, tiers, source, &paired, upstream))
     }
 }

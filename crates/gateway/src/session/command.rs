@@ -1,6 +1,6 @@
 //! Slash commands. They are obeyed here, at once, and never reach the model.
 
-use petasos_core::access::{Moment, is_admin, may_run};
+use petasos_core::access::{Moment, may_run};
 use petasos_core::admission::{Admission, Arrival};
 use petasos_core::command::{self as slash, Name, Parsed};
 use petasos_core::journal::{Outcome, Write};
@@ -112,13 +112,6 @@ impl Session {
         let moment = if self.turn.is_some() { Moment::TurnRunning } else { Moment::Idle };
         let tiers = self.shell.settings.tiers.get(&source.platform);
         tiers.is_none_or(|tiers| may_run(tiers, source.chat_type, source.user_id.as_deref(), name, moment))
-    }
-
-    /// Whether this author may decide for longer than one command, or for others.
-    pub(super) fn is_admin(&self, pending: &Pending) -> bool {
-        let source = &pending.inbound.source;
-        let tiers = self.shell.settings.tiers.get(&source.platform);
-        tiers.is_none_or(|tiers| is_admin(tiers, source.chat_type, source.user_id.as_deref()))
     }
 
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {

@@ -8,7 +8,7 @@ use petasos_core::approve::{Answer, Choice, Reply as Pressed, Which};
 use petasos_core::command::Parsed;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::{ChatType, Delivery};
-use petasos_core::session::{Ask, Reader};
+use petasos_core::session::Ask;
 use petasos_store::{Pending, Tx};
 
 use super::say::Reply;
@@ -19,6 +19,9 @@ use crate::questions::{self, Found, Kind, Settled, Who};
 
 /// Platforms tell seconds, by clocks of their own.
 const CLOCKS: Duration = Duration::from_secs(3);
+
+/// How somebody becomes an administrator.
+const ADMINS: &str = "the owner names them in `allow_admin_from`, for groups in `group_allow_admin_from`";
 
 /// What a message says to a question.
 pub(super) enum Word {
@@ -88,10 +91,12 @@ impl Session {
     }
 
     async fn consent(&mut self, pending: &Pending, answer: Answer, manner: Manner) -> Result<bool, Ended> {
-        if answer.choice.lasts() && !self.is_admin(pending) {
-            let text = "🚫 Only an administrator may allow commands for longer than once. The question still waits: /approve \
-                        allows this one, /deny refuses it.";
-            self.answer(pending, text.into(), Outcome::Refused).await?;
+        if answer.choice.lasts() && !self.may_decide_lastingly(pending).await {
+            let text = format!(
+                "🚫 Only an administrator may allow commands for longer than once ({ADMINS}). The question still waits: \
+                 /approve allows this one, /deny refuses it."
+            );
+            self.answer(pending, text, Outcome::Refused).await?;
             return Ok(true);
         }
         let (address, who, channels) =
@@ -153,9 +158,7 @@ impl Session {
 
     fn who(&self, pending: &Pending) -> Who {
         let source = pending.inbound.source.clone();
-        let channels = &self.shell.channels;
-        let own = channels.capabilities(source.platform).delivery == Delivery::Pull
-            && channels.reader(source.platform) == Reader::Interactive;
+        let own = self.shell.channels.is_local(source.platform);
         let home = self.shell.homes.places().iter().any(|place| {
             place.platform == source.platform && source.chat_id.as_deref() == Some(place.chat_id.as_str())
         });
@@ -164,8 +167,20 @@ impl Session {
         Who { key: self.key.clone(), owner: own || home, source, written_at }
     }
 
+    /// The local owner at the page or the terminal may always.
+    async fn may_decide_lastingly(&self, pending: &Pending) -> bool {
+        let source = &pending.inbound.source;
+        let shell = &self.shell;
+        shell.channels.is_local(source.platform) || shell.owners.may_decide_lastingly(&shell.db, source).await
+    }
+
     /// Questions off, or on again, for the transcript that this conversation is in.
     pub(super) async fn yolo(&mut self, pending: &Pending) -> Result<(), Ended> {
+        if !self.may_decide_lastingly(pending).await {
+            let text =
+                format!("🚫 Only an administrator may switch questions about commands off ({ADMINS}).");
+            return self.answer(pending, text, Outcome::Refused).await;
+        }
         let address = self.address(pending);
         let session = self
             .change(Commit::Question, move |tx| Ok(address.open(tx, Ask::Continue)?.entry.session_id))

@@ -18,7 +18,7 @@ use crate::config::Settings;
 use crate::counts::Counts;
 use crate::db::Db;
 use crate::delegation::{Delegation, Place};
-use crate::deliver::Deliver;
+use crate::deliver::{Deliver, Owners};
 use crate::doze::Traffic;
 use crate::fetch::Fetcher;
 use crate::gate::Gate;
@@ -46,6 +46,7 @@ pub(crate) struct Shell {
     pub(crate) narrowed: BTreeMap<Platform, Tools>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) questions: Questions,
+    pub(crate) owners: Owners,
     pub(crate) delegation: Delegation,
     pub(crate) channels: Arc<Channels>,
     pub(crate) deliver: Deliver,
