@@ -189,6 +189,44 @@ fn killed_at_whatever_step_a_connector_loses_nothing_and_gives_nothing_two_numbe
 }
 
 #[test]
+fn killed_connector_keeps_the_rate_limit_of_a_chat() {
+    const BAN: Duration = Duration::from_secs(8);
+    let mut front = Front::new(None);
+    front.telegram.on("sendMessage").does(Fault::too_many(BAN.as_secs()));
+    front.start();
+    front.telegram.push_text(ANN, ANN, "hello");
+    let action =
+        json!({"op": "send", "chat_id": ANN.to_string(), "content": "yes", "reply_to": null, "metadata": {}});
+    let send = |peer: &Peer, number: &str| {
+        peer.outbound(number, &action);
+        peer.answer(number, SOON).expect("an answer")["success"] == true
+    };
+    let peer = front.dial(Acks::All).expect("it listens");
+    assert!(
+        peer.wait_until(SOON, |heard| (!heard.texts().is_empty()).then_some(())).is_some(),
+        "the chat is known"
+    );
+    assert!(!send(&peer, "refused"));
+    let refused = front.telegram.calls_of("sendMessage")[0].at;
+    eventually("stored", || front.status()["rate_limits"][0]["name"] == "7");
+    front.kill();
+    front.start();
+    let shown = fine(&petasos(front.home.path(), &["connector", "status"]).output().expect("petasos runs"));
+    assert!(shown.contains("telegram:7 is rate limited until"), "{shown}");
+    let peer = front.dial(Acks::All).expect("it listens");
+    let mut tries = 0;
+    eventually("sent", || {
+        tries += 1;
+        send(&peer, &format!("try {tries}"))
+    });
+    let sent: Vec<_> = front.telegram.calls_of("sendMessage").iter().map(|call| call.at - refused).collect();
+    assert!(tries > 1 && sent.len() == 2, "{tries} tries, {sent:?}");
+    // The platform's clock and ours begin to count a moment apart.
+    assert!(sent[1] + Duration::from_millis(50) >= BAN, "{sent:?}");
+    eventually("the row is deleted", || front.status()["rate_limits"] == json!([]));
+}
+
+#[test]
 fn kills_lose_nothing_while_another_program_opens_and_closes_its_database() {
     let mut front = Front::new(None);
     front.start();

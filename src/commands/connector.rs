@@ -13,10 +13,11 @@ use petasos_store::{Error as StoreError, Reader, Store, Tx};
 use serde_json::{Value, json};
 
 use super::Context;
+use super::links::rate_limit;
 use crate::arguments::{ConnectorAction, GatewayAction, TenantAction};
 use crate::failure::{Failure, WRITABLE};
 use crate::lock;
-use crate::print::{self, now, say};
+use crate::print::{self, ODD, now, say, styled};
 
 /// How long a secret stays good after the next one was made.
 const OVERLAP: Duration = Duration::from_secs(24 * 3600);
@@ -120,8 +121,10 @@ fn credentials(gateway: &Gateway) -> Value {
 }
 
 fn status(context: &Context) -> Result<ExitCode, Failure> {
-    let found = read(context, |reader| Ok((reader.depths()?, reader.dead_letters(SHOWN)?)))?;
-    let (depths, dead) = found.unwrap_or_default();
+    let found =
+        read(context, |reader| Ok((reader.depths()?, reader.dead_letters(SHOWN)?, reader.penalties()?)))?;
+    let (depths, dead, mut limits) = found.unwrap_or_default();
+    limits.retain(|penalty| penalty.until > now());
     let running = lock::is_held(&context.home.connector_lock());
     let live = Status::read(context.home.path()).filter(|_| running).map(|status| status.0);
     let mode = |id: &str| {
@@ -145,6 +148,7 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
         "running": running,
         "listen": live.as_ref().map(|live| live["listen"].clone()),
         "links": live.as_ref().map(|live| live["links"].clone()),
+        "rate_limits": limits,
         "store_trouble": live.as_ref().map(|live| live["store_trouble"].clone()),
         "store_recoveries": live.as_ref().map(|live| live["store_recoveries"].clone()),
         "instances": instances.collect::<Vec<_>>(),
@@ -156,6 +160,9 @@ fn status(context: &Context) -> Result<ExitCode, Failure> {
     say!("{}", if running { "the connector runs" } else { "no connector runs on this home" });
     if let Some(trouble) = answer["store_trouble"].as_str() {
         say!("database: {trouble}");
+    }
+    for penalty in &limits {
+        say!("{}", styled(ODD, &rate_limit(penalty, now())));
     }
     let rows: Vec<_> = answer["instances"].as_array().into_iter().flatten().map(row).collect();
     print::table(&["INSTANCE", "TENANT", "MODE", "WAITING", "PUT ASIDE"], &rows);

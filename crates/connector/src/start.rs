@@ -86,12 +86,17 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         home: config.home,
         stopper: stopper.clone(),
     });
+    restore_rate_limits(&shell).await?;
     // Whoever is owed something is woken, if need be, whether or not anything new comes.
     for instance in shell.db.read(|reader| reader.instances_with_work()).await? {
         shell.instances.mailbox(&shell, &instance);
     }
     let lifetime = Lifetime { sole: config.sole, ..Lifetime::default() };
     let (links, mut tasks) = listen(&shell, &lifetime);
+    for adapter in shell.adapters.iter() {
+        let keeping = gateway::keep_rate_limits(adapter.clone(), shell.db.clone(), stopper.clone());
+        tasks.push(gateway::vital("rate limits", &stopper, keeping));
+    }
     let door = serve(listener, shell.clone());
     tasks.push(gateway::vital("door", &stopper, door));
     tasks.push(gateway::vital("watch", &stopper, watch::run(shell.clone())));
@@ -100,6 +105,16 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     tasks.push(gateway::vital("status", &stopper, publishing));
     tracing::info!(%address, platforms = links.len(), "the connector listens");
     Ok(Running { address, shell, writer, tasks, links })
+}
+
+/// Puts the rate limits in force that platforms imposed on earlier processes.
+async fn restore_rate_limits(shell: &Shell) -> Result<(), Error> {
+    let penalties = shell.db.write(Commit::RateLimit, |tx| tx.penalties_in_force(clock::now())).await?;
+    for adapter in shell.adapters.iter() {
+        let own = penalties.iter().filter(|penalty| penalty.platform == adapter.platform());
+        adapter.limits().restore(clock::now, own.cloned());
+    }
+    Ok(())
 }
 
 fn listen(shell: &Arc<Shell>, lifetime: &Lifetime) -> (Vec<LinkHandle>, Vec<JoinHandle<()>>) {

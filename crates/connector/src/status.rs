@@ -66,8 +66,9 @@ async fn look(shell: &Arc<Shell>, links: &[LinkHandle]) -> Value {
     instances.sort_by_key(|it| it["id"].to_string());
     let links: Vec<_> = links.iter().map(|link| json!({ "name": link.name, "state": state(link) })).collect();
     let recoveries = shell.db.upkeep().borrow().recoveries;
+    let limits: Vec<_> = shell.adapters.iter().flat_map(|adapter| adapter.limits().all()).collect();
     json!({
-        "links": links, "instances": instances,
+        "links": links, "instances": instances, "rate_limits": limits,
         "store_trouble": shell.db.trouble(), "store_recoveries": recoveries,
     })
 }

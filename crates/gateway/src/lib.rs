@@ -73,6 +73,7 @@ pub use commit::{Commit, Side};
 /// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
 pub mod shell {
     pub use crate::db::{Db, Upkeep, Writer, start as open};
+    pub use crate::rate_limits::keep as keep_rate_limits;
     pub use crate::stopper::Stopper;
     pub use crate::supervise::{Kept, LinkHandle, Taker, supervisor};
     pub use crate::tasks::vital;

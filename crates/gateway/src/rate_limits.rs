@@ -1,6 +1,6 @@
 //! Stores the rate limits that platforms impose, so that they outlive the process.
 //!
-//! One task per adapter. The adapter's `Limits` hold back the requests; this writes what they record and deletes what is
+//! One task per adapter, in a gateway and in a connector. The adapter's `Limits` hold back the requests; this writes what they record and deletes what is
 //! over. A lane whose send was refused stores the wait with the postponed item, in one commit; what other requests
 //! meet (typing, reactions, edits of previews, the command menu) is stored here right after. A crash before that
 //! commit forgets the wait.
@@ -36,7 +36,8 @@ pub(crate) fn restore(channels: &Channels, penalties: Vec<Penalty>) {
     }
 }
 
-pub(crate) async fn keep(adapter: Arc<Adapter>, db: Db, stopper: Stopper) {
+/// Stores what the adapter records until `stopper` stops it.
+pub async fn keep(adapter: Arc<Adapter>, db: Db, stopper: Stopper) {
     let limits = adapter.limits();
     // Rows restored at boot are deleted when they expire.
     let mut next_end = limits.next_end();

@@ -1,6 +1,6 @@
 //! What a connector remembers, in a file of its own: who its gateways are, what is owed to each instance, and who may
-//! speak where. A connector's database has none of the gateway's tables but `cursors` and `meta`, and the other way
-//! round; whoever opened it knows which it is.
+//! speak where. A connector's database has none of the gateway's tables but `cursors`, `meta` and `rate_limits`, and the
+//! other way round; whoever opened it knows which it is.
 //!
 //! | module | tables |
 //! |---|---|

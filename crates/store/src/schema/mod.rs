@@ -28,7 +28,10 @@ const GATEWAY_STEPS: &[&str] = &[
 
 /// "PTSC"
 pub(crate) static CONNECTOR: Schema =
-    Schema { steps: &[include_str!("connector.sql")], application: 0x5054_5343, marker: ".connector-db" };
+    Schema { steps: CONNECTOR_STEPS, application: 0x5054_5343, marker: ".connector-db" };
+
+/// The second step is the table `rate_limits`, as in a gateway.
+const CONNECTOR_STEPS: &[&str] = &[include_str!("connector.sql"), include_str!("003.sql")];
 
 /// The schema of a gateway that this build writes.
 pub const KNOWN: u32 = 5;
