@@ -7,6 +7,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
+use petasos_core::rate_limit::{Penalty, Scope};
 use petasos_fakes::model::{Answer, Point};
 use serde_json::Value;
 use support::{Bench, Gateway, SOON, failed, fine, json, petasos, stderr, stdout};
@@ -120,6 +121,28 @@ fn a_reader_that_leaves_early_does_not_hurt_a_companion() {
 }
 
 #[test]
+fn outbox_says_how_many_rate_limits_it_leaves_out() {
+    let home = Empty::new();
+    let mut store = petasos_store::Store::open(home.0.path().join("petasos.db")).expect("a store");
+    let telegram = petasos_core::Platform::parse("telegram").expect("known");
+    let (wait, now) = (std::time::Duration::from_secs(600), petasos_gateway::clock::now());
+    let limit = |chat: i32| Penalty::new(telegram, Scope::Chat(chat.to_string()), wait, "slow down", now);
+    store.write(|tx| (0..23).try_for_each(|chat| tx.put_penalty(&limit(chat)))).expect("stored");
+    store.close().expect("closed");
+    let listed = |args: &[&str]| {
+        let listed = fine(&home.run(args));
+        (
+            listed.matches("is rate limited until").count(),
+            listed.contains("and 3 more rate limits; --all lists them"),
+        )
+    };
+    assert_eq!(listed(&["outbox"]), (20, true));
+    assert_eq!(listed(&["outbox", "--all"]), (23, false));
+    let limits = json(&home.run(&["outbox", "--json"]))["rate_limits"].as_array().map(Vec::len);
+    assert_eq!(limits, Some(23));
+}
+
+#[test]
 fn without_a_gateway_everything_that_reads_works_on_an_empty_home() {
     let home = Empty::new();
     assert!(fine(&home.run(&["version"])).starts_with("petasos "));
@@ -130,7 +153,8 @@ fn without_a_gateway_everything_that_reads_works_on_an_empty_home() {
     assert_eq!(json(&home.run(&["sessions", "--json"])), serde_json::json!([]));
     assert!(fine(&home.run(&["outbox"])).contains("nothing"));
     assert_eq!(fine(&home.run(&["outbox", "--state", "done"])).trim(), "none is done");
-    assert_eq!(json(&home.run(&["outbox", "--json"])), serde_json::json!([]));
+    let none = serde_json::json!({ "items": [], "dead_chats": [], "rate_limits": [] });
+    assert_eq!(json(&home.run(&["outbox", "--json"])), none);
     assert!(fine(&home.run(&["pairing"])).contains("nobody has asked"));
     assert!(fine(&home.run(&["config", "path"])).contains("petasos.db"));
     assert!(fine(&home.run(&["config", "check"])).contains("ok:"));

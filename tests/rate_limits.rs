@@ -27,6 +27,13 @@ fn banned(bench: &mut Bench, method: &str) -> Instant {
     eventually("stored", || listed(&fine(&bench.run(&["outbox"]))));
     assert!(listed(&fine(&bench.run(&["links"]))), "{}", fine(&bench.run(&["links"])));
     assert_eq!(bench.status()["rate_limits"][0]["name"], "101");
+    for command in ["links", "outbox"] {
+        assert_eq!(
+            support::json(&bench.run(&[command, "--json"]))["rate_limits"][0]["name"],
+            "101",
+            "{command}"
+        );
+    }
     at
 }
 

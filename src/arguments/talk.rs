@@ -82,6 +82,9 @@ pub(crate) struct Outbox {
     /// Only messages in this state [default: those that are not done]
     #[arg(long, global = true)]
     pub(crate) state: Option<OutboxState>,
+    /// List every message, dead chat and rate limit
+    #[arg(long, global = true)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

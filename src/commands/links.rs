@@ -46,7 +46,7 @@ async fn list(context: &Context) -> Result<ExitCode, Failure> {
     let client = Client::require(&context.home)?;
     let told: Value = client.get("/api/status").await?;
     if context.json {
-        print::json(&told["links"])?;
+        print::json(&json!({ "links": told["links"], "rate_limits": told["rate_limits"] }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let status: Status = serde_json::from_value(told)

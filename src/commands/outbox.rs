@@ -14,42 +14,49 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::print::{self, DIM, ODD, ago, cut, now, say, styled};
 
+/// Messages of each state that are shown without `--all`.
 const MOST: usize = 200;
-/// Dead chats shown below the list.
-const DEAD_SHOWN: usize = 20;
-/// Rate limits shown above it.
-const LIMITS_SHOWN: usize = 20;
+/// The same for dead chats below the list, and for rate limits above it.
+const LINES: usize = 20;
 
 pub(crate) async fn outbox(context: &Context, wanted: Outbox) -> Result<ExitCode, Failure> {
     match wanted.action.unwrap_or(OutboxAction::List) {
-        OutboxAction::List => list(context, wanted.state),
+        OutboxAction::List => list(context, wanted.state, wanted.all),
         OutboxAction::Retry { id } => retry(context, id).await,
         OutboxAction::Drop { id } => forget(context, id).await,
     }
 }
 
-fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Failure> {
+fn list(context: &Context, wanted: Option<OutboxState>, all: bool) -> Result<ExitCode, Failure> {
+    let (most, lines) = if all { (usize::MAX, usize::MAX) } else { (MOST, LINES) };
     let states = match wanted {
         Some(state) => vec![meaning(state)],
         None => vec![State::Dead, State::Sending, State::Due, State::Streaming],
     };
     let mut items: Vec<Item> = Vec::new();
+    let mut cut_off = Vec::new();
     let (mut dead, mut limits) = (Vec::new(), Vec::new());
     if let Some(reader) = reader(&context.home)? {
         for state in states {
-            items.extend(reader.items_in(state, MOST)?);
+            let mut found = reader.items_in(state, most.saturating_add(1))?;
+            if found.len() > most {
+                found.truncate(most);
+                cut_off.push(state);
+            }
+            items.extend(found);
         }
         dead = reader.dead_chats()?;
         limits = reader.penalties()?;
     }
     limits.retain(|penalty| penalty.until > now());
     if context.json {
-        print::json(&items)?;
+        print::json(&json!({ "items": items, "dead_chats": dead, "rate_limits": limits }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    for penalty in limits.iter().take(LIMITS_SHOWN) {
+    for penalty in limits.iter().take(lines) {
         say!("{}", styled(ODD, &rate_limit(penalty, now())));
     }
+    more(limits.len().saturating_sub(lines), "rate limits");
     if items.is_empty() {
         match wanted {
             None => say!("nothing; every answer has been delivered"),
@@ -68,13 +75,29 @@ fn list(context: &Context, wanted: Option<OutboxState>) -> Result<ExitCode, Fail
         ]
     });
     print::table(&["ID", "STATE", "CHAT", "SINCE", "TRIES", "LAST ERROR"], &rows.collect::<Vec<_>>());
-    for chat in dead.iter().take(DEAD_SHOWN) {
+    for state in cut_off {
+        say!(
+            "{}",
+            styled(
+                DIM,
+                &format!("only the first {most} that are {} are listed; --all lists all", state.as_str())
+            )
+        );
+    }
+    for chat in dead.iter().take(lines) {
         say!("{}", styled(ODD, &about(chat)));
     }
+    more(dead.len().saturating_sub(lines), "dead chats");
     if !dead.is_empty() {
         say!("{}", styled(DIM, &format!("→ {ADVICE}")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn more(count: usize, what: &str) {
+    if count > 0 {
+        say!("{}", styled(DIM, &format!("and {count} more {what}; --all lists them")));
+    }
 }
 
 /// What somebody can do about a dead chat.

@@ -107,7 +107,7 @@ fn links_are_listed_paused_and_brought_back() {
     let polls = bench.telegram.calls_of("getUpdates").len();
     let listed: serde_json::Value =
         serde_json::from_str(&fine(&bench.run(&["links", "--json"]))).expect("JSON");
-    assert_eq!(listed[0]["state"], "paused", "{listed}");
+    assert_eq!(listed["links"][0]["state"], "paused", "{listed}");
     assert_eq!(bench.telegram.calls_of("getUpdates").len(), polls, "nobody polls while it is paused");
     fine(&bench.run(&["links", "resume", "telegram"]));
     assert_eq!(bench.wait_messages(7, 1), ["echo: hello"]);

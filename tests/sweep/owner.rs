@@ -116,7 +116,7 @@ fn dead(life: &Life) -> Result<String, String> {
     wait("listed as given up", || {
         let listed = life.bench.run(&["outbox", "--json", "--state", "dead"]);
         let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
-        id = listed[0]["id"].as_i64().map(|id| id.to_string());
+        id = listed["items"][0]["id"].as_i64().map(|id| id.to_string());
         id.is_some()
     })?;
     id.ok_or_else(|| "nothing is listed".into())
