@@ -26,6 +26,8 @@ struct Leash {
 }
 
 const LOG: &str = "logs/gateway-shutdown-watchdog.log";
+/// A log larger than this is begun anew.
+const LOG_LIMIT: u64 = 256 * 1024;
 
 impl Watchdog {
     pub(crate) fn arm(after: Duration, home: PathBuf, own: Record, gate: Gate) -> Self {
@@ -88,7 +90,11 @@ fn dump(home: &Path, gate: &Gate) {
         gate.try_situation()
     );
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-        OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?.write_all(text.as_bytes())
+        let mut log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+        if log.metadata()?.len() > LOG_LIMIT {
+            log.set_len(0)?;
+        }
+        log.write_all(text.as_bytes())
     });
     if let Err(error) = written {
         tracing::error!(%error, "the state of the stop could not be written down");
@@ -113,6 +119,20 @@ mod tests {
         loop {
             std::thread::park();
         }
+    }
+
+    #[test]
+    fn dump_begins_a_log_anew_that_has_grown_too_large() {
+        let home = tempfile::tempdir().unwrap();
+        let (log, gate) = (home.path().join(LOG), Gate::new(None));
+        dump(home.path(), &gate);
+        let one = fs::metadata(&log).unwrap().len();
+        dump(home.path(), &gate);
+        assert_eq!(fs::metadata(&log).unwrap().len(), 2 * one, "a small log is appended to");
+        let grown = usize::try_from(LOG_LIMIT).unwrap() + 1;
+        fs::write(&log, "x".repeat(grown)).unwrap();
+        dump(home.path(), &gate);
+        assert_eq!(fs::metadata(&log).unwrap().len(), one);
     }
 
     #[test]

@@ -66,7 +66,7 @@ const RULES: &[(u32, &str)] = &[
 ];
 
 impl Tx<'_> {
-    /// One bounded step. Call it every hour, and again while there is `more`, each in its own transaction.
+    /// One bounded step. Call it from time to time, and again while there is `more`, each in its own transaction.
     pub fn prune(&self, now: Millis) -> Result<Pruned> {
         let mut pruned = Pruned::default();
         for (days, rule) in RULES {
