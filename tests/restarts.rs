@@ -120,7 +120,7 @@ fn answers_or_reports_every_message_through_twenty_kills() {
         let texts = bench.telegram.texts(chat);
         let copies = texts.iter().filter(|text| text.starts_with("echo: ")).count();
         let kept = texts.iter().filter(|text| text.contains("Your message is kept")).count();
-        assert!(copies <= 1 && kept <= 1, "chat {chat}: {texts:?}");
+        assert!(copies <= 1 && kept <= 4, "chat {chat}: {texts:?}");
     }
     let slow = bench.telegram.texts(SLOW);
     assert!(slow.iter().any(|text| text.contains("Your message is kept")), "{slow:?}");

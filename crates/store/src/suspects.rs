@@ -102,8 +102,8 @@ impl Tx<'_> {
         self.put_meta(SUSPECTS, &json(suspects)?)
     }
 
-    /// Held suspects stay suspects, and their chats are told once that the message is kept. Those that are resumed at once
-    /// are like any other turn.
+    /// Held suspects stay suspects, and their chats are told that the message is kept and for how long. Those that are
+    /// resumed at once are like any other turn.
     pub(crate) fn keep_suspects(
         &self,
         mut suspects: Suspects,
@@ -115,7 +115,7 @@ impl Tx<'_> {
         suspects.retain(|turn| hold.is_some() && held.iter().any(|suspect| suspect.turn == turn));
         let mut wait = hold.map(|hold| hold.pause).unwrap_or_default();
         for suspect in held {
-            if suspects.tell(suspect.turn)
+            if suspects.announce(suspect.turn, wait)
                 && let Some(known) = self.turn(suspect.turn)?
             {
                 self.apply(&known.turn.notice(kept_notice(wait), now), now)?;

@@ -21,9 +21,9 @@ pub struct Suspects(BTreeMap<i64, Suspicion>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Suspicion {
-    /// Its chat knows that the message is kept.
+    /// The wait in seconds that its chat was last told. `None`: it was told nothing.
     #[serde(default)]
-    told: bool,
+    announced: Option<u64>,
     /// It was resumed alone and has not run for the stable interval yet.
     #[serde(default)]
     trial: bool,
@@ -54,9 +54,16 @@ impl Suspects {
         self.0.is_empty()
     }
 
-    /// Its chat is being notified. False: it was notified by an earlier start.
-    pub fn tell(&mut self, turn: TurnId) -> bool {
-        self.0.get_mut(&turn.0).is_some_and(|suspicion| !core::mem::replace(&mut suspicion.told, true))
+    /// Whether its chat is to be notified that it waits this long after a start. Later starts repeat the notice only when the
+    /// wait has more than doubled, so a chain of starts sends few of them.
+    pub fn announce(&mut self, turn: TurnId, wait: Duration) -> bool {
+        let Some(suspicion) = self.0.get_mut(&turn.0) else { return false };
+        let seconds = wait.as_secs();
+        if suspicion.announced.is_some_and(|announced| seconds <= announced.saturating_mul(2)) {
+            return false;
+        }
+        suspicion.announced = Some(seconds);
+        true
     }
 
     /// It runs again. False: it is no suspect.
@@ -72,11 +79,11 @@ impl Suspects {
     }
 }
 
-/// Tells a chat that its interrupted message waits.
+/// Tells a chat that its interrupted message waits. It names no moment: the next restart would make it wrong.
 pub fn kept_notice(wait: Duration) -> String {
     format!(
-        "⏸ Your message is kept. The gateway was restarted several times while working on it, so it continues by itself in \
-         about {} seconds, once the gateway has been stable. Nothing to do; /stop drops it.",
+        "⏸ Your message is kept. The gateway was restarted several times while working on it, so it continues by itself once \
+         the gateway has run for about {} seconds without another restart. Nothing to do; /stop drops it.",
         wait.as_secs().max(1)
     )
 }
@@ -117,14 +124,20 @@ mod tests {
     }
 
     #[test]
-    fn notifies_each_chat_once_across_restarts() {
+    fn repeats_the_notice_only_when_the_wait_has_more_than_doubled() {
         let mut suspects = Suspects::default();
         suspects.crashed(&[A]);
-        assert!(suspects.tell(A) && !suspects.tell(A) && !suspects.tell(B));
-        let stored = serde_json::to_string(&suspects).unwrap();
-        let mut suspects: Suspects = serde_json::from_str(&stored).unwrap();
-        suspects.crashed(&[A]);
-        assert!(!suspects.tell(A) && !suspects.is_empty(), "{stored}");
+        assert!(!suspects.announce(B, Duration::ZERO), "no suspect");
+        let mut announced = Vec::new();
+        for seconds in (10..=200).step_by(10).chain([10]) {
+            suspects.crashed(&[A]);
+            if suspects.announce(A, Duration::from_secs(seconds)) {
+                announced.push(seconds);
+            }
+            let stored = serde_json::to_string(&suspects).unwrap();
+            suspects = serde_json::from_str(&stored).unwrap();
+        }
+        assert_eq!(announced, [10, 30, 70, 150]);
         suspects.retain(|turn| turn != A);
         assert!(suspects.is_empty());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use petasos_core::SessionKey;
 use petasos_core::journal::Outcome;
+use petasos_core::outbox::State;
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use petasos_gateway::home::{boots, counts};
@@ -42,26 +43,46 @@ fn wants(world: &mut World, stable: Duration) {
 }
 
 #[test]
-fn held_suspect_is_announced_once_and_resumed_by_itself() {
+fn held_suspect_is_resumed_by_itself_after_the_wait_its_chat_was_told() {
     let mut world = World::idle(tripping_at(1, NEVER));
     world.plant(&open_turn(7));
     world.start();
-    world.sees(7, "Your message is kept");
+    world.sees(7, "run for about 3600 seconds without another restart");
     hears(&world, 8);
+    // The wait grows with every start: 2 hours, which the notice covers roughly, then 3 hours, then no more.
     for chat in 21..=23 {
         world.crash();
         world.start();
         hears(&world, chat);
     }
+    world.sees(7, "run for about 10800 seconds without another restart");
     assert_eq!(blamed(&world, 7), Some(1), "it did not run when the others died");
     assert_eq!(world.failures(7), 1);
     assert!(world.model.requests().iter().all(|it| it.last_user == "are you there?"));
     wants(&mut world, SHORT);
     world.restart();
     world.sees(7, "the question before");
-    assert_eq!(world.count(7, "Your message is kept"), 1, "{:?}", world.telegram.texts(7));
+    assert_eq!(world.count(7, "Your message is kept"), 2, "{:?}", world.telegram.texts(7));
     let file = std::fs::read_to_string(boots::path(world.home())).expect("the breaker's file");
     assert_eq!(file.matches(',').count(), 4, "five starts had a suspect: {file}");
+}
+
+#[test]
+fn chat_of_a_held_suspect_is_notified_in_the_first_commit_of_a_start() {
+    let mut world = World::idle(tripping_at(1, NEVER));
+    world.plant(&open_turn(7));
+    world.start();
+    // No wait: the commit that takes over enqueues the notice, before anything else of the process runs.
+    let enqueued = world.read(|reader| {
+        let states = [State::Due, State::Sending, State::Done];
+        Ok(states
+            .map(|state| reader.items_in(state, 10))
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?
+            .concat())
+    });
+    let kept = enqueued.iter().filter(|item| item.draft.text.contains("Your message is kept"));
+    assert!(kept.count() > 0, "{enqueued:?}");
 }
 
 #[test]
