@@ -187,6 +187,8 @@ enum Ended {
     Failed(SessionKey),
     /// The rest is over.
     Again(SessionKey),
+    /// A turn that is to be stopped is open, or may be.
+    Found(SessionKey, oneshot::Sender<bool>),
 }
 
 /// How long a session that failed rests.
@@ -205,15 +207,10 @@ impl Desk {
                 // Whoever asked may have gone; so may those below.
                 let _ = reply.send(view);
             }
-            Ask::StopTurn { key, reply } => {
-                if let Some(seat) = self.seats.get(&key) {
-                    let words = seat.words.clone();
-                    self.tasks.spawn(async move {
-                        let _ = words.send(Word::StopTurn(reply)).await;
-                        Ended::Done
-                    });
-                }
-            }
+            Ask::StopTurn { key, reply } => match self.seats.get(&key) {
+                Some(seat) if !seat.words.is_closed() => self.stop_turn(key, reply),
+                Some(_) | None => self.find_turn(key, reply),
+            },
             Ask::Cancel { key, inbox, reply } => {
                 let words = self.seat(key).words.clone();
                 self.tasks.spawn(async move {
@@ -259,6 +256,30 @@ impl Desk {
         }
     }
 
+    fn stop_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
+        let words = self.seat(key).words.clone();
+        self.tasks.spawn(async move {
+            let _ = words.send(Word::StopTurn(reply)).await;
+            Ended::Done
+        });
+    }
+
+    /// An open turn may wait without a session, such as a held suspect. Without one no session is started.
+    fn find_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
+        let shell = self.shell.clone();
+        self.tasks.spawn(async move {
+            let wanted = key.clone();
+            match shell.db.read(move |reader| reader.open_turn_of(&wanted)).await {
+                Ok(None) => {
+                    let _ = reply.send(false);
+                    Ended::Done
+                }
+                // A store that cannot be read is the session's to deal with.
+                Ok(Some(_)) | Err(_) => Ended::Found(key, reply),
+            }
+        });
+    }
+
     fn seat(&mut self, key: SessionKey) -> &mut Seat {
         if self.seats.get(&key).is_some_and(|seat| seat.words.is_closed()) {
             self.seats.remove(&key);
@@ -288,6 +309,7 @@ impl Desk {
     fn ended(&mut self, ended: Option<Ended>) {
         match ended {
             Some(Ended::Done) | None => {}
+            Some(Ended::Found(key, reply)) => self.stop_turn(key, reply),
             Some(Ended::Left(key)) => {
                 self.failures.remove(&key);
             }

@@ -119,6 +119,25 @@ fn stop_drops_a_held_suspect() {
 }
 
 #[test]
+fn stop_turn_drops_a_held_suspect_that_has_no_session_entry() {
+    let mut world = World::idle(tripping_at(1, NEVER));
+    world.plant(&open_turn(7));
+    world.start();
+    let stop = |world: &World, chat: i64| {
+        world.runtime.block_on(world.handle().stop_turn(&key(chat))).expect("it runs")
+    };
+    assert!(!stop(&world, 8), "there is nothing to stop");
+    let status = world.runtime.block_on(world.handle().status()).expect("a status");
+    assert_eq!(status.sessions, 0, "and no session is started for that");
+    assert!(stop(&world, 7));
+    assert_eq!(blamed(&world, 7), None);
+    assert!(!stop(&world, 7), "it is stopped already");
+    world.telegram.push_text(7, 7, "are you there?");
+    world.ends_with(7, "are you there?");
+    assert_eq!(world.model.requests().len(), 1);
+}
+
+#[test]
 fn turn_left_open_by_a_stop_is_no_suspect() {
     let mut world = World::with(tripping_at(1, NEVER));
     let gate = world.thinks_long_about("slow");
