@@ -1,12 +1,13 @@
 //! `/retry NUMBER` and `/drop NUMBER`: messages that were given up with a notice.
 
 use petasos_core::admission::{Admission, Arrival};
+use petasos_core::command::{Name, Parsed};
 use petasos_core::journal::Outcome;
 use petasos_core::{Inbound, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, Pending, Tx};
 
 use super::say::Reply;
-use super::{Ended, Promise, Session};
+use super::{Ended, Promise, Session, parsed};
 use crate::commit::Commit;
 
 const UNKNOWN: &str = "I gave up no message of that number here.";
@@ -66,11 +67,19 @@ fn asked(tx: &Tx<'_>, key: &SessionKey, turn: TurnId) -> Result<Option<Vec<Inbou
 /// The original message, resubmitted by the author of the command.
 fn again(command: &Inbound, asked: Vec<Inbound>, words: &str) -> Inbound {
     let mut inbound = command.clone();
-    let texts: Vec<_> = asked.iter().map(|it| it.text.as_str()).filter(|text| !text.is_empty()).collect();
+    let texts: Vec<_> = asked.iter().map(words_of).filter(|text| !text.is_empty()).collect();
     inbound.text = if words.is_empty() { texts.join("\n") } else { words.to_owned() };
     if let Some(first) = asked.first() {
         (inbound.context, inbound.quoted) = (first.context.clone(), first.quoted.clone());
     }
     inbound.attachments = asked.into_iter().flat_map(|it| it.attachments).collect();
     inbound
+}
+
+/// What the model was asked: `/queue` is no part of it.
+fn words_of(asked: &Inbound) -> String {
+    match parsed(asked) {
+        Parsed::Known(Name::Queue, words) => words,
+        Parsed::Known(..) | Parsed::Unknown(_) | Parsed::Text => asked.text.clone(),
+    }
 }

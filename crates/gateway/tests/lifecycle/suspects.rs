@@ -198,9 +198,9 @@ fn settles(world: &World) {
 }
 
 /// Chat 7 asked for a poison turn, which is given up; chat 8 was its neighbour. Gives the number of the turn.
-fn given_up(world: &mut World) -> i64 {
+fn given_up(world: &mut World, text: &str) -> i64 {
     let (_poison, slow) = poison_and_slow(world);
-    world.telegram.push_text(7, 7, "poison");
+    world.telegram.push_text(7, 7, text);
     asks(world, "poison", 1);
     world.telegram.push_text(8, 8, "slow");
     asks(world, "slow", 1);
@@ -228,7 +228,7 @@ fn given_up(world: &mut World) -> i64 {
 #[test]
 fn poison_turn_is_given_up_and_its_neighbour_is_answered() {
     let mut world = World::with(tripping_at(0, NEVER));
-    let turn = given_up(&mut world);
+    let turn = given_up(&mut world, "poison");
     assert_eq!(world.read(|reader| reader.settled(Outcome::Dead, 10)).len(), 1);
     assert!(world.entry(7).is_some_and(|entry| entry.suspended), "three blamed crashes in a row");
     assert!(world.entry(8).is_some_and(|entry| !entry.suspended));
@@ -243,7 +243,7 @@ fn poison_turn_is_given_up_and_its_neighbour_is_answered() {
 #[test]
 fn given_up_message_is_retried_edited_and_dropped() {
     let mut world = World::with(tripping_at(0, NEVER));
-    let turn = given_up(&mut world);
+    let turn = given_up(&mut world, "poison");
     world.telegram.push_text(8, 8, format!("/retry {turn}"));
     world.ends_with(8, "I gave up no message of that number here.");
     world.telegram.push_text(7, 7, format!("/retry {turn} rephrased"));
@@ -258,6 +258,15 @@ fn given_up_message_is_retried_edited_and_dropped() {
     assert!(world.read(|reader| reader.settled(Outcome::Dead, 10)).is_empty());
     world.telegram.push_text(7, 7, format!("/drop {turn}"));
     world.ends_with(7, "I gave up no message of that number here.");
+}
+
+#[test]
+fn retry_of_a_given_up_queued_message_repeats_its_words_only() {
+    let mut world = World::with(tripping_at(0, NEVER));
+    let turn = given_up(&mut world, "/queue poison");
+    world.model.respond(|request| Answer::text(format!("asked: {}", request.last_user)));
+    world.telegram.push_text(7, 7, format!("/retry {turn}"));
+    world.ends_with(7, "]\n\npoison");
 }
 
 #[test]
