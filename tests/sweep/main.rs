@@ -45,6 +45,8 @@ pub enum Scenario {
     Retry,
     /// An interrupted turn is resumed.
     Resume,
+    /// An interrupted turn is held, resumed alone, and runs for the stable interval.
+    Suspect,
     /// The gateway is stopped with a turn under way.
     Stop,
     /// The gateway is stopped while a platform has not answered a send yet.
@@ -135,11 +137,7 @@ fn visits(commit: Commit) -> Covered {
         Commit::Todo => once(Scenario::Todo),
         Commit::Sweep => once(Scenario::Housekeeping),
         Commit::Pulse => once(Scenario::Watchdog),
-        // Needs several crashes and a stable interval: twenty kills in one home pass it at any side.
-        Commit::ClearSuspect => Covered::ByTest {
-            source: include_str!("../restarts.rs"),
-            test: "answers_or_reports_every_message_through_twenty_kills",
-        },
+        Commit::ClearSuspect => once(Scenario::Suspect),
         // All of them, one after the other, until a life without a death.
         Commit::Connector => Covered::ByTest {
             source: include_str!("../connector.rs"),
@@ -202,6 +200,7 @@ fn set_up(scenario: Scenario) -> Life {
         | Scenario::Resume
         | Scenario::Stop
         | Scenario::LateSend => Life::new(talk::bench(Form::Plain)),
+        Scenario::Suspect => Life::new(talk::holding_suspects()),
         Scenario::Unusable => unusable::set_up(&[unusable::TURN]),
         Scenario::Untellable => unusable::set_up(&[unusable::TURN, unusable::NOTICE]),
         Scenario::Background
@@ -233,6 +232,7 @@ fn provoke(life: &mut Life, scenario: Scenario, nth: u32) -> Outcome {
         Scenario::Photo => talk::photo(life),
         Scenario::Retry => talk::retry(life),
         Scenario::Resume => talk::resume(life),
+        Scenario::Suspect => talk::suspect(life),
         Scenario::Stop => talk::stop(life),
         Scenario::LateSend => talk::late_send(life),
         Scenario::Unusable | Scenario::Untellable | Scenario::Watchdog => {
@@ -266,6 +266,7 @@ fn check(life: &mut Life, death: Death) -> Outcome {
         | Scenario::Hindered(_)
         | Scenario::Command
         | Scenario::Resume
+        | Scenario::Suspect
         | Scenario::Stop
         | Scenario::LateSend
         | Scenario::Photo => talk::check(life, death.scenario),

@@ -136,6 +136,30 @@ pub fn resume(life: &mut Life) -> Outcome {
     Ok(())
 }
 
+/// Every start after a crash holds the turns that were executing, for a second each.
+pub fn holding_suspects() -> Bench {
+    let bench = Bench::with("gateway:\n  restart_loop_guard: {max_restarts: 1, stable_seconds: 1}\n");
+    answers(&bench, Form::Plain, answer(Form::Plain));
+    bench
+}
+
+pub fn suspect(life: &mut Life) -> Outcome {
+    let gate = life.bench.model.gate(Point::Before);
+    life.bench.start();
+    push(life);
+    if !gate.wait(SOON) {
+        return Err("the model was never asked".into());
+    }
+    life.bench.kill();
+    life.launch();
+    // The turn is still executing when it is cleared.
+    if !life.bench.dies(SOON) {
+        return Err("it never died".into());
+    }
+    gate.open();
+    Ok(())
+}
+
 pub fn stop(life: &mut Life) -> Outcome {
     let gate = life.bench.model.gate(Point::Before);
     life.launch();
@@ -203,10 +227,15 @@ pub fn check(life: &mut Life, scenario: Scenario) -> Outcome {
         return Ok(());
     }
     life.bench.settle();
-    let stopping = |text: &String| text.contains("Gateway shutting down");
-    let texts: Vec<String> = life.texts(CHAT).into_iter().filter(|text| !stopping(text)).collect();
+    let notices = ["Gateway shutting down", "Your message is kept"];
+    let is_notice = |text: &String| notices.iter().any(|notice| text.contains(notice));
+    let texts: Vec<String> = life.texts(CHAT).into_iter().filter(|text| !is_notice(text)).collect();
     no_unmarked_copy(form, &texts)?;
-    life.asked_at_most(if scenario == Scenario::Command { 0 } else { 2 })
+    life.asked_at_most(match scenario {
+        Scenario::Command => 0,
+        Scenario::Suspect => 3,
+        _other => 2,
+    })
 }
 
 pub fn no_unmarked_copy(form: Form, texts: &[String]) -> Outcome {
