@@ -8,13 +8,13 @@ mod support;
 mod sleep;
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use petasos_fakes::connector::{Reply, World, event};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::{Connector, Gate};
 use serde_json::{Value, json};
-use support::{Bench, SOON, eventually, failed, fine};
+use support::{Bench, SOON, assert_took_at_most, eventually, failed, fine};
 
 const DISCORD: &str =
     "  relay_platforms: [discord]\n  relay_bot_ids: '{\"discord\": {\"botId\": \"app\"}}'\n";
@@ -66,19 +66,24 @@ fn pausing_and_retrying_a_relayed_platform_asks_to_go_idle_first() {
     until(&connector, "a hello", |world| world.open() == 1);
     bench.await_state("running");
     let asked = |world: &World| world.frames("going_idle").len();
+    // The connections that closed, and those of them that waited for the grant.
+    let closed = |world: &World| (world.closed, world.closed_idle);
     fine(&bench.run(&["links", "retry", "discord"]));
     until(&connector, "a second hello", |world| world.frames("hello").len() == 2 && world.open() == 1);
-    assert_eq!(connector.read(asked), 1);
+    assert_eq!((connector.read(asked), connector.read(closed)), (1, (1, 1)));
     fine(&bench.run(&["links", "pause", "discord"]));
     until(&connector, "closed", |world| world.open() == 0);
-    assert_eq!(connector.read(asked), 2);
+    assert_eq!((connector.read(asked), connector.read(closed)), (2, (2, 2)));
     // A connector that never answers does not keep the owner waiting.
     connector.grant_idle(None);
     fine(&bench.run(&["links", "retry", "discord"]));
     until(&connector, "a third hello", |world| world.frames("hello").len() == 3 && world.open() == 1);
     fine(&bench.run(&["links", "pause", "discord"]));
+    until(&connector, "going_idle", |world| asked(world) == 3);
+    let since = Instant::now();
     until(&connector, "closed", |world| world.open() == 0);
-    assert_eq!(connector.read(asked), 3);
+    assert_took_at_most(Duration::from_secs(3), since);
+    assert_eq!(connector.read(closed), (3, 2));
 }
 
 #[test]

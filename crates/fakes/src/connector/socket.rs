@@ -258,8 +258,10 @@ fn result(request: &str, value: &Value) -> String {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.shared.ring(|world| {
+            let idle = world.connections.iter().any(|it| it.number == self.number && it.idle);
             world.connections.retain(|it| it.number != self.number);
             world.closed += 1;
+            world.closed_idle += u64::from(idle);
         });
     }
 }

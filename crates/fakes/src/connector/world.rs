@@ -17,6 +17,8 @@ pub struct World {
     pub bearers: Vec<Option<String>>,
     /// Connections whose end was seen.
     pub closed: u64,
+    /// Those of them that had been granted to go idle.
+    pub closed_idle: u64,
     /// Numbers that were acknowledged, in order.
     pub acks: Vec<String>,
     pub chats: BTreeMap<String, Vec<Message>>,
@@ -108,6 +110,7 @@ impl Default for World {
             rubbish: 0,
             bearers: Vec::new(),
             closed: 0,
+            closed_idle: 0,
             acks: Vec::new(),
             chats: BTreeMap::new(),
             reactions: Vec::new(),
