@@ -1,9 +1,9 @@
 //! A copy of the routing table for older tools: `sessions/sessions.json`.
 //!
-//! Owns that file. A small table is copied some seconds after it changed, a large one at most once an hour and in small
-//! pieces, so that the copy costs the same part of the time however many conversations are stored. The file is
-//! replaced as a whole; a crash leaves the copy before. Nothing here is read back, except once, when a home of
-//! another program is taken over.
+//! Owns that file. A small table is copied some seconds after it changed; a large one an hour after the file was last
+//! written, across restarts, and in small pieces, so that the copy costs the same part of the time however many
+//! conversations are stored. The file is replaced as a whole; a crash leaves the copy before. Nothing here is read
+//! back, except once, when a home of another program is taken over.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -18,6 +18,7 @@ use petasos_store::{Reader, RoutingState};
 use tokio::time::Instant;
 
 use crate::Error;
+use crate::db::Db;
 use crate::session::Shell;
 
 /// How long a change may be missing from the copy of a small table, and how often it is looked for.
@@ -57,20 +58,17 @@ impl State {
 pub(crate) async fn run(shell: Arc<Shell>) {
     tokio::select! {
         () = shell.stopper.stopped() => {}
-        () = keep(&shell) => {}
+        () = keep(&shell.home, &shell.db) => {}
     }
 }
 
-async fn keep(shell: &Shell) {
+async fn keep(home: &Path, db: &Db) {
     // An empty table needs no copy.
     let mut written = State::Small(RoutingState::default());
-    let mut large_at = Instant::now() + RARELY;
-    if !path(&shell.home).exists() {
-        large_at = Instant::now();
-    }
+    let mut large_at = Instant::now() + RARELY.saturating_sub(age(&path(home)));
     loop {
         tokio::time::sleep(DEBOUNCE).await;
-        let state = match shell.db.read(State::of).await {
+        let state = match db.read(State::of).await {
             Ok(state) => state,
             Err(error) => {
                 tracing::debug!(%error, "the routing table cannot be read");
@@ -85,7 +83,7 @@ async fn keep(shell: &Shell) {
         if state == written {
             continue;
         }
-        match copy(shell, pause).await {
+        match copy(home, db, pause).await {
             Ok(()) => written = state,
             Err(error) => {
                 tracing::warn!(%error, "sessions.json could not be written; older tools see an old copy");
@@ -95,13 +93,18 @@ async fn keep(shell: &Shell) {
     }
 }
 
+/// Time since the last copy. A missing copy, or one from the future (the clock was set back), is due at once.
+fn age(copy: &Path) -> Duration {
+    let written = std::fs::metadata(copy).and_then(|file| file.modified());
+    written.ok().and_then(|at| at.elapsed().ok()).unwrap_or(RARELY)
+}
+
 /// Page by page: entries that are changed meanwhile are copied as they were before or after.
-async fn copy(shell: &Shell, pause: Duration) -> Result<(), Error> {
-    let mut draft = Draft::new(&path(&shell.home)).map_err(|error| Error::Io(error.to_string()))?;
+async fn copy(home: &Path, db: &Db, pause: Duration) -> Result<(), Error> {
+    let mut draft = Draft::new(&path(home)).map_err(|error| Error::Io(error.to_string()))?;
     let mut after = SessionKey(String::new());
     loop {
-        let (page, written) = shell
-            .db
+        let (page, written) = db
             .read(move |reader| {
                 let page = reader.entries_after(&after, PAGE)?;
                 draft.add(&page.entries)?;
@@ -159,19 +162,53 @@ impl Draft {
 mod tests {
     use petasos_core::SessionId;
     use petasos_core::session::{LocalTime, Routing};
+    use petasos_store::Store;
 
     use super::*;
+    use crate::stopper::Stopper;
+    use crate::{DATABASE, db};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn entry(key: &str) -> Entry {
+        let now = LocalTime::parse("2026-11-15T18:12:05").expect("a time");
+        Entry::new(SessionKey(key.into()), SessionId(format!("20261115_181205_{key}")), None, now)
+    }
+
+    /// Starts on a large table, with a copy of this age; gives whether it was replaced within `watched`.
+    async fn replaces_copy(age: Duration, watched: Duration) -> bool {
+        let home = tempfile::TempDir::new().expect("a home");
+        let mut store = Store::open(home.path().join(DATABASE)).expect("a store");
+        store
+            .write(|tx| (0..=LARGE).try_for_each(|chat| tx.put_entry(&entry(&format!("{chat}")))))
+            .expect("a large table");
+        let copy = path(home.path());
+        std::fs::create_dir_all(copy.parent().expect("a folder")).expect("made");
+        let mut file = File::create(&copy).expect("a copy");
+        file.write_all(b"old").expect("written");
+        file.set_modified(std::time::SystemTime::now() - age).expect("a time");
+        let (db, writer) = db::start(store, Stopper::default()).expect("a database thread");
+        let ended = tokio::time::timeout(watched, keep(home.path(), &db)).await;
+        assert!(ended.is_err(), "it goes on until it is stopped");
+        drop(db);
+        writer.join();
+        std::fs::read(&copy).expect("a copy") != b"old"
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_a_large_table_one_hour_after_the_last_copy_across_restarts() {
+        assert!(!replaces_copy(50 * MINUTE, 9 * MINUTE).await, "before the hour is over");
+        assert!(replaces_copy(50 * MINUTE, 12 * MINUTE).await, "the hour began before the start");
+        assert!(replaces_copy(90 * MINUTE, 2 * MINUTE).await, "due at the start");
+    }
 
     #[test]
     fn the_copy_reads_back_as_what_it_was_made_from_and_replaces_the_one_before() {
         let home = tempfile::TempDir::new().expect("a home");
         let path = path(home.path());
-        let now = LocalTime::parse("2026-11-15T18:12:05").expect("a time");
         let mut routing = Routing::default();
         for chat in ["agent:main:telegram:dm:7", "agent:main:telegram:dm:\"8\""] {
-            let key = SessionKey(chat.into());
-            let entry = Entry::new(key.clone(), SessionId(format!("20261115_181205_{chat}")), None, now);
-            routing.0.insert(key, entry);
+            routing.0.insert(SessionKey(chat.into()), entry(chat));
             let mut draft = Draft::new(&path).expect("begun");
             routing.0.values().for_each(|entry| draft.add(std::slice::from_ref(entry)).expect("added"));
             draft.finish().expect("copied");
