@@ -116,6 +116,83 @@ fn starts_and_answers_after_damage_at_random_places() {
     }
 }
 
+/// Past the program: adds so many megabytes of transcript, and folds the log.
+fn grow(bench: &Bench, megabytes: u32) -> rusqlite::Connection {
+    let raw = rusqlite::Connection::open(bench.database()).expect("a database");
+    let row =
+        "INSERT INTO messages (session, role, content, at) VALUES ('old', 'user', hex(zeroblob(500000)), 1)";
+    for _ in 0..megabytes {
+        raw.execute(row, []).expect("a row");
+    }
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("folded");
+    raw
+}
+
+/// The first pages of a table and its indexes.
+fn roots(raw: &rusqlite::Connection, table: &str) -> Vec<usize> {
+    let mut read = raw.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = ?1").expect("sql");
+    let roots = read.query_map([table], |row| row.get::<_, u32>(0)).expect("rows");
+    roots.map(|row| row.expect("a number") as usize).collect()
+}
+
+fn spoil(path: &Path, pages: &[usize]) {
+    let mut bytes = fs::read(path).expect("readable");
+    for page in pages {
+        let start = (page - 1) * 4096;
+        bytes[start..start + 100].fill(0xff);
+    }
+    fs::write(path, bytes).expect("writable");
+}
+
+#[test]
+fn salvages_a_large_database_whose_damage_only_recovery_reads() {
+    for table in ["turns", "inbox", "routing"] {
+        let mut bench = bench();
+        used(&mut bench);
+        let raw = grow(&bench, 10);
+        // The indexes; all rows are sound.
+        let pages = roots(&raw, table).split_off(1);
+        raw.close().expect("closed");
+        assert!(fs::metadata(bench.database()).expect("a file").len() > 8 << 20);
+        spoil(&bench.database(), &pages);
+        age(&bench);
+        answers(&mut bench, 700, table);
+        let told = bench.wait_messages(OWNER, 1).join("\n");
+        assert!(told.contains("My database was damaged"), "{table}: {told}");
+        bench.kill();
+    }
+}
+
+#[test]
+fn starts_with_an_undecodable_open_turn_in_a_large_database() {
+    let open = "ended_at = NULL, outcome = NULL";
+    for damage in [
+        format!("UPDATE turns SET {open}, state = '{{' WHERE id = 2"),
+        format!("UPDATE turns SET {open}, state = CAST(x'ff7b' AS TEXT) WHERE id = 2"),
+        format!("UPDATE turns SET {open}, session_key = CAST(x'ff' AS TEXT) WHERE id = 2"),
+        "UPDATE inbox SET state = 'queued', outcome = NULL, settled_at = NULL, turn = NULL, \
+         session_key = CAST(x'ff' AS TEXT) WHERE id = 2"
+            .to_owned(),
+    ] {
+        let mut bench = bench();
+        used(&mut bench);
+        let raw = grow(&bench, 2);
+        raw.execute(&damage, []).expect("damaged");
+        raw.close().expect("closed");
+        age(&bench);
+        answers(&mut bench, 700, &damage);
+        let (code, said, _) = bench.terminate();
+        assert_eq!(code, Some(1), "a signal without a supervisor: {said}");
+        // The next start lists the row.
+        bench.start();
+        let told = bench.telegram.wait_until(SOON, |world| {
+            world.texts(OWNER).iter().any(|text| text.contains("row 2")).then_some(())
+        });
+        assert!(told.is_some(), "{damage}: {:?}", bench.telegram.texts(OWNER));
+        bench.kill();
+    }
+}
+
 #[test]
 fn tells_the_owner_and_shows_the_loss_in_status() {
     let mut bench = bench();
@@ -190,20 +267,10 @@ fn salvages_by_restarting_when_a_read_fails_while_running() {
         .expect("it polls");
     let path = bench.database();
     // Behind the program's back: the index that every claim of a message reads leads nowhere any more.
-    let raw = rusqlite::Connection::open(&path).expect("a database");
-    let roots: Vec<u32> = {
-        let mut read =
-            raw.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'inbox'").expect("sql");
-        read.query_map([], |row| row.get(0)).expect("rows").map(|row| row.expect("a number")).collect()
-    };
-    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("folded");
+    let raw = grow(&bench, 0);
+    let roots = roots(&raw, "inbox");
     raw.close().expect("closed");
-    let mut bytes = fs::read(&path).expect("readable");
-    for root in roots {
-        let start = (root as usize - 1) * 4096;
-        bytes[start..start + 100].fill(0xff);
-    }
-    fs::write(&path, bytes).expect("writable");
+    spoil(&path, &roots);
     bench.telegram.push_text(600, 600, "hello");
     let (code, said) = bench.gateway.take().expect("runs").wait();
     assert_eq!(code, Some(75), "the supervisor starts it again: {said}");

@@ -25,6 +25,8 @@ pub(crate) fn take_over(
     world: &World,
     now: Millis,
 ) -> Result<Booted, StoreError> {
+    // Everything after it reads open turns and waiting messages.
+    let unreadable = tx.give_up_unreadable(now)?;
     // Before anything is taken up: what may have been answered is not.
     let salvaged = tx.salvage_notice(terms.limits, now)?;
     // First: what children left open is not taken up.
@@ -34,6 +36,8 @@ pub(crate) fn take_over(
         Ok(world.channels.is_scheduled(source.platform) || welcome(tx, &world.rules, source)?)
     };
     let mut booted = tx.take_over(found, terms, may_go_on, now)?;
+    booted.report.lost_turns += unreadable.turns;
+    booted.report.unreadable += unreadable.messages;
     booted.due.extend(questions::lose(tx, &world.channels, now)?);
     if let Some(notice) = salvaged {
         booted.due.extend(salvage::announce(tx, &world.channels, &world.homes, &notice, now)?);

@@ -10,6 +10,7 @@
 //! When another program has removed the files in use, the jobs of that group wait until everything is in a new file
 //! (`upkeep`); they get their answers then.
 
+mod damage;
 mod upkeep;
 
 use std::sync::{Arc, Mutex};
@@ -19,6 +20,7 @@ use std::time::Duration;
 use petasos_store::{Error as StoreError, OpenError, Place, Reader, Store, Tx};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use self::damage::Damage;
 use self::upkeep::Keeper;
 pub use self::upkeep::Upkeep;
 
@@ -39,7 +41,7 @@ pub struct Db {
     readers: Arc<Readers>,
     health: watch::Receiver<Option<StoreError>>,
     /// Damage that a read or a write showed; stays.
-    damage: Arc<watch::Sender<Option<String>>>,
+    damage: Damage,
     upkeep: watch::Receiver<Upkeep>,
 }
 
@@ -62,7 +64,7 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     petasos_agent::own_files::announce_database(place.path());
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
-    let damage = Arc::new(watch::Sender::new(None));
+    let damage = Damage::default();
     let found = damage.clone();
     let (told, upkeep) = watch::channel(Upkeep::default());
     let keeper = Keeper::new(asks.downgrade(), told, stopper.clone());
@@ -119,7 +121,7 @@ impl Db {
         });
         let answer = asked.await.map_err(|_panicked| Error::Io("a database reader panicked".into()))?;
         if let Err(Error::Store(error)) = &answer {
-            note_damage(&self.damage, error);
+            self.damage.note(error);
         }
         answer
     }
@@ -157,12 +159,14 @@ impl Db {
         }
     }
 
+    /// Rows were passed over because they do not decode: the next start looks for all of them.
+    pub(crate) fn note_unreadable_rows(&self) {
+        self.damage.note_rows();
+    }
+
     /// Resolves when a read or a write has found the database damaged.
     pub(crate) async fn damaged(&self) -> String {
-        let mut damage = self.damage.subscribe();
-        // The sender lives as long as this handle.
-        let found = damage.wait_for(Option::is_some).await;
-        found.ok().and_then(|found| found.clone()).unwrap_or_default()
+        self.damage.wait().await
     }
 
     /// How the files fare: for status, and to wait for changes.
@@ -253,7 +257,7 @@ struct Thread {
     store: Store,
     keeper: Keeper,
     health: watch::Sender<Option<StoreError>>,
-    damage: Arc<watch::Sender<Option<String>>>,
+    damage: Damage,
 }
 
 impl Thread {
@@ -280,7 +284,7 @@ impl Thread {
                 commits.clear();
                 note_health(&self.health, &outcomes);
                 let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-                failed.for_each(|error| note_damage(&self.damage, error));
+                failed.for_each(|error| self.damage.note(error));
                 for (job, outcome) in jobs.drain(..).zip(outcomes) {
                     job.answer(outcome);
                 }
@@ -294,9 +298,12 @@ impl Thread {
             }
         }
         self.keeper.end();
-        if let Err(error) = self.store.close() {
+        let Self { store, damage, .. } = self;
+        let path = store.path().to_owned();
+        if let Err(error) = store.close() {
             tracing::error!(%error, "the database did not close cleanly");
         }
+        damage.remember(&path);
     }
 
     fn write_group(&mut self, jobs: &mut [Box<dyn Job>], commits: &[Commit]) -> Vec<Result<(), StoreError>> {
@@ -341,17 +348,6 @@ impl Thread {
             tracing::warn!(%error, "the log could not be folded into the database; the next start reads it");
         }
     }
-}
-
-fn note_damage(damage: &watch::Sender<Option<String>>, error: &StoreError) {
-    let (StoreError::Corrupt(_) | StoreError::NotDatabase) = error else { return };
-    damage.send_if_modified(|known| {
-        if known.is_some() {
-            return false;
-        }
-        *known = Some(error.to_string());
-        true
-    });
 }
 
 fn note_health(health: &watch::Sender<Option<StoreError>>, outcomes: &[Result<(), StoreError>]) {

@@ -64,6 +64,7 @@ mod stop;
 mod stopper;
 mod supervise;
 mod sweep;
+mod takeover;
 mod tasks;
 mod view;
 mod watchdog;

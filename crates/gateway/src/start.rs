@@ -1,33 +1,28 @@
 //! Putting the parts together.
 //!
-//! In this order: open the store, take over from the process before us (`boot`), look for a drain marker, start the
+//! In this order: open the store and recover the state of the previous process (`takeover`), look for a drain marker, start the
 //! owners, connect the platforms. What was interrupted goes on as soon as its platform is connected (`resume`). How
 //! it all ends is in `running`.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use petasos_agent::mcp::Servers;
 use petasos_agent::{Brain, Role, Terminal, Tools};
-use petasos_core::lifecycle::boots::Resume;
-use petasos_core::message::{Delivery, Route};
-use petasos_core::outbox::Draft;
-use petasos_core::{Millis, Platform};
+use petasos_core::Platform;
+use petasos_core::message::Delivery;
 use petasos_platforms::page::Pages;
-use petasos_store::{Booted, Candidates, Found, Hold, OpenError, Store, Terms};
+use petasos_store::{Candidates, OpenError};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::approvals::Approvals;
-use crate::boot::{self, World};
+use crate::boot::World;
 use crate::channels::{Channels, Relayed};
-use crate::commit::Commit;
 use crate::completions::Bell;
 use crate::config::{Config, Settings};
 use crate::counts::{self, Counts};
-use crate::db::{self, Db};
 use crate::delegation::{self, Delegation, Means};
 use crate::deliver::{Deliver, Outward, Owners};
 use crate::doze::Traffic;
@@ -36,11 +31,9 @@ use crate::fetch::Fetcher;
 use crate::gate::Gate;
 use crate::handle::{Handle, Inner};
 use crate::home::process::Record;
-use crate::home::{self, restart};
 use crate::homes::Homes;
 use crate::hooks::{self, Hooks};
 use crate::ingest::{Entrance, Ingest, Rules};
-use crate::lifetime::Lifetime;
 use crate::lookout::Lookout;
 use crate::marks::Marks;
 use crate::processes::Rows;
@@ -53,15 +46,14 @@ use crate::running::Running;
 use crate::session::Shell;
 use crate::stopper::Stopper;
 use crate::supervise::{self, LinkHandle};
+use crate::takeover::{self, Before, Recovered};
 use crate::{
-    Error, clock, completions, cron, directory, doze, file_loss, links, mirror, network, outages, processes,
-    pulse, rate_limits, relay, retention, salvage, sweep, tasks,
+    Error, clock, completions, cron, directory, doze, file_loss, links, mirror, network, outages, pulse,
+    rate_limits, relay, retention, salvage, sweep, tasks,
 };
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
-/// A restart that was asked for longer ago is no news any more.
-const NEWS: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -76,16 +68,15 @@ pub enum StartError {
 pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let started_at = clock::now();
     let brain = Arc::new(Brain::new(config.model)?);
-    let store = open(&config.home).await?;
     let stopper = Stopper::default();
-    let (db, writer) = db::start(store, stopper.clone())?;
     let relayed = Relayed::of(&config.adapters);
     let rules = Arc::new(Rules { access: config.access, keys: config.keys, relayed });
     let channels = Arc::new(Channels::new(config.adapters));
     let homes = config.lifetime.home_channels.iter().map(|home| home.place().route()).collect();
     let world = World { rules: rules.clone(), channels: channels.clone(), homes };
-    let (mut booted, hold) =
-        take_over(&db, &config.home, &config.lifetime, &config.settings, world, started_at).await?;
+    let before = Before { home: &config.home, lifetime: &config.lifetime, settings: &config.settings, world };
+    let Recovered { db, writer, mut booted, hold, processes } =
+        takeover::recover(before, &stopper, started_at).await?;
     // Without a hold they are among the candidates.
     let held = hold.map(|hold| (std::mem::take(&mut booted.suspects), hold));
     // Before the first lane or link starts.
@@ -179,7 +170,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         shell.deliver.due(lane).await;
     }
     if let Some(terminal) = shell.tools.terminal() {
-        terminal.adopt(processes::known(&shell.db).await?).await;
+        terminal.adopt(processes).await;
     }
     let ingest = Arc::new(Ingest::new(&shell, rules));
     relay::remember(&shell).await;
@@ -259,51 +250,6 @@ fn tools(home: &Path, settings: &Settings, approvals: Arc<Approvals>, rows: Rows
     Ok(tools.with_terminal(Arc::new(terminal)))
 }
 
-/// Recovers the state of the previous process in one commit; says how its suspects are held, if they are.
-async fn take_over(
-    db: &Db,
-    home: &Path,
-    lifetime: &Lifetime,
-    settings: &Settings,
-    world: World,
-    now: Millis,
-) -> Result<(Booted, Option<Hold>), Error> {
-    let imported = db.read(|reader| reader.sessions_imported()).await?;
-    let found = found(home, lifetime, imported);
-    let ledger = home::boots::look(home, lifetime.loop_guard, now);
-    let hold = hold(ledger.resume, lifetime);
-    let crash_recovery = lifetime.crash_recovery;
-    let (window, limits) = (settings.resume_window, settings.limits);
-    let terms = Terms { crash_recovery, window, limits, hold };
-    let booted =
-        db.write(Commit::TakeOver, move |tx| boot::take_over(tx, &found, &terms, &world, now)).await?;
-    boot::tell(&booted.report);
-    forget_notes(home);
-    if booted.suspects.is_empty() {
-        return Ok((booted, None));
-    }
-    ledger.keep(home, lifetime.loop_guard);
-    if let Some(hold) = hold {
-        let (suspects, seconds) = (booted.suspects.len(), hold.pause.as_secs());
-        tracing::error!(
-            suspects,
-            seconds,
-            "started too often with interrupted turns; resuming them one by one"
-        );
-    }
-    Ok((booted, hold))
-}
-
-/// The restart breaker and the respawn storm both hold suspects; the longer pause counts.
-fn hold(resume: Resume, lifetime: &Lifetime) -> Option<Hold> {
-    let tripped = match resume {
-        Resume::AtOnce => None,
-        Resume::OneByOne { pause, .. } => Some(pause),
-    };
-    let pause = tripped.max(lifetime.storm_pause)?;
-    Some(Hold { pause, stable: lifetime.loop_guard.stable })
-}
-
 /// Starts the supervisors, each with what goes on when its platform is there. Page and terminal are always there.
 async fn connect(
     shell: &Arc<Shell>,
@@ -335,81 +281,4 @@ async fn connect(
         }
     }
     links
-}
-
-async fn open(home: &Path) -> Result<Store, StartError> {
-    let path = home.join(DATABASE);
-    let opened = tokio::task::spawn_blocking(move || Store::open_or_salvage(path, clock::now())).await;
-    let (store, salvage) =
-        opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
-    if let Some(salvage) = salvage {
-        tracing::error!(
-            why = salvage.why,
-            moved_to = salvage.moved_to,
-            report = salvage.report,
-            tables = salvage.losses.len(),
-            "the database was damaged and has been salvaged"
-        );
-    }
-    Ok(store)
-}
-
-/// `imported`: a `sessions.json` was taken over before; what lies there now is our copy, and may be large.
-fn found(home: &Path, lifetime: &Lifetime, imported: bool) -> Found {
-    Found {
-        clean: home::clean::take(home),
-        sessions: if imported { None } else { std::fs::read_to_string(mirror::path(home)).ok() },
-        counts: home::counts::read(home),
-        back: back(home, lifetime),
-    }
-}
-
-/// Who waits for news of the restart that made us, and which restart that was.
-fn back(home: &Path, lifetime: &Lifetime) -> Option<(String, Vec<Draft>)> {
-    let mut drafts = Vec::new();
-    let mut restart = String::new();
-    if let Some(asked) = restart::read::<restart::Notify>(home).filter(|_| is_news::<restart::Notify>(home)) {
-        let processed = restart::read::<restart::Processed>(home);
-        restart.push_str(&format!("{}:{:?}", asked.chat_id, processed.map(|it| it.requested_at)));
-        drafts.extend(notice(
-            &asked.platform,
-            &asked.chat_id,
-            asked.thread_id,
-            "✅ Gateway restarted successfully.",
-        ));
-    }
-    if let Some(pending) =
-        restart::read::<restart::Pending>(home).filter(|_| is_news::<restart::Pending>(home))
-    {
-        restart.push_str(&format!("/{}", pending.requested_at));
-        let homes = lifetime.home_channels.iter().map(|home| home.place().route());
-        let homes = homes.filter(|route| !lifetime.quiet_platforms.contains(&route.platform));
-        drafts.extend(homes.map(|route| Draft::notice(route, "✅ Gateway online.")));
-    }
-    (!drafts.is_empty()).then_some((restart, drafts))
-}
-
-fn is_news<N: restart::Note>(home: &Path) -> bool {
-    let written = std::fs::metadata(restart::path::<N>(home)).and_then(|meta| meta.modified());
-    written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < NEWS))
-}
-
-fn notice(platform: &str, chat: &str, thread: Option<String>, text: &str) -> Option<Draft> {
-    let route = Route {
-        platform: Platform::parse(platform)?,
-        chat_id: chat.to_owned(),
-        thread_id: thread,
-        reply_to: None,
-        delivery: Delivery::Push,
-    };
-    Some(Draft::notice(route, text))
-}
-
-/// After the commit: they are owed now, and the database knows which restart it was.
-fn forget_notes(home: &Path) {
-    for gone in [restart::remove::<restart::Notify>(home), restart::remove::<restart::Pending>(home)] {
-        if let Err(error) = gone {
-            tracing::warn!(%error, "a note about the last restart stays");
-        }
-    }
 }

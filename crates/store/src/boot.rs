@@ -111,7 +111,18 @@ pub struct Report {
     pub passed_over: usize,
 }
 
+/// How many open rows could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    pub turns: usize,
+    pub messages: usize,
+}
+
 impl Report {
+    pub const fn has_unreadable_rows(&self) -> bool {
+        self.lost_turns + self.unreadable + self.passed_over > 0
+    }
+
     /// What cannot be read is as good as not there: one damaged row must not keep the gateway from starting.
     fn readable<T>(&mut self, read: Result<Option<T>>) -> Result<Option<T>> {
         match read {
@@ -143,9 +154,9 @@ impl Tx<'_> {
         let mut report = Report { imported: self.import(found)?, ..Report::default() };
         self.drop_banners()?;
         report.doubtful = self.recover_sending()?.doubtful;
-        report.lost_turns = self.end_unreadable_turns(now)?;
+        let unreadable = self.give_up_unreadable(now)?;
+        (report.lost_turns, report.unreadable) = (unreadable.turns, unreadable.messages);
         report.stranded = self.give_up(self.stranded()?, now)?;
-        report.unreadable = self.give_up(self.unreadable_inbox()?, now)?;
         // Before marking: a mark made now would make everything look recent.
         let fresh = self.fresh_turns(terms.window, now, &mut report)?;
         // Likewise: who was merely used shortly before a crash is marked for the next message, not for a turn of ours.
@@ -166,6 +177,13 @@ impl Tx<'_> {
         let due = self.heads()?.into_iter().map(|head| head.lane).collect();
         let penalties = self.penalties_in_force(now)?;
         Ok(Booted { due, candidates, suspects: suspected, penalties, report })
+    }
+
+    /// Ends turns and settles messages that are open and cannot be read: no process could resume them.
+    pub fn give_up_unreadable(&self, now: Millis) -> Result<GivenUp> {
+        let turns = self.end_unreadable_turns(now)?;
+        let messages = self.give_up(self.unreadable_inbox()?, now)?;
+        Ok(GivenUp { turns, messages })
     }
 
     /// An open turn runs again: from now on a crash is its own. A suspect is on trial until it is cleared.

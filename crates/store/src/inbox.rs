@@ -88,13 +88,13 @@ impl Reads {
         Ok(InboxId(newest.unwrap_or(0)))
     }
 
-    /// Sessions with something to do: waiting messages or an open turn.
+    /// Sessions with something to do: waiting messages or an open turn. Not those whose key cannot be read.
     pub fn keys_with_work(&self) -> Result<Vec<SessionKey>> {
         let mut read = self.sql(
             "SELECT session_key FROM inbox WHERE state <> 'settled'
              UNION SELECT session_key FROM turns WHERE ended_at IS NULL ORDER BY 1",
         )?;
-        read.query_and_then([], |row| Ok(SessionKey(row.get(0)?)))?.collect()
+        read.query_and_then([], |row| Ok(SessionKey(row.get(0)?)))?.filter_map(legible).collect()
     }
 
     /// Claimed messages whose turn is not open: nobody will answer them. Always empty unless a

@@ -74,7 +74,7 @@ pub use archive::{Archivable, Archive, Restored};
 pub use backup::{Checked, check_copy};
 pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
-pub use boot::{Booted, Candidate, Candidates, Found, Marked, Report, Terms};
+pub use boot::{Booted, Candidate, Candidates, Found, GivenUp, Marked, Report, Terms};
 pub use cards::{CardQuery, SessionCard};
 pub use checkpoint::{Checkpointer, LogState};
 pub use clock::local_time;

@@ -44,15 +44,19 @@ impl Reads {
 }
 
 impl Tx<'_> {
-    /// Ends open turns whose state cannot be read: nobody could take them up. Gives how many.
-    pub fn end_unreadable_turns(&self, now: Millis) -> Result<usize> {
-        let open: Vec<(i64, String)> = self
-            .sql("SELECT id, state FROM turns WHERE ended_at IS NULL")?
-            .query_and_then([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_>>()?;
-        let lost = open.iter().filter(|(_, state)| parse::<Turn>(state, "turn").is_err());
-        lost.map(|(id, _)| self.end_turn(TurnId(*id), Outcome::Dead, now))
-            .try_fold(0, |ended, end| end.map(|()| ended + 1))
+    /// Ends open turns that cannot be read: no process could resume them. Gives how many.
+    pub(crate) fn end_unreadable_turns(&self, now: Millis) -> Result<usize> {
+        let mut read = self.sql("SELECT id, state, session_key FROM turns WHERE ended_at IS NULL")?;
+        let mut open = read.query([])?;
+        let mut lost = Vec::new();
+        while let Some(row) = open.next()? {
+            let turn = text_at(row, 1).and_then(|state| parse::<Turn>(state, "turn"));
+            if turn.is_err() || text_at(row, 2).is_err() {
+                lost.push(TurnId(row.get(0)?));
+            }
+        }
+        lost.iter().try_for_each(|id| self.end_turn(*id, Outcome::Dead, now))?;
+        Ok(lost.len())
     }
 
     pub(crate) fn put_turn(&self, turn: &Turn) -> Result<()> {

@@ -18,6 +18,8 @@ const FILLING: &str = "-salvage";
 const NOTE: &str = "-salvage.json";
 /// Written when damage was found while the gateway ran: the next start salvages.
 const DAMAGED: &str = "-damaged";
+/// Written when rows did not decode while the gateway ran: the next start decodes all of them.
+const UNREADABLE: &str = "-unreadable-rows";
 
 /// A salvage that has begun.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,7 +28,7 @@ pub(crate) struct Begun {
     pub(crate) stamp: String,
     pub(crate) at: Millis,
     pub(crate) why: String,
-    /// The last change of the damaged files.
+    /// The last change of the damaged files before this process opened them.
     pub(crate) last_change: Millis,
     /// The schema of the program that began it; 0: not recorded.
     #[serde(default)]
@@ -35,9 +37,13 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// Writes down that a salvage begins. Nothing has been moved yet.
-    pub(crate) fn note(path: &Path, schema: u32, why: String, now: Millis) -> io::Result<Self> {
-        let last_change = [path.to_owned(), beside(path, LOG)].iter().filter_map(|it| changed(it)).max();
-        let last_change = last_change.unwrap_or(now).min(now);
+    pub(crate) fn note(
+        path: &Path,
+        schema: u32,
+        why: String,
+        last_change: Millis,
+        now: Millis,
+    ) -> io::Result<Self> {
         let begun = Self { stamp: stamp(path, now), at: now, why, last_change, schema };
         write_synced(&beside(path, NOTE), &serde_json::to_vec(&begun)?)?;
         Ok(begun)
@@ -94,7 +100,7 @@ impl Begun {
 
     pub(crate) fn finish(path: &Path) -> io::Result<()> {
         remove(&beside(path, NOTE))?;
-        remove(&beside(path, DAMAGED))?;
+        forget_damage(path)?;
         sync_folder(path)
     }
 }
@@ -104,12 +110,21 @@ pub(crate) fn note_damage(path: &Path, detail: &str) -> io::Result<()> {
     write_synced(&beside(path, DAMAGED), detail.as_bytes())
 }
 
+pub(crate) fn note_unreadable_rows(path: &Path) -> io::Result<()> {
+    write_synced(&beside(path, UNREADABLE), b"")
+}
+
+pub(crate) fn has_unreadable_rows(path: &Path) -> bool {
+    beside(path, UNREADABLE).exists()
+}
+
 pub(crate) fn noted_damage(path: &Path) -> io::Result<Option<String>> {
     read_text(&beside(path, DAMAGED))
 }
 
 pub(crate) fn forget_damage(path: &Path) -> io::Result<()> {
-    remove(&beside(path, DAMAGED))
+    remove(&beside(path, DAMAGED))?;
+    remove(&beside(path, UNREADABLE))
 }
 
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -125,6 +140,10 @@ fn stamp(path: &Path, now: Millis) -> String {
     let taken = |stamp: &String| beside(path, &format!(".damaged-{stamp}")).exists();
     let numbered = (1..1000).map(|number| format!("{stamp}-{number}"));
     std::iter::once(stamp.clone()).chain(numbered).find(|stamp| !taken(stamp)).unwrap_or(stamp)
+}
+
+pub(crate) fn last_change(path: &Path) -> Option<Millis> {
+    [path.to_owned(), beside(path, LOG)].iter().filter_map(|file| changed(file)).max()
 }
 
 fn changed(path: &Path) -> Option<Millis> {

@@ -53,13 +53,28 @@ impl Store {
         path: impl AsRef<Path>,
         now: Millis,
     ) -> Result<(Self, Option<Salvage>), OpenError> {
+        let last_change = Self::last_change(path.as_ref(), now);
+        Self::open_or_salvage_changed(path, last_change, now)
+    }
+
+    /// When database or log last changed. To be asked before anything opens them: closing a connection folds the log.
+    pub fn last_change(path: &Path, now: Millis) -> Millis {
+        files::last_change(path).unwrap_or(now).min(now)
+    }
+
+    /// The same for a database that this process opened before: `last_change` is from before that.
+    pub fn open_or_salvage_changed(
+        path: impl AsRef<Path>,
+        last_change: Millis,
+        now: Millis,
+    ) -> Result<(Self, Option<Salvage>), OpenError> {
         let path = path.as_ref();
         // A recovered copy is the database; the files that it replaces say nothing about it.
         reattach::finish(path)?;
         let resumed = resume(path, &schema::GATEWAY)?;
         let (store, salvaged) = match resumed {
             Some(salvaged) => (Self::open(path)?, Some(salvaged)),
-            None => look(path, &schema::GATEWAY, now)?,
+            None => look(path, &schema::GATEWAY, last_change, now)?,
         };
         files::forget_damage(path).map_err(|error| failed(path, error))?;
         Ok((store, salvaged))
@@ -68,18 +83,24 @@ impl Store {
     /// Looks at the whole file and salvages it if anything is wrong. `None`: it is sound.
     pub fn repair(path: impl AsRef<Path>, now: Millis) -> Result<Option<Salvage>, OpenError> {
         let path = path.as_ref();
-        let (store, salvaged) = Self::open_or_salvage(path, now)?;
+        let last_change = Self::last_change(path, now);
+        let (store, salvaged) = Self::open_or_salvage_changed(path, last_change, now)?;
         let damage = store.damage().map_err(|error| OpenError::Failed { path: path.into(), error })?;
         store.close().map_err(|error| OpenError::Failed { path: path.into(), error })?;
         match damage.first() {
             None => Ok(salvaged),
-            Some(first) => salvage(path, &schema::GATEWAY, first.to_string(), now).map(Some),
+            Some(first) => salvage(path, &schema::GATEWAY, first.to_string(), last_change, now).map(Some),
         }
     }
 
     /// Remembers damage found while the database is in use: the next start salvages.
     pub fn note_damage(path: &Path, detail: &str) -> io::Result<()> {
         files::note_damage(path, detail)
+    }
+
+    /// Remembers that rows do not decode: the next start decodes all of them, and salvages if it finds such rows.
+    pub fn note_unreadable_rows(path: &Path) -> io::Result<()> {
+        files::note_unreadable_rows(path)
     }
 }
 
@@ -95,7 +116,12 @@ fn resume(path: &Path, schema: &'static Schema) -> Result<Option<Salvage>, OpenE
 }
 
 /// Opens the database, salvaged if the files show damage or SQLite finds some.
-fn look(path: &Path, schema: &'static Schema, now: Millis) -> Result<(Store, Option<Salvage>), OpenError> {
+fn look(
+    path: &Path,
+    schema: &'static Schema,
+    last_change: Millis,
+    now: Millis,
+) -> Result<(Store, Option<Salvage>), OpenError> {
     let why = match shown(path, schema)? {
         // SQLite must not open it: it would drop what it cannot verify.
         Some(why) => why,
@@ -112,13 +138,13 @@ fn look(path: &Path, schema: &'static Schema, now: Millis) -> Result<(Store, Opt
             },
         },
     };
-    let salvaged = salvage(path, schema, why, now)?;
+    let salvaged = salvage(path, schema, why, last_change, now)?;
     Ok((Store::open(path)?, Some(salvaged)))
 }
 
-/// A small database is decoded completely at every start.
+/// A small database is decoded completely at every start, a larger one if the last process met undecodable rows.
 fn checked(store: &Store) -> Result<Option<String>, Error> {
-    if !store.is_small()? {
+    if !store.is_small()? && !files::has_unreadable_rows(store.path()) {
         return Ok(None);
     }
     Ok(store.undecodable_rows()?.first().map(ToString::to_string))
@@ -206,8 +232,15 @@ fn has_our_tables(path: &Path, schema: &Schema) -> bool {
     }
 }
 
-fn salvage(path: &Path, schema: &'static Schema, why: String, now: Millis) -> Result<Salvage, OpenError> {
-    let begun = Begun::note(path, schema.known(), why, now).map_err(|error| failed(path, error))?;
+fn salvage(
+    path: &Path,
+    schema: &'static Schema,
+    why: String,
+    last_change: Millis,
+    now: Millis,
+) -> Result<Salvage, OpenError> {
+    let begun =
+        Begun::note(path, schema.known(), why, last_change, now).map_err(|error| failed(path, error))?;
     finish(path, schema, &begun)
 }
 

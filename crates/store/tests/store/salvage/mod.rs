@@ -248,6 +248,26 @@ fn remembers_from_when_on_messages_are_known() {
 }
 
 #[test]
+fn takes_the_last_change_from_before_it_opened_the_files() {
+    for open in [
+        |path: &Path| Store::open_or_salvage(path, later(3600)).map(|(_, salvage)| salvage),
+        |path: &Path| Store::repair(path, later(3600)),
+    ] {
+        let mut home = Home::new();
+        home.accept("7", "a");
+        home.apply(&start(&turn("7", &[petasos_core::InboxId(1)]))).unwrap();
+        home.raw().execute("UPDATE turns SET state = '{'", []).unwrap();
+        let (_folder, path) = copied(&home.path());
+        let stopped = std::time::UNIX_EPOCH + std::time::Duration::from_millis(NOW.0);
+        for file in [path.clone(), path.with_file_name("petasos.db-wal")] {
+            fs::File::options().write(true).open(file).unwrap().set_modified(stopped).unwrap();
+        }
+        let salvage = open(&path).unwrap().expect("the turn does not decode");
+        assert_eq!(salvage.unknown_before, Some(NOW));
+    }
+}
+
+#[test]
 fn reports_damage_instead_of_reading_past_it() {
     let (_folder, path) = copied(&filled().path());
     let raw = Connection::open(&path).unwrap();

@@ -1,0 +1,85 @@
+//! Damage that reads and writes show. The database thread notes it for the next start as it ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use petasos_store::{Error as StoreError, Store};
+use tokio::sync::watch;
+
+/// The worst damage found so far; later variants are worse.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    Nothing,
+    /// Single rows do not decode: the next start looks for them.
+    Rows,
+    /// Needs a salvage.
+    Structure(String),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Damage(Arc<watch::Sender<Found>>);
+
+impl Default for Damage {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Found::Nothing)))
+    }
+}
+
+impl Damage {
+    pub(super) fn note(&self, error: &StoreError) {
+        match error {
+            StoreError::Corrupt(_) | StoreError::NotDatabase => {
+                self.found(Found::Structure(error.to_string()));
+            }
+            StoreError::Unreadable(_) => self.note_rows(),
+            StoreError::Full
+            | StoreError::ReadOnly
+            | StoreError::Io(_)
+            | StoreError::Detached(_)
+            | StoreError::Busy
+            | StoreError::Conflict(_)
+            | StoreError::Missing(_)
+            | StoreError::Broken
+            | StoreError::Sql(_) => {}
+        }
+    }
+
+    pub(super) fn note_rows(&self) {
+        self.found(Found::Rows);
+    }
+
+    /// Resolves when the structure of the database is found damaged.
+    pub(super) async fn wait(&self) -> String {
+        let mut found = self.0.subscribe();
+        loop {
+            if let Found::Structure(detail) = &*found.borrow_and_update() {
+                return detail.clone();
+            }
+            // The sender lives as long as `self`.
+            let _ = found.changed().await;
+        }
+    }
+
+    /// For the next start. To be called once the database is closed.
+    pub(super) fn remember(&self, path: &Path) {
+        let noted = match &*self.0.borrow() {
+            Found::Nothing => Ok(()),
+            Found::Rows => Store::note_unreadable_rows(path),
+            Found::Structure(detail) => Store::note_damage(path, detail),
+        };
+        if let Err(error) = noted {
+            tracing::error!(%error, "cannot note that the database is damaged; run petasos doctor --repair");
+        }
+    }
+
+    fn found(&self, found: Found) {
+        self.0.send_if_modified(|known| {
+            // The first structural damage is the one reported.
+            let worse = !matches!(known, Found::Structure(_)) && found > *known;
+            if worse {
+                *known = found;
+            }
+            worse
+        });
+    }
+}
