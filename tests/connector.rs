@@ -107,6 +107,14 @@ impl Front {
         child.wait().expect("gone");
     }
 
+    /// As a supervisor would.
+    fn terminate(&mut self) {
+        let mut child = self.child.take().expect("running");
+        let sent = std::process::Command::new("kill").arg(child.id().to_string()).status();
+        assert!(sent.expect("kill runs").success());
+        child.wait().expect("gone");
+    }
+
     fn dial(&self, acks: Acks) -> Option<Peer> {
         let bearer = fresh_token("gw", &self.secret);
         let peer = Peer::dial(self.address.expect("started once"), Some(&bearer), acks).ok()?;
@@ -269,6 +277,25 @@ fn connector_recovers_removed_files() {
     front.telegram.push_text(ANN, ANN, "last");
     eventually("it comes", || again.look(|heard| heard.texts().contains(&"last".to_owned())));
     assert_eq!(again.look(|heard| heard.texts().len()), 1, "nothing comes twice");
+}
+
+#[test]
+fn stop_right_after_the_log_was_removed_loses_nothing() {
+    for copy_is_possible in [true, false] {
+        let mut front = Front::new(None);
+        front.start();
+        front.telegram.push_text(ANN, ANN, "kept");
+        eventually("it is queued", || front.waiting() == 1);
+        if !copy_is_possible {
+            std::fs::create_dir(front.home.path().join("connector.db-recovery~")).expect("a directory");
+        }
+        // The idle check comes every two seconds; the stop comes first.
+        std::fs::remove_file(front.home.path().join("connector.db-wal")).expect("removed");
+        front.terminate();
+        front.start();
+        let peer = front.dial(Acks::All).expect("it listens");
+        eventually("it comes", || peer.look(|heard| heard.texts() == ["kept"]));
+    }
 }
 
 /// What one life of a connector is given to do: two messages, one answer, and a gateway that leaves. `true`: all of it.

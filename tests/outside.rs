@@ -161,3 +161,20 @@ fn acknowledges_nothing_and_says_so_while_recovery_fails() {
     bench.kill();
     assert_eq!(stored(&bench), 4);
 }
+
+#[test]
+fn stop_right_after_the_log_was_removed_loses_nothing() {
+    for copy_is_possible in [true, false] {
+        let mut bench = Bench::new();
+        bench.start();
+        push(&bench, 1..2);
+        bench.wait_messages(1, 1);
+        bench.settle();
+        if !copy_is_possible {
+            std::fs::create_dir(format!("{}-recovery~", bench.database().display())).expect("made");
+        }
+        std::fs::remove_file(format!("{}-wal", bench.database().display())).expect("removed");
+        let (_, said, _) = bench.terminate();
+        assert_eq!(stored(&bench), 1, "{said}");
+    }
+}

@@ -297,6 +297,9 @@ impl Thread {
                 let _ = done.send(());
             }
         }
+        if self.store.check_files().is_err() {
+            self.fold();
+        }
         self.keeper.end();
         let Self { store, damage, .. } = self;
         let path = store.path().to_owned();
@@ -340,12 +343,30 @@ impl Thread {
         keeper.reattach(store, found, |error| drop(health.send_replace(Some(error.clone()))))
     }
 
-    /// The last thing before the process ends.
+    /// The last thing before the process ends. The recovery of removed files gets one attempt.
     fn fold(&mut self) {
         self.keeper.end();
+        if let Err(error @ StoreError::Detached(_)) = self.store.check_files() {
+            tracing::error!(%error, "database files were removed while in use; recovering from open descriptors");
+            if let Err(error) = self.store.reattach() {
+                tracing::error!(%error, "the database could not be recovered; copying the removed log into it");
+                return self.fold_removed_log();
+            }
+        }
         let folded = self.store.checkpoint_in_commits().and_then(|()| self.store.fold());
         if let Err(error) = folded {
             tracing::warn!(%error, "the log could not be folded into the database; the next start reads it");
+        }
+    }
+
+    fn fold_removed_log(&self) {
+        match self.store.fold_removed_log() {
+            Ok(()) => {
+                tracing::warn!("the removed log was copied into the database; nothing acknowledged was lost")
+            }
+            Err(error) => {
+                tracing::error!(%error, "changes since the last checkpoint are lost with the removed log");
+            }
         }
     }
 }

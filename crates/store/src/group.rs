@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 
 use crate::error::{Error, OpenError, Result};
-use crate::files::{FileId, Files};
+use crate::files::{Detached, FileId, Files};
 use crate::schema::{self, Schema};
 use crate::{open, reattach};
 
@@ -170,6 +170,22 @@ impl Store {
     pub fn fold(&self) -> Result<()> {
         self.files.check()?;
         Ok(self.db.0.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+
+    /// Last resort of a process that ends: copies a log that was removed into the database, through the open
+    /// descriptors. Refused if the database itself is not the one at its path, or if another program has made a log of
+    /// its own: both would write to the database without a lock between them.
+    pub fn fold_removed_log(&self) -> Result<()> {
+        match self.files.check() {
+            Ok(()) | Err(Error::Detached(Detached::Log | Detached::SharedMemory)) => {}
+            Err(error) => return Err(error),
+        }
+        if !self.files.replacements()?.is_empty() {
+            return Err(Error::Detached(Detached::Log));
+        }
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let busy: bool = self.db.0.query_row(checkpoint, [], |row| row.get(0))?;
+        if busy { Err(Error::Busy) } else { Ok(()) }
     }
 
     /// Closes the file, and folds the log into it if nobody else has it open. Dropping hides failures.

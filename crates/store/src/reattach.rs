@@ -12,8 +12,9 @@
 //! | remove `-wal` and `-shm`, which belong to the old file | the same |
 //! | rename to `<database>`, sync the directory | the copy at its place |
 //!
-//! A crash before the rename to `-recovery` loses commits that are only in the unlinked log. Those were not
-//! acknowledged, except for what was committed between the unlinking program's checkpoint and its `unlink`.
+//! A crash before the rename to `-recovery` loses commits that are only in the unlinked log: those made since the last
+//! checkpoint, including acknowledged ones from before the removal. Commits after it are not acknowledged. A stop
+//! recovers first; if that fails it copies the unlinked log into the database ([`crate::Store::fold_removed_log`]).
 //!
 //! If a step fails, the connection stays as it is and the recovery can be tried again. A copy that does not pass
 //! the check (another program wrote to the file meanwhile) never takes the place of anything.

@@ -143,3 +143,27 @@ fn refuses_to_checkpoint_or_fold_a_removed_log() {
     assert_eq!(home.store.fold(), Err(Error::Detached(Detached::Log)));
     assert_eq!(fs::metadata(&path).unwrap().len(), size);
 }
+
+#[test]
+fn copies_a_removed_log_into_the_database_as_a_last_resort() {
+    for removed in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
+        let mut home = Home::new();
+        home.accept("7", "before");
+        removed.iter().for_each(|suffix| remove(&home.path(), suffix));
+        home.store.fold_removed_log().unwrap();
+        let home = home.crash();
+        waiting(&home.store, 1);
+    }
+}
+
+#[test]
+fn refuses_to_copy_a_removed_log_beside_another_writer() {
+    let mut home = Home::new();
+    let path = home.path();
+    home.accept("7", "before");
+    remove(&path, "-wal");
+    fs::write(beside(&path, "-wal"), "").unwrap();
+    assert_eq!(home.store.fold_removed_log(), Err(Error::Detached(Detached::Log)));
+    remove(&path, "");
+    assert_eq!(home.store.fold_removed_log(), Err(Error::Detached(Detached::Database)));
+}
