@@ -164,3 +164,29 @@ fn checkpoint_when_due(checkpointer: &Checkpointer, due: &Receiver<()>, asks: &W
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::Commit;
+    use petasos_core::message::ChatType;
+    use petasos_core::{Inbound, Platform, SessionKey, Source};
+
+    #[tokio::test]
+    async fn commits_keep_the_log_within_its_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("petasos.db");
+        let (db, writer) = super::super::start(Store::open(&path).unwrap(), Stopper::default()).unwrap();
+        let source = Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7");
+        // More than a hundred megabytes.
+        for number in 0..110 {
+            let message = Inbound::new(source.clone(), number.to_string(), "x".repeat(1_000_000));
+            let key = SessionKey("agent:main:telegram:dm:7".into());
+            db.write(Commit::Pulse, move |tx| tx.accept(&message, &key, Millis(1))).await.unwrap();
+        }
+        let log = std::fs::metadata(folder.path().join("petasos.db-wal")).unwrap().len();
+        assert!(log < 70_000_000, "{log} bytes");
+        drop(db);
+        writer.join();
+    }
+}
