@@ -100,7 +100,11 @@ pub(crate) async fn start(home: &Home, wired: Wired, mut lock: Lock) -> Result<S
     let pid = pid::claim(home.path())
         .map_err(|error| Failure::new(format!("gateway.pid cannot be written: {error}")).next(WRITABLE))?;
     let (handle, running) = petasos_gateway::start(wired.gateway).await.map_err(not_started)?;
-    tokio::spawn(backup::schedule::run(handle.clone(), home.clone(), wired.backup));
+    let leaving = {
+        let handle = handle.clone();
+        async move { handle.leaving().await }
+    };
+    tokio::spawn(backup::schedule::run(leaving, home.clone(), wired.backup));
     let (close, closing) = watch::channel(false);
     let mut doors = Vec::new();
     let mut url = None;

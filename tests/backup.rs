@@ -109,3 +109,35 @@ fn restore_refuses_a_running_gateway_a_newer_home_and_a_changed_backup() {
     let absent = failed(&bench.run(&["restore", "/nonexistent"]), 1);
     assert!(absent.contains("is no backup"), "{absent}");
 }
+
+#[test]
+fn the_next_backup_removes_what_killed_ones_left() {
+    let mut bench = Bench::new();
+    bench.start();
+    talked(&mut bench, "hello", 1);
+    let path = backup(&bench, &[]);
+    let directory = path.parent().expect("a directory");
+    let left = directory.join("petasos-backup-20200101T000000000Z.part");
+    let other = directory.join("mine.part");
+    for made in [&left, &other] {
+        fs::create_dir(made).expect("made");
+        fs::write(made.join("petasos.db"), "half").expect("written");
+    }
+    backup(&bench, &[]);
+    assert!(!left.exists() && other.exists() && path.exists());
+
+    let lock = fs::File::create(directory.join(".lock")).expect("a lock");
+    lock.lock().expect("locked");
+    let busy = failed(&bench.run(&["backup"]), 1);
+    assert!(busy.contains("another backup is being made") && busy.contains("next:"), "{busy}");
+}
+
+#[test]
+fn a_backup_says_how_much_space_is_missing() {
+    let mut bench = Bench::new();
+    bench.start();
+    talked(&mut bench, "hello", 1);
+    // No space is free on this file system.
+    let full = failed(&bench.run(&["backup", "--out", "/proc/petasos-backup"]), 1);
+    assert!(full.contains("MB are needed") && full.contains("0 MB are free"), "{full}");
+}

@@ -100,13 +100,27 @@ fn digest(path: &Path) -> io::Result<String> {
     Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-pub(super) fn size(root: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    each(root, root, &mut |path, _| {
-        bytes += fs::metadata(path)?.len();
-        Ok(())
-    })?;
-    Ok(bytes)
+/// Bytes of all files below, without links. A path that does not exist has none.
+pub(super) fn size(path: &Path) -> io::Result<u64> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    if !found.is_dir() {
+        return Ok(if found.is_file() { found.len() } else { 0 });
+    }
+    fs::read_dir(path)?.try_fold(0, |bytes, entry| Ok(bytes + size(&entry?.path())?))
+}
+
+/// Space that this user may fill on the file system of this directory.
+pub(super) fn free_space(directory: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(directory)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+pub(super) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 pub(super) fn sync_tree(root: &Path) -> io::Result<()> {
@@ -122,6 +136,5 @@ pub(super) fn sync_tree(root: &Path) -> io::Result<()> {
 }
 
 pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(parent(path))?.sync_all()
 }

@@ -1,7 +1,8 @@
 //! Backups of a home: one directory each, complete or absent, checked before it gets its name.
 //!
 //! A plain directory and not an archive: every file in it can be looked at, copied and restored with ordinary tools,
-//! and a damaged byte costs one file. It is written under another name, synced, and renamed.
+//! and a damaged byte costs one file. It is written under another name (`.part`), synced, and renamed. A crash leaves the
+//! `.part`, which the next backup in the same directory removes.
 
 mod files;
 mod redact;
@@ -9,7 +10,7 @@ mod restore;
 pub(crate) mod schedule;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,12 @@ pub(crate) use restore::{Force, restore};
 pub(crate) const DATABASE: &str = "petasos.db";
 const MANIFEST: &str = "manifest.json";
 const PREFIX: &str = "petasos-backup-";
+/// Suffix of what is incomplete: being written, or being removed.
+const PART: &str = ".part";
+/// Held while backups of a directory are written or removed.
+const LOCK: &str = ".lock";
+/// Kept free beside a backup.
+const MARGIN: u64 = 16 << 20;
 
 /// What a home is made of besides its database; what does not exist is left out.
 const FILES: [&str; 2] = ["config.yaml", "channel_aliases.json"];
@@ -73,6 +80,8 @@ pub(crate) struct Plan {
 /// Makes a backup below `plan.directory`. The gateway may run.
 pub(crate) fn make(home: &Home, plan: &Plan, now: Millis) -> Result<Made, Failure> {
     files::make_private(&plan.directory).map_err(|error| unwritable(&plan.directory, &error))?;
+    let _lock = lock(&plan.directory)?;
+    remove_parts(&plan.directory).map_err(|error| unwritable(&plan.directory, &error))?;
     let path = plan.directory.join(format!("{PREFIX}{}", stamp(now)));
     let mut made = make_at(home, &path, plan.secrets, now)?;
     if let Some(keep) = plan.keep {
@@ -87,7 +96,7 @@ pub(crate) fn make_at(home: &Home, path: &Path, secrets: Secrets, now: Millis) -
         let what = format!("{} exists", path.display());
         return Err(Failure::new(what).next("choose another name with --out, or remove it"));
     }
-    let part = files::beside(path, ".part");
+    let part = files::beside(path, PART);
     files::remove_all(&part).map_err(|error| unwritable(&part, &error))?;
     let made = fill(home, &part, secrets, now).inspect_err(|_| {
         // What is left of a failed try is worth nothing.
@@ -103,9 +112,12 @@ pub(crate) fn make_at(home: &Home, path: &Path, secrets: Secrets, now: Millis) -
 
 fn fill(home: &Home, part: &Path, secrets: Secrets, now: Millis) -> Result<Manifest, Failure> {
     let failed = |error: io::Error| unwritable(part, &error);
+    let reader = Reader::open(home.database())?;
+    let database = reader.database_size()?.used_bytes();
+    ensure_space(files::parent(part), needed(home, database).map_err(failed)?)?;
     files::make_private(part).map_err(failed)?;
     let copy = part.join(DATABASE);
-    Reader::open(home.database())?.copy_to(&copy)?;
+    reader.copy_to(&copy)?;
     files::set_private(&copy).map_err(failed)?;
     let database = check_copy(&copy).map_err(|error| {
         Failure::new(format!("the copy is not sound: {error}")).next("petasos doctor --repair")
@@ -132,6 +144,51 @@ fn fill(home: &Home, part: &Path, secrets: Secrets, now: Millis) -> Result<Manif
     Ok(manifest)
 }
 
+/// The guard of a directory: the `.part` that another process writes must not be removed.
+fn lock(directory: &Path) -> Result<File, Failure> {
+    let path = directory.join(LOCK);
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|error| unwritable(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let what = format!("another backup is being made in {}", directory.display());
+            Err(Failure::new(what).next("wait until it is complete, or choose another place with --out"))
+        }
+        Err(TryLockError::Error(error)) => Err(unwritable(&path, &error)),
+    }
+}
+
+/// A killed process leaves them, as large as the backup they should have become.
+fn remove_parts(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(PREFIX) && name.ends_with(PART) {
+            files::remove_all(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn needed(home: &Home, database: u64) -> io::Result<u64> {
+    let names = FILES.iter().chain(&FOLDERS);
+    names
+        .map(|name| files::size(&home.path().join(name)))
+        .try_fold(database + MARGIN, |sum, it| Ok(sum + it?))
+}
+
+fn ensure_space(directory: &Path, needed: u64) -> Result<(), Failure> {
+    let free = files::free_space(directory).map_err(|error| unwritable(directory, &error))?;
+    if free >= needed {
+        return Ok(());
+    }
+    let (needed, free) = (needed.div_ceil(1 << 20), free >> 20);
+    let what =
+        format!("not enough space in {}: {needed} MB are needed, {free} MB are free", directory.display());
+    Err(Failure::new(what).next("make space, or choose another place with --out or backup.directory"))
+}
+
 /// The newest backup of a directory, by its name.
 pub(crate) fn newest(directory: &Path) -> Option<(PathBuf, Millis)> {
     let path = list(directory).ok()?.pop()?;
@@ -149,7 +206,7 @@ fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(PREFIX) && path.join(MANIFEST).exists() && !name.ends_with(".part") {
+        if name.starts_with(PREFIX) && path.join(MANIFEST).exists() && !name.ends_with(PART) {
             found.push(path);
         }
     }
@@ -162,7 +219,7 @@ fn rotate(directory: &Path, keep: usize) -> io::Result<usize> {
     let old = &all[..all.len().saturating_sub(keep.max(1))];
     for path in old {
         // Under another name first: half a backup must not look like one.
-        let gone = files::beside(path, ".part");
+        let gone = files::beside(path, PART);
         fs::rename(path, &gone)?;
         files::remove_all(&gone)?;
     }
