@@ -111,6 +111,41 @@ fn restore_refuses_a_running_gateway_a_newer_home_and_a_changed_backup() {
 }
 
 #[test]
+fn restore_refuses_a_newer_home_whose_settled_messages_were_pruned() {
+    let mut bench = Bench::new();
+    bench.start();
+    talked(&mut bench, "before", 1);
+    let path = backup(&bench, &["--include-secrets"]);
+    talked(&mut bench, "after", 2);
+    bench.terminate();
+    let raw = rusqlite::Connection::open(bench.database()).expect("a database");
+    raw.execute("DELETE FROM inbox WHERE state = 'settled'", []).expect("pruned");
+    raw.close().expect("closed");
+    let newer = failed(&bench.run(&["restore", path.to_str().expect("UTF-8")]), 1);
+    assert!(newer.contains("newer than the backup"), "{newer}");
+}
+
+#[test]
+fn restore_refuses_a_fresh_home_used_after_an_old_backup() {
+    let mut bench = Bench::new();
+    bench.start();
+    for (count, text) in ["one", "two", "three"].into_iter().enumerate() {
+        talked(&mut bench, text, count + 1);
+    }
+    let path = backup(&bench, &["--include-secrets"]);
+    bench.terminate();
+    for name in ["petasos.db", ".petasos-db"] {
+        fs::remove_file(bench.home.path().join(name)).expect("removed");
+    }
+    bench.start();
+    talked(&mut bench, "four", 4);
+    bench.terminate();
+    let newer = failed(&bench.run(&["restore", path.to_str().expect("UTF-8")]), 1);
+    assert!(newer.contains("newer than the backup"), "{newer}");
+    assert!(transcript(bench.home.path()).iter().any(|text| text.contains("four")));
+}
+
+#[test]
 fn the_next_backup_removes_what_killed_ones_left() {
     let mut bench = Bench::new();
     bench.start();

@@ -69,7 +69,6 @@ fn verify(backup: &Path) -> Result<Manifest, Failure> {
     Ok(manifest)
 }
 
-/// By what the databases say: the number of the last accepted message, then the time of the last row.
 fn refuse_newer(home: &Home, manifest: &Manifest) -> Result<(), Failure> {
     if !home.database().exists() {
         return Ok(());
@@ -77,10 +76,10 @@ fn refuse_newer(home: &Home, manifest: &Manifest) -> Result<(), Failure> {
     let next = "--force replaces it all the same; what is there now is kept aside";
     let found = Reader::open(home.database()).map_err(|error| error.to_string());
     let found = found.and_then(|reader| reader.progress().map_err(|error| error.to_string()));
-    let (inbox, change) = found.map_err(|error| {
+    let found = found.map_err(|error| {
         Failure::new(format!("how new the home's database is cannot be told: {error}")).next(next)
     })?;
-    if (inbox, change) > (manifest.database.last_inbox, manifest.database.last_change) {
+    if found.is_newer_than(&manifest.database.progress) {
         let what = format!("{} is newer than the backup", home.database().display());
         return Err(Failure::new(what).next(next));
     }

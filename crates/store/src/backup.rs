@@ -17,9 +17,24 @@ pub struct Checked {
     pub schema: u32,
     /// Rows by table.
     pub rows: BTreeMap<String, u64>,
-    /// The number of the last accepted message, and when the last row was written: which of two copies is newer.
-    pub last_inbox: i64,
+    pub progress: Progress,
+}
+
+/// How far a database got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Rows ever inserted into numbered tables. Pruning does not lower it.
+    pub inserted: i64,
+    /// When the last row that is still there was written.
     pub last_change: Millis,
+}
+
+impl Progress {
+    /// Whether something happened here that the other database may not have. Of one database `inserted` only grows;
+    /// of two different ones only the times can be compared.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        self.inserted > other.inserted || self.last_change > other.last_change
+    }
 }
 
 impl Reader {
@@ -37,10 +52,9 @@ impl Reader {
 }
 
 impl Reads {
-    /// How far this database got.
-    pub fn progress(&self) -> Result<(i64, Millis)> {
-        let last_inbox: Option<i64> =
-            self.sql("SELECT max(id) FROM inbox")?.query_row([], |row| row.get(0))?;
+    pub fn progress(&self) -> Result<Progress> {
+        let inserted: Option<i64> =
+            self.sql("SELECT sum(seq) FROM sqlite_sequence")?.query_row([], |row| row.get(0))?;
         let last: Option<i64> = self
             .sql(
                 "SELECT max(at) FROM (SELECT max(received_at) AS at FROM inbox UNION ALL
@@ -48,7 +62,8 @@ impl Reads {
                  SELECT max(created_at) FROM outbox)",
             )?
             .query_row([], |row| row.get(0))?;
-        Ok((last_inbox.unwrap_or(0), crate::value::time(last.unwrap_or(0))))
+        let last_change = crate::value::time(last.unwrap_or(0));
+        Ok(Progress { inserted: inserted.unwrap_or(0), last_change })
     }
 }
 
@@ -73,8 +88,7 @@ fn check(path: &Path, schema: &Schema) -> Result<Result<Checked, String>> {
     if let Some(first) = reads.damage()?.first() {
         return Ok(Err(first.to_string()));
     }
-    let (last_inbox, last_change) = reads.progress()?;
-    Ok(Ok(Checked { schema: version, rows: row_counts(&reads)?, last_inbox, last_change }))
+    Ok(Ok(Checked { schema: version, rows: row_counts(&reads)?, progress: reads.progress()? }))
 }
 
 fn row_counts(reads: &Reads) -> Result<BTreeMap<String, u64>> {

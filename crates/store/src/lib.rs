@@ -71,7 +71,7 @@ mod verify;
 mod whereabouts;
 
 pub use archive::{Archivable, Archive, Restored};
-pub use backup::{Checked, check_copy};
+pub use backup::{Checked, Progress, check_copy};
 pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
 pub use boot::{Booted, Candidate, Candidates, Found, GivenUp, Marked, Report, Terms};
