@@ -8,7 +8,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use support::{Bench, failed, fine, json};
+use petasos_fakes::model::Point;
+use petasos_fakes::telegram::Fault;
+use support::{Bench, SOON, failed, fine, json};
+
+const OWNER: i64 = 900;
 
 fn backup(bench: &Bench, more: &[&str]) -> PathBuf {
     let made = json(&bench.run(&[&["backup", "--json"], more].concat()));
@@ -143,6 +147,49 @@ fn restore_refuses_a_fresh_home_used_after_an_old_backup() {
     let newer = failed(&bench.run(&["restore", path.to_str().expect("UTF-8")]), 1);
     assert!(newer.contains("newer than the backup"), "{newer}");
     assert!(transcript(bench.home.path()).iter().any(|text| text.contains("four")));
+}
+
+/// The backup has an open turn (chat 101) and an undelivered answer (chat 102); both end well after it was made.
+#[test]
+fn restored_work_is_reported_or_marked_and_never_repeated_unmarked() {
+    let mut bench = Bench::with(&format!("telegram:\n  home_channel: \"{OWNER}\"\n"));
+    bench.start();
+    bench.telegram.on("sendMessage").chat(102).always().does(Fault::too_many(1));
+    bench.telegram.push_text(102, 102, "quick");
+    bench
+        .telegram
+        .wait_until(SOON, |world| {
+            world.calls_of("sendMessage").any(|call| call.chat() == Some(102)).then_some(())
+        })
+        .expect("the answer is refused for now");
+    let gate = bench.model.gate(Point::Before);
+    bench.telegram.push_text(101, 101, "slow");
+    assert!(gate.wait(SOON), "the turn is open");
+    let path = backup(&bench, &["--include-secrets"]);
+    gate.open();
+    bench.telegram.clear_faults();
+    bench.wait_messages(101, 1);
+    bench.wait_messages(102, 1);
+    bench.settle();
+    bench.terminate();
+    bench.telegram.push_text(103, 103, "while it was stopped");
+    let calls = bench.model.requests().len();
+    let restored = fine(&bench.run(&["restore", path.to_str().expect("UTF-8"), "--force"]));
+    assert!(restored.contains("not answered again"), "{restored}");
+    bench.start();
+    for (chat, text) in [(101, "slow"), (103, "while it was stopped")] {
+        let told = bench.telegram.wait_until(SOON, |world| {
+            world.texts(chat).iter().any(|it| it.contains(&format!("• {text}"))).then_some(())
+        });
+        assert!(told.is_some(), "{:?}", bench.telegram.texts(chat));
+    }
+    let copies = bench.wait_messages(102, 2);
+    assert!(copies[1].contains("may be a duplicate"), "the copy is marked: {copies:?}");
+    let told = bench.wait_messages(OWNER, 1).join("\n");
+    assert!(told.contains("restored from a backup") && told.contains("may have been answered: 1;"), "{told}");
+    bench.settle();
+    assert_eq!(bench.model.requests().len(), calls, "nothing ran again");
+    assert_eq!(bench.telegram.texts(101).len(), 2);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use petasos_core::Millis;
-use petasos_store::{Reader, check_copy};
+use petasos_store::{Reader, check_copy, mark_restored};
 use serde::Serialize;
 
 use super::{DATABASE, FILES, FOLDERS, Manifest, SECRETS, files, read_manifest, unwritable};
@@ -40,6 +40,7 @@ pub(crate) fn restore(home: &Home, backup: &Path, force: Force, now: Millis) -> 
     files::remove_all(&staged).map_err(failed)?;
     files::copy_tree(backup, &staged).map_err(failed)?;
     verify(&staged)?;
+    mark_restored(&staged.join(DATABASE), manifest.made_at, now)?;
     files::sync_tree(&staged).map_err(failed)?;
     let aside = home.path().join(format!("replaced-{}", super::stamp(now)));
     let replaced = put_aside(home, &staged, &aside).map_err(failed)?;

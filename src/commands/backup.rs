@@ -60,6 +60,9 @@ pub(crate) fn restore(context: &Context, wanted: &Restore) -> Result<ExitCode, F
     if !restored.manifest.secrets {
         print::say!("  the backup has no credentials: put them into .env or config.yaml again");
     }
+    print::say!(
+        "  messages that may have been answered since are reported to their chats, not answered again"
+    );
     print::say!("  next: petasos run");
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,7 @@ pub(crate) fn take_over(
     // Everything after it reads open turns and waiting messages.
     let unreadable = tx.give_up_unreadable(now)?;
     // Before anything is taken up: what may have been answered is not.
-    let salvaged = tx.salvage_notice(terms.limits, now)?;
+    let lost = tx.loss_notice(terms.limits, now)?;
     // First: what children left open is not taken up.
     delegation::lose(tx, terms.limits, now)?;
     // Jobs are nobody's words: whoever set one was let in then.
@@ -39,7 +39,7 @@ pub(crate) fn take_over(
     booted.report.lost_turns += unreadable.turns;
     booted.report.unreadable += unreadable.messages;
     booted.due.extend(questions::lose(tx, &world.channels, now)?);
-    if let Some(notice) = salvaged {
+    if let Some(notice) = lost {
         booted.due.extend(salvage::announce(tx, &world.channels, &world.homes, &notice, now)?);
     }
     Ok(booted)

@@ -57,7 +57,7 @@ enum Placed {
     Denied {
         told: Option<String>,
     },
-    /// Not run: it may have been answered before the database was damaged.
+    /// Not run: it may have been answered before the database was damaged or restored.
     Unsure(Inbound),
 }
 

@@ -1,4 +1,4 @@
-//! A salvaged database: the owner and the chats concerned are told; damage found later brings a restart.
+//! A salvaged or restored database: the owner and the chats concerned are told; damage found later brings a restart.
 //!
 //! Everything told is written in the commit that takes over from the process before, so it is told once.
 
@@ -11,7 +11,7 @@ use petasos_core::lifecycle::{From, How, Leave};
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
 use petasos_core::{Inbound, Millis, Route};
-use petasos_store::{Error as StoreError, Loss, Salvage, SalvageNotice, Store, Tx};
+use petasos_store::{Cause, Error as StoreError, Loss, LossNotice, Salvage, Store, Tx};
 
 use crate::channels::Channels;
 use crate::clock;
@@ -32,17 +32,17 @@ pub(crate) fn announce(
     tx: &Tx<'_>,
     channels: &Channels,
     homes: &[Route],
-    notice: &SalvageNotice,
+    notice: &LossNotice,
     now: Millis,
 ) -> Result<Vec<String>, StoreError> {
     let unsure = notice.unsure.iter().map(|pending| &pending.inbound);
     let mut drafts = drafts(channels, unsure);
-    let text = owner_text(&notice.salvage, notice.unsure.len());
+    let text = owner_text(notice, now);
     drafts.extend(homes.iter().map(|home| Draft::notice(home.clone(), text.clone())));
     write(tx, drafts, now)
 }
 
-/// Messages that are not run, because they may have been answered before the damage: one notice for each chat.
+/// Messages that are not run, because they may have been answered before the damage or the restore: one notice for each chat.
 pub(crate) fn report<'a>(
     tx: &Tx<'_>,
     channels: &Channels,
@@ -72,8 +72,8 @@ fn drafts<'a>(channels: &Channels, messages: impl IntoIterator<Item = &'a Inboun
 
 fn chat_text(messages: &[&Inbound]) -> String {
     let mut text = String::from(
-        "⚠️ My database was damaged. I may have answered these messages before, so I do not answer them again. \
-         Send a message once more if you still need its answer:",
+        "⚠️ My database was damaged or restored from a backup. I may have answered these messages before, so I do not \
+         answer them again. Send a message once more if you still need its answer:",
     );
     for inbound in messages.iter().take(LISTED) {
         let line: String = inbound.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -87,7 +87,30 @@ fn chat_text(messages: &[&Inbound]) -> String {
     text
 }
 
-fn owner_text(salvage: &Salvage, unsure: usize) -> String {
+fn owner_text(notice: &LossNotice, now: Millis) -> String {
+    let (mut text, end) = match &notice.cause {
+        Cause::Salvaged(salvage) => (salvaged(salvage), format!("\nThe report is in {}", salvage.report)),
+        Cause::Restored { made_at } => (restored(now.since(*made_at)), String::new()),
+    };
+    let unsure = notice.unsure.len();
+    if unsure > 0 {
+        text.push_str(&format!(
+            "\nOpen messages that may have been answered: {unsure}; their chats were told."
+        ));
+    }
+    text + &end
+}
+
+fn restored(age: Duration) -> String {
+    format!(
+        "⚠️ My database was restored from a backup that is {} min old. Everything that happened after it was made is \
+         missing. Messages from before the restore that I do not know are reported in their chats, not answered, and \
+         what was still to be sent is marked as a possible duplicate.",
+        age.as_secs() / 60
+    )
+}
+
+fn salvaged(salvage: &Salvage) -> String {
     let mut text = String::from(
         "⚠️ My database was damaged. I moved everything that could be read into a new one and go on with it.",
     );
@@ -101,13 +124,9 @@ fn owner_text(salvage: &Salvage, unsure: usize) -> String {
     if salvage.log_commits > 0 {
         text.push_str("\nThe last changes before the damage may be incomplete.");
     }
-    if unsure > 0 {
-        text.push_str(&format!("\n{unsure} open messages may have been answered; their chats were told."));
-    }
     if salvage.lost_cursors() {
         text.push_str("\nMessages that arrived on Discord or Slack while I was down may be missing.");
     }
-    text.push_str(&format!("\nThe report is in {}", salvage.report));
     text
 }
 

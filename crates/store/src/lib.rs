@@ -94,7 +94,7 @@ pub use questions::{Allowed, QuestionRow};
 pub use retention::Pruned;
 pub use routing::{EntryPage, FinalizeFrom, Finalized, RoutingState};
 pub use runs::{NewRun, Repeat, RunEnd, RunRow};
-pub use salvage::{Loss, Range, Salvage, SalvageNotice};
+pub use salvage::{Cause, Loss, LossNotice, Range, Salvage, mark_restored};
 pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};

@@ -28,7 +28,7 @@ use petasos_core::Millis;
 
 pub(crate) use copy::{Map, map_of};
 pub(crate) use decode::RULES;
-pub use notice::SalvageNotice;
+pub use notice::{Cause, LossNotice, mark_restored};
 pub use report::{Loss, Range, Salvage};
 
 use crate::error::{Error, OpenError};
@@ -43,6 +43,8 @@ use pages::{MAGIC, Pages};
 pub(crate) const LAST: &str = "salvage";
 /// Present until the owner is told of the last salvage.
 pub(crate) const UNTOLD: &str = "salvage_untold";
+/// When the restored backup was made (milliseconds); present until the owner is told of the restore.
+pub(crate) const RESTORED: &str = "restore_untold";
 /// Deduplication rows from before this time (milliseconds) may be missing.
 pub(crate) const UNKNOWN_BEFORE: &str = "dedupe_unknown_before";
 

@@ -222,12 +222,12 @@ fn gives_up_work_whose_state_may_be_old_and_names_it_once() {
     fs::write(&log, bytes).unwrap();
     let (mut store, report) = Store::open_or_salvage(&path, later(1)).unwrap();
     assert!(report.unwrap().log_commits > 0);
-    let notice = store.write(|tx| tx.salvage_notice(limits(), NOW)).unwrap().unwrap();
+    let notice = store.write(|tx| tx.loss_notice(limits(), NOW)).unwrap().unwrap();
     let chats: Vec<_> = notice.unsure.iter().map(|it| it.inbound.dedup.as_str()).collect();
     assert!(chats.contains(&"open") && chats.contains(&"waiting"), "{chats:?}");
     assert_eq!(store.backlog().unwrap().queued + store.backlog().unwrap().claimed, 0);
     assert!(store.item(owed.id).unwrap().unwrap().doubtful, "it may have been sent");
-    assert!(store.write(|tx| tx.salvage_notice(limits(), NOW)).unwrap().is_none());
+    assert!(store.write(|tx| tx.loss_notice(limits(), NOW)).unwrap().is_none());
 }
 
 fn limits() -> petasos_core::turn::Limits {
