@@ -142,6 +142,32 @@ fn killed_in_the_middle_of_a_replay_it_loses_nothing_and_runs_nothing_twice() {
     }
 }
 
+/// Answered and killed before the acknowledgement; the deduplication rows are lost, and the connector delivers again.
+#[test]
+fn reports_a_redelivered_message_after_a_salvage_instead_of_answering_it() {
+    let (mut bench, connector) = bench(DISCORD);
+    let sent = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let mut hello = event("discord", "c1", "dm", "hello", Some("m-hello"));
+    hello["sent_at_ms"] = u64::try_from(sent.as_millis()).expect("a time").into();
+    connector.push(hello.clone());
+    bench.launch();
+    until(&connector, "an answer", |world| shows(world, "c1", "echo: hello"));
+    bench.settle();
+    bench.kill();
+    let raw = rusqlite::Connection::open(bench.database()).expect("a database");
+    raw.execute_batch("UPDATE turns SET state = '{'; DELETE FROM seen;").expect("damaged");
+    raw.close().expect("closed");
+    let calls = bench.model.requests().len();
+    connector.push(hello);
+    bench.launch();
+    until(&connector, "a notice", |world| {
+        world.chats.get("c1").is_some_and(|all| all.iter().any(|it| it.text.contains("• hello")))
+    });
+    until(&connector, "the acknowledgement", |world| world.backlog() == 0);
+    bench.settle();
+    assert_eq!(bench.model.requests().len(), calls, "it did not run again");
+}
+
 #[test]
 fn a_stop_asks_for_what_comes_to_be_kept_and_the_next_start_gets_it() {
     let (mut bench, connector) = bench(DISCORD);

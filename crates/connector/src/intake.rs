@@ -109,6 +109,8 @@ impl Intake {
         mut event: Inbound,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let now = clock::now();
+        // A gateway that lost its deduplication rows needs a time to recognise a redelivery; some platforms send none.
+        event.sent_at = event.sent_at.or(Some(now));
         let back = Route::back_to(&event.source, Delivery::Push);
         let chat = self.chat(&event.source);
         vault::lock_up(&self.0, &instance, &chat.session_key, &mut event, now).await?;

@@ -149,6 +149,21 @@ fn what_is_no_file_is_said_in_words() {
 }
 
 #[test]
+fn every_event_says_when_it_was_sent() {
+    let (bench, secret) = Bench::single();
+    let peer = bench.greet("gw-1", &secret, Acks::All);
+    let dated = json!({"date": 1_700_000_000});
+    let undated = json!({"date": 0});
+    let texts = [("dated", dated), ("undated", undated)];
+    bench.telegram.push_many(texts.map(|(text, date)| Incoming::text(ANN, ANN, text).with(date)));
+    wait_texts(&peer, &["dated", "undated"]);
+    let times: Vec<_> =
+        peer.look(|heard| heard.of_type("inbound").map(|it| it["event"]["sent_at_ms"].as_u64()).collect());
+    assert_eq!(times[0], Some(1_700_000_000_000));
+    assert!(times[1] > times[0], "the time at which the connector received it: {times:?}");
+}
+
+#[test]
 fn behind_the_grant_nothing_comes_and_everything_comes_later() {
     let (bench, secret) = Bench::single();
     let peer = bench.greet("gw-1", &secret, Acks::All);

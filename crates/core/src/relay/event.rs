@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::context;
 use super::field::{self, Object};
 use super::frame::Malformed;
+use crate::Millis;
 use crate::message::{Attachment, ChatType, Inbound, Platform, Source};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Event {
     pub message_id: Option<String>,
     /// What the connector calls this event, if it says: several may be about one message. Ours alone; others ignore it.
     pub event_id: Option<String>,
+    /// When its author sent it, in milliseconds. Ours alone, as above.
+    pub sent_at: Option<Millis>,
     /// The same message, changed by its author: another event.
     pub is_edit: bool,
     /// What it answers.
@@ -61,6 +64,7 @@ impl Event {
             text: field::text(event, "text").unwrap_or_default(),
             message_id: field::given(event, "message_id").or_else(|| source.message_id.clone()),
             event_id: field::given(event, "event_id").filter(|id| id.len() <= LONGEST_ID),
+            sent_at: event.get("sent_at_ms").and_then(Value::as_u64).map(Millis),
             is_edit: field::truth(from, "message_is_edit") || field::truth(event, "message_is_edit"),
             quoted: quote,
             files: files(event, &kind),
@@ -99,7 +103,7 @@ impl Event {
             attachments: self.files,
             quoted: self.quoted,
             context: neighbours.then(|| context::render(&self.context)).flatten(),
-            sent_at: None,
+            sent_at: self.sent_at,
             internal: false,
             answer_to: None,
             fingerprints: Vec::new(),
@@ -123,6 +127,7 @@ impl Event {
             "message_type": kind,
             "message_id": inbound.source.message_id,
             "event_id": inbound.dedup,
+            "sent_at_ms": inbound.sent_at,
             "media_urls": urls,
             "media": media,
             "source": source,

@@ -133,6 +133,7 @@ fn what_a_connector_tells_a_gateway_reads() {
     let file = Attachment { kind: "voice".into(), reference: "f1".into(), ..Attachment::default() };
     let mut heard = told(|event| event["source"]["scope_id"] = "g1".into()).inbound("x".into(), false);
     heard.quoted = Some("before".into());
+    heard.sent_at = Some(Millis(1_700_000_000_123));
     heard.attachments = vec![file];
     let event = read(Event::tell(&heard, |file| Some(format!("https://c/{}", file.reference))));
     assert_eq!(event.kind, "voice");

@@ -85,6 +85,7 @@ impl Forward {
             kind: kind.to_string(),
             message_id: field::given(&body, "id"),
             event_id: None,
+            sent_at: None,
             is_edit: false,
             quoted: None,
             files: Vec::new(),

@@ -109,7 +109,7 @@ pub(crate) fn pressed(
 ) -> Value {
     let mut action = button.clone();
     action["block_id"] = "b1".into();
-    action["action_ts"] = format!("{}.000001", 1_700_000_000_u64 + number).into();
+    action["action_ts"] = format!("{}.{number:06}", crate::relay::now()).into();
     let mut container = json!({
         "type": "message", "message_ts": message["ts"], "channel_id": channel, "is_ephemeral": false,
     });

@@ -250,6 +250,7 @@ fn pressed(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Inbound>,
     source.message_id = container.and_then(|container| container.message_ts.clone());
     source.user_id = Some(interaction.user.id);
     source.user_name = interaction.user.username.or(interaction.user.name);
+    let sent_at = action.action_ts.as_deref().and_then(moment);
     let id = interaction.trigger_id.or_else(|| action.action_ts.clone()).unwrap_or_default();
     Ok(Some(Inbound {
         source,
@@ -258,7 +259,7 @@ fn pressed(payload: &RawValue, known: &Knowledge<'_>) -> Result<Option<Inbound>,
         attachments: Vec::new(),
         quoted: None,
         context: None,
-        sent_at: None,
+        sent_at,
         internal: false,
         answer_to: None,
         fingerprints: vec![],
@@ -308,7 +309,7 @@ fn attached(file: &File) -> Attachment {
 }
 
 /// `1700000000.000100` in milliseconds.
-fn moment(ts: &str) -> Option<Millis> {
+pub(super) fn moment(ts: &str) -> Option<Millis> {
     let (seconds, fraction) = ts.split_once('.').unwrap_or((ts, "0"));
     let micros: u64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
     Some(Millis(seconds.parse::<u64>().ok()?.checked_mul(1000)? + micros / 1000))

@@ -8,6 +8,7 @@ use petasos_core::Inbound;
 use serde::{Deserialize, Serialize};
 
 use super::memory::Recent;
+use super::parse::moment;
 
 const CHANNELS: usize = 500;
 
@@ -22,10 +23,12 @@ pub(super) struct Moment {
 impl Moment {
     /// `None`: a command or a pressed button, which no channel's history tells again.
     pub(super) fn of(event: &Inbound) -> Option<Self> {
-        event.sent_at?;
         let source = &event.source;
         let (team, channel) = (source.scope_id.clone()?, source.chat_id.clone()?);
-        Some(Self { team, channel, ts: source.message_id.clone()? })
+        // A button is pressed later than the message below which it stands was sent.
+        let ts =
+            source.message_id.clone().filter(|ts| event.sent_at.is_some() && event.sent_at == moment(ts))?;
+        Some(Self { team, channel, ts })
     }
 
     /// The last moment at which this was not said yet.
