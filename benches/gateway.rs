@@ -1,10 +1,12 @@
 //! End-to-end benchmark: the real program against fake servers on loopback, with a model that answers at once.
 //!
 //! `cargo bench --bench gateway [-- CASE...]` prints a table; figures and their conditions are kept in
-//! docs/performance.md. Durable commits are included in every figure.
+//! docs/performance.md. Durable commits are included in every figure. The case `stored` has goals: they are printed as
+//! `ok` or `MISSED`, and a missed one makes the exit code 1. PETASOS_STORED_CHATS and PETASOS_STORED_QUIET_SECONDS make it
+//! smaller.
 //!
 //! `cargo bench --bench gateway -- --compare OLD_BINARY [--rounds N] [CASE...]` runs the program just built and
-//! `OLD_BINARY` in turn and prints the ratio new/old of every figure with its spread.
+//! `OLD_BINARY` in turn and prints the ratio new/old of every figure with its spread. Goals are not judged then.
 
 #![allow(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
 
@@ -18,6 +20,8 @@ mod compare;
 mod figure;
 #[path = "../crates/store/tests/store/fill.rs"]
 mod fill;
+#[path = "gateway/goal.rs"]
+mod goal;
 #[path = "gateway/life.rs"]
 mod life;
 #[path = "gateway/process.rs"]
@@ -57,7 +61,7 @@ const CASES: &[Case] = &[
     Case { name: "sessions", measure: turns::sessions },
     Case { name: "tools", measure: tools::measure },
     Case { name: "api", measure: api::measure },
-    Case { name: "stored", measure: stored::measure },
+    Case { name: stored::NAME, measure: stored::measure },
 ];
 
 /// How often each workload repeats its unit.
@@ -110,9 +114,11 @@ fn main() -> ExitCode {
     let built = Path::new(env!("CARGO_BIN_EXE_petasos"));
     match run {
         Run::Once => once(built, &cases),
-        Run::Compare { old, rounds } => compare::run(built, &old, rounds, &cases),
+        Run::Compare { old, rounds } => {
+            compare::run(built, &old, rounds, &cases);
+            ExitCode::SUCCESS
+        }
     }
-    ExitCode::SUCCESS
 }
 
 /// The cases whose name contains one of the words; all of them without a word.
@@ -127,11 +133,27 @@ fn selected(words: &[String]) -> Result<Vec<&'static Case>, String> {
     Ok(cases)
 }
 
-fn once(program: &Path, cases: &[&Case]) {
+fn once(program: &Path, cases: &[&Case]) -> ExitCode {
     println!("| measure | result |\n|---|---|");
+    let mut all_met = true;
     for case in cases {
-        for figure in (case.measure)(program, &Load::FULL) {
+        let figures = (case.measure)(program, &Load::FULL);
+        for figure in &figures {
             println!("| {} | {} |", figure.name, figure.shown());
         }
+        if case.name == stored::NAME {
+            all_met &= judge(&figures);
+        }
     }
+    if all_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints the goals of the large home. `false`: one was missed.
+fn judge(figures: &[Figure]) -> bool {
+    let values: Vec<_> = figures.iter().map(|figure| figure.value).collect();
+    let judged = goal::judge(&values);
+    for it in &judged {
+        println!("| goal: {} | {}: {} |", it.name, it.shown, if it.met { "ok" } else { "MISSED" });
+    }
+    judged.iter().all(|it| it.met)
 }

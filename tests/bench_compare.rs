@@ -1,7 +1,9 @@
-//! The arithmetic and the command line of `cargo bench --bench gateway -- --compare`.
+//! The arithmetic and the command line of `cargo bench --bench gateway`.
 
 #[path = "../benches/gateway/arguments.rs"]
 mod arguments;
+#[path = "../benches/gateway/goal.rs"]
+mod goal;
 #[path = "../benches/gateway/ratio.rs"]
 mod ratio;
 
@@ -33,6 +35,19 @@ fn few_rounds_give_no_verdict() {
 fn zero_and_missing_rounds_are_not_comparable() {
     assert_eq!(Ratio::of(&[], &[]), None);
     assert_eq!(Ratio::of(&[1.0], &[0.0]), None);
+}
+
+#[test]
+fn goals_of_a_large_home_are_met_up_to_their_limits() {
+    let met = |large: [f64; 4]| {
+        let figures = [[100.0, 10.0, 2.0, 50.0], large].concat();
+        goal::judge(&figures).into_iter().map(|it| it.met).collect::<Vec<_>>()
+    };
+    assert_eq!(met([130.0, 299.0, 2.4, 60.0]), [true; 4]);
+    assert_eq!(met([131.0, 300.0, 2.5, 61.0]), [false; 4]);
+    assert_eq!(met([f64::NAN; 4]), [false; 4]);
+    let start = &goal::judge(&[100.0, 10.0, 2.0, 50.0, 150.0, 20.0, 2.0, 50.0])[0];
+    assert_eq!((start.name, start.shown.as_str()), ("start", "1.50x, at most 1.3x"));
 }
 
 fn parse(line: &str) -> Result<Arguments, String> {

@@ -2,28 +2,36 @@
 
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use petasos_core::Millis;
 use petasos_store::Store;
+use rusqlite::Connection;
+use tempfile::TempDir;
 
 use super::figure::{Figure, median, per_turn};
 use super::process::{cpu, end, rss};
 use super::rig::Rig;
 use super::{Load, PATIENCE, fill};
 
+pub(super) const NAME: &str = "stored";
 /// Of the large home.
 const CHATS: usize = 100_000;
 const MESSAGES_EACH: usize = 10;
-/// How long the gateway is left alone after its start.
-const QUIET: Duration = Duration::from_secs(60);
+/// Seconds for which the gateway is left alone after its start.
+const QUIET: usize = 60;
 const STARTS: usize = 9;
 const TURNS: usize = 300;
 const WARM: usize = 50;
 
 pub(super) fn measure(program: &Path, _load: &Load) -> Vec<Figure> {
-    let chats = std::env::var("PETASOS_STORED_CHATS").ok().and_then(|it| it.parse().ok()).unwrap_or(CHATS);
+    let chats = size("PETASOS_STORED_CHATS", CHATS);
     [0, chats].into_iter().flat_map(|chats| home(program, chats)).collect()
+}
+
+fn size(name: &str, normally: usize) -> usize {
+    std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(normally)
 }
 
 fn home(program: &Path, chats: usize) -> Vec<Figure> {
@@ -31,12 +39,12 @@ fn home(program: &Path, chats: usize) -> Vec<Figure> {
     let mut first = rig.launch(program);
     rig.await_state("running");
     stop(&mut first);
-    let mut store = Store::open(rig.home.path().join("petasos.db")).expect("a store");
-    fill::fill(&mut store, 1_000_000, chats, MESSAGES_EACH, now()).expect("filled");
-    store.close().expect("closed");
+    if chats > 0 {
+        copy_into(&rig.home.path().join("petasos.db"), chats);
+    }
     let mut starts: Vec<Duration> = (0..STARTS).map(|_| start(&rig, program)).collect();
     let mut gateway = rig.launch(program);
-    std::thread::sleep(QUIET);
+    std::thread::sleep(Duration::from_secs(size("PETASOS_STORED_QUIET_SECONDS", QUIET) as u64));
     let quiet = cpu(gateway.id());
     for turn in 0..WARM {
         rig.ask(i64::try_from(1_000_000 + turn * 7).expect("a chat"));
@@ -55,6 +63,34 @@ fn home(program: &Path, chats: usize) -> Vec<Figure> {
         per_turn(named("CPU per turn"), turns, TURNS),
         Figure::memory(named("RSS after 350 turns"), memory),
     ]
+}
+
+/// Fills the database that the program made: its schema may be an older one, which opening it here would migrate. Columns
+/// that only one of the two schemas has are left out.
+fn copy_into(path: &Path, chats: usize) {
+    let db = Connection::open(path).expect("the program's database");
+    db.execute("ATTACH ?1 AS filled", [filled(chats).to_str().expect("UTF-8")]).expect("attached");
+    for table in ["sessions", "routing", "messages"] {
+        let common = "SELECT group_concat(name) FROM (SELECT name FROM pragma_table_info(?1, 'main')
+                      INTERSECT SELECT name FROM pragma_table_info(?1, 'filled'))";
+        let columns: String = db.query_row(common, [table], |row| row.get(0)).expect("columns");
+        let copy = format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM filled.{table}");
+        db.execute(&copy, []).expect("copied");
+    }
+    db.close().expect("closed");
+}
+
+/// Conversations to copy from, made once.
+fn filled(chats: usize) -> std::path::PathBuf {
+    static MADE: OnceLock<TempDir> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let folder = TempDir::new().expect("a folder");
+        let mut store = Store::open(folder.path().join("petasos.db")).expect("a store");
+        fill::fill(&mut store, 1_000_000, chats, MESSAGES_EACH, now()).expect("filled");
+        store.close().expect("closed");
+        folder
+    });
+    made.path().join("petasos.db")
 }
 
 fn start(rig: &Rig, program: &Path) -> Duration {

@@ -1,102 +1,247 @@
-//! How many accepted messages per second become durable, by number of writers waiting at once.
+//! Accepted messages per second that become durable, by number of concurrent writers and by where checkpoints run.
 //!
-//! Each writer offers one message of 500 bytes, waits until it is committed and synced, and offers the
-//! next. One thread owns the store and commits whatever waits as one group.
+//! Each writer offers one message of 500 bytes, waits until it is committed and synced, and offers the next. One thread
+//! owns the store, commits whatever waits as one group, and looks after the log as the gateway does. The ways to
+//! checkpoint are interleaved. `PETASOS_JOURNAL_ROUNDS` (5) and `PETASOS_JOURNAL_MS` (2000, of one sample) set the size.
 
 #![allow(clippy::expect_used)]
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use petasos_core::message::ChatType;
 use petasos_core::{Inbound, Millis, Platform, SessionKey, Source};
-use petasos_store::Store;
+use petasos_store::{Checkpointer, Error, LogState, Store};
 
-const RUN: Duration = Duration::from_secs(2);
 const MOST_IN_GROUP: usize = 512;
+const WRITERS: [usize; 4] = [1, 8, 64, 256];
 
-struct Job {
-    inbound: Inbound,
-    done: SyncSender<()>,
+/// Where the log is moved into the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checkpoints {
+    /// Between commits, while the clock stands: the cost of commits without checkpoints.
+    None,
+    /// In a thread of its own, as in the gateway.
+    Beside,
+    /// In the commits themselves, as before.
+    InCommits,
 }
 
+const WAYS: [Checkpoints; 3] = [Checkpoints::None, Checkpoints::Beside, Checkpoints::InCommits];
+
 fn main() {
-    println!("{:>8} {:>12} {:>10} {:>10} {:>12}", "writers", "rows/s", "p50 ms", "p99 ms", "rows/commit");
-    for writers in [1, 8, 64, 256] {
-        let Sample { rows, commits, mut waits, took } = measure(writers);
-        waits.sort_unstable();
-        let at =
-            |part: usize| waits.get(waits.len() * part / 100).map_or(0.0, |wait| wait.as_secs_f64() * 1000.0);
-        let rate = rows as f64 / took.as_secs_f64();
-        let share = rows as f64 / commits.max(1) as f64;
-        println!("{writers:>8} {rate:>12.0} {:>10.2} {:>10.2} {share:>12.1}", at(50), at(99));
+    let rounds = size("PETASOS_JOURNAL_ROUNDS", 5);
+    let run = Duration::from_millis(size("PETASOS_JOURNAL_MS", 2000));
+    println!(
+        "{:>8} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
+        "writers", "checkpoints", "rows/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "rows/commit"
+    );
+    for writers in WRITERS {
+        let [none, beside, before] = samples(writers, rounds, run);
+        for (way, sample) in WAYS.into_iter().zip([&none, &beside, &before]) {
+            sample.print(writers, way);
+        }
+        if writers == 1 {
+            goal("p99 beside / none, at most 1.2", beside.at(990) / none.at(990), |ratio| ratio <= 1.2);
+        }
+        goal("rows/s beside / in commits, at least 1", beside.rate() / before.rate(), |ratio| ratio >= 1.0);
     }
-    checkpoints();
     opening();
 }
 
+fn size(name: &str, normally: u64) -> u64 {
+    std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(normally)
+}
+
+fn goal(name: &str, ratio: f64, is_met: impl Fn(f64) -> bool) {
+    println!("         goal: {name}: {ratio:.3} {}", if is_met(ratio) { "ok" } else { "MISSED" });
+}
+
+/// One sample of each way, made of rounds in turn; every way is first in some of them.
+fn samples(writers: usize, rounds: u64, run: Duration) -> [Sample; 3] {
+    let mut samples = WAYS.map(|_| Sample::default());
+    for round in 0..rounds {
+        for step in 0..WAYS.len() {
+            let at = (step + usize::try_from(round).unwrap_or_default()) % WAYS.len();
+            samples[at].add(measure(writers, WAYS[at], run));
+        }
+    }
+    samples.iter_mut().for_each(|sample| sample.waits.sort_unstable());
+    samples
+}
+
+#[derive(Default)]
 struct Sample {
-    rows: usize,
     commits: usize,
+    /// One for each row.
     waits: Vec<Duration>,
     took: Duration,
 }
 
-fn measure(writers: usize) -> Sample {
+impl Sample {
+    fn add(&mut self, more: Self) {
+        self.commits += more.commits;
+        self.waits.extend(more.waits);
+        self.took += more.took;
+    }
+
+    fn rate(&self) -> f64 {
+        self.waits.len() as f64 / self.took.as_secs_f64()
+    }
+
+    /// Of a thousand, in milliseconds.
+    fn at(&self, part: usize) -> f64 {
+        ms(self.waits.get(self.waits.len() * part / 1000))
+    }
+
+    fn print(&self, writers: usize, way: Checkpoints) {
+        let (way, rate) = (format!("{way:?}"), self.rate());
+        let share = self.waits.len() as f64 / self.commits.max(1) as f64;
+        let (p50, p99, p999, most) = (self.at(500), self.at(990), self.at(999), ms(self.waits.last()));
+        println!(
+            "{writers:>8} {way:>12} {rate:>10.0} {p50:>10.2} {p99:>10.2} {p999:>10.2} {most:>10.2} {share:>12.1}"
+        );
+    }
+}
+
+fn ms(wait: Option<&Duration>) -> f64 {
+    wait.map_or(0.0, |wait| wait.as_secs_f64() * 1000.0)
+}
+
+struct Job {
+    inbound: Inbound,
+    key: SessionKey,
+    asked: Instant,
+    done: SyncSender<()>,
+}
+
+fn measure(writers: usize, way: Checkpoints, run: Duration) -> Sample {
     let folder = tempfile::tempdir_in(".").expect("a folder on a real disk");
     let store = Store::open(folder.path().join("petasos.db")).expect("a new database");
     let (jobs, waiting) = mpsc::sync_channel(MOST_IN_GROUP);
-    let owner = thread::spawn(move || own(store, &waiting));
+    let owner = thread::spawn(move || Owner::new(store, way).run(&waiting));
     let began = Instant::now();
     let threads: Vec<_> = (0..writers)
         .map(|writer| {
             let jobs = jobs.clone();
-            thread::spawn(move || offer(writer, &jobs, began + RUN))
+            thread::spawn(move || offer(writer, &jobs, began + run))
         })
         .collect();
     drop(jobs);
-    let waits: Vec<Duration> =
-        threads.into_iter().flat_map(|thread| thread.join().expect("a writer")).collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("a writer"));
     let took = began.elapsed();
-    let commits = owner.join().expect("the owner");
-    Sample { rows: waits.len(), commits, waits, took }
+    let Owner { commits, waits, paused, .. } = owner.join().expect("the owner");
+    Sample { commits, waits, took: took.saturating_sub(paused) }
 }
 
-/// The gateway's db thread in small: everything that waits becomes one commit.
-fn own(mut store: Store, waiting: &Receiver<Job>) -> usize {
-    let mut commits = 0;
-    while let Ok(first) = waiting.recv() {
-        let mut batch = vec![first];
-        batch.extend(waiting.try_iter().take(MOST_IN_GROUP - 1));
-        let group = store.group().expect("a transaction");
-        for job in &batch {
-            let key = SessionKey("agent:main:telegram:dm:7".into());
-            group.job(|tx| tx.accept(&job.inbound, &key, Millis(1))).expect("an accepted message");
+/// The gateway's database thread in small.
+struct Owner {
+    store: Store,
+    log: Log,
+    commits: usize,
+    waits: Vec<Duration>,
+    /// While the clock stood: in all, and the last time.
+    paused: Duration,
+    last_pause: Option<(Instant, Instant)>,
+}
+
+enum Log {
+    InCommits,
+    Beside(SyncSender<()>, JoinHandle<()>),
+    Between(Box<Checkpointer>),
+}
+
+impl Owner {
+    fn new(store: Store, way: Checkpoints) -> Self {
+        let checkpointer = || store.checkpointer().expect("a checkpointer");
+        let log = match way {
+            Checkpoints::InCommits => Log::InCommits,
+            Checkpoints::None => Log::Between(Box::new(checkpointer())),
+            Checkpoints::Beside => {
+                let (due, signals) = mpsc::sync_channel(1);
+                let beside = checkpointer();
+                let run = move || signals.iter().for_each(|()| checkpointed(beside.run()));
+                Log::Beside(due, thread::spawn(run))
+            }
+        };
+        Self { store, log, commits: 0, waits: vec![], paused: Duration::ZERO, last_pause: None }
+    }
+
+    fn run(mut self, waiting: &Receiver<Job>) -> Self {
+        while let Ok(first) = waiting.recv() {
+            let mut batch = vec![first];
+            batch.extend(waiting.try_iter().take(MOST_IN_GROUP - 1));
+            let group = self.store.group().expect("a transaction");
+            for job in &batch {
+                group.job(|tx| tx.accept(&job.inbound, &job.key, Millis(1))).expect("an accepted message");
+            }
+            group.commit().expect("a commit");
+            self.commits += 1;
+            let now = Instant::now();
+            for job in batch {
+                self.waits.push(self.waited(job.asked, now));
+                let _ = job.done.send(());
+            }
+            self.after_commit();
         }
-        group.commit().expect("a commit");
-        commits += 1;
-        for job in batch {
-            let _ = job.done.send(());
+        if let Log::Beside(due, thread) = std::mem::replace(&mut self.log, Log::InCommits) {
+            drop(due);
+            thread.join().expect("the checkpointer");
+        }
+        self
+    }
+
+    /// Everything that waits after a pause is in the next group: no job sees more than one.
+    fn waited(&self, asked: Instant, now: Instant) -> Duration {
+        let stood = self.last_pause.map(|(from, to)| to.saturating_duration_since(from.max(asked)));
+        now.duration_since(asked).saturating_sub(stood.unwrap_or_default())
+    }
+
+    fn after_commit(&mut self) {
+        match &self.log {
+            Log::InCommits => {}
+            Log::Beside(due, _) => {
+                let log = self.store.log_state().expect("a log");
+                if log.is_due() {
+                    // Full: it was asked already.
+                    let _ = due.try_send(());
+                }
+                checkpointed(self.store.bound_log(log));
+            }
+            Log::Between(checkpointer) => {
+                let from = Instant::now();
+                if self.store.log_state().expect("a log").is_due() {
+                    checkpointed(checkpointer.run());
+                    let to = Instant::now();
+                    self.paused += to.duration_since(from);
+                    self.last_pause = Some((from, to));
+                }
+            }
         }
     }
-    commits
 }
 
-fn offer(writer: usize, jobs: &SyncSender<Job>, until: Instant) -> Vec<Duration> {
+/// Busy: the other connection is at it.
+fn checkpointed(outcome: Result<LogState, Error>) {
+    assert!(matches!(outcome, Ok(_) | Err(Error::Busy)), "{outcome:?}");
+}
+
+fn offer(writer: usize, jobs: &SyncSender<Job>, until: Instant) {
     let platform = Platform::parse("telegram").expect("a known platform");
-    let mut waits = Vec::new();
     let (done, committed) = mpsc::sync_channel(1);
+    let mut number = 0;
     while Instant::now() < until {
-        let source = Source::new(platform, ChatType::Dm, "7");
+        let chat = (number % 50).to_string();
+        let source = Source::new(platform, ChatType::Dm, &chat);
         // about 500 bytes with its source
-        let inbound = Inbound::new(source, format!("{writer}:{}", waits.len()), "x".repeat(250));
-        let asked = Instant::now();
-        jobs.send(Job { inbound, done: done.clone() }).expect("the owner lives");
+        let inbound = Inbound::new(source, format!("{writer}:{number}"), "x".repeat(250));
+        let key = SessionKey(format!("agent:main:telegram:dm:{chat}"));
+        let job = Job { inbound, key, asked: Instant::now(), done: done.clone() };
+        jobs.send(job).expect("the owner lives");
         committed.recv().expect("a commit");
-        waits.push(asked.elapsed());
+        number += 1;
     }
-    waits
 }
 
 fn opening() {
@@ -107,92 +252,5 @@ fn opening() {
     let first = first.elapsed();
     let again = Instant::now();
     drop(Store::open(&path).expect("a small database"));
-    println!(
-        "create {:.1} ms, open {:.1} ms",
-        first.as_secs_f64() * 1000.0,
-        again.elapsed().as_secs_f64() * 1000.0
-    );
-}
-
-/// Where the log is moved into the file while one session commits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Checkpoints {
-    /// Between commits, while the clock stands: what commits cost without checkpoints.
-    Unmeasured,
-    /// In a thread of its own, as in the gateway.
-    Beside,
-    /// In the commits themselves.
-    InCommits,
-}
-
-const ROUNDS: usize = 5;
-const COMMITS: usize = 3000;
-
-/// One session's commits, one after the other, by where the checkpoints are. Rounds are interleaved.
-fn checkpoints() {
-    let all = [Checkpoints::Unmeasured, Checkpoints::Beside, Checkpoints::InCommits];
-    let mut waits = all.map(|_| Vec::new());
-    for round in 0..ROUNDS {
-        for (mode, waits) in all.into_iter().zip(&mut waits) {
-            waits.extend(session(mode, round));
-        }
-    }
-    println!(
-        "{:>12} {:>12} {:>10} {:>10} {:>10} {:>10}",
-        "checkpoints", "commits/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms"
-    );
-    for (mode, mut waits) in all.into_iter().zip(waits) {
-        waits.sort_unstable();
-        let ms = |wait: Option<&Duration>| wait.map_or(0.0, |wait| wait.as_secs_f64() * 1000.0);
-        let at = |part: usize| ms(waits.get(waits.len() * part / 1000));
-        let rate = waits.len() as f64 / waits.iter().sum::<Duration>().as_secs_f64();
-        let mode = format!("{mode:?}");
-        println!(
-            "{mode:>12} {rate:>12.0} {:>10.2} {:>10.2} {:>10.2} {:>10.2}",
-            at(500),
-            at(990),
-            at(999),
-            ms(waits.last())
-        );
-    }
-}
-
-fn session(mode: Checkpoints, round: usize) -> Vec<Duration> {
-    let folder = tempfile::tempdir_in(".").expect("a folder on a real disk");
-    let mut store = Store::open(folder.path().join("petasos.db")).expect("a new database");
-    let platform = Platform::parse("telegram").expect("a known platform");
-    let (due, signals) = mpsc::sync_channel::<()>(1);
-    let beside = (mode != Checkpoints::InCommits).then(|| store.checkpointer().expect("a checkpointer"));
-    let (own, thread) = match mode {
-        Checkpoints::Beside => {
-            let run = move || beside.iter().for_each(|it| signals.iter().for_each(|()| drop(it.run())));
-            (None, Some(thread::spawn(run)))
-        }
-        Checkpoints::Unmeasured | Checkpoints::InCommits => (beside, None),
-    };
-    let mut waits = Vec::with_capacity(COMMITS);
-    for number in 0..COMMITS {
-        let chat = (number % 50).to_string();
-        let source = Source::new(platform, ChatType::Dm, &chat);
-        let inbound = Inbound::new(source, format!("{round}:{number}"), "x".repeat(250));
-        let key = SessionKey(format!("agent:main:telegram:dm:{chat}"));
-        let asked = Instant::now();
-        store.write(|tx| tx.accept(&inbound, &key, Millis(1))).expect("a commit");
-        let log = store.log_state().expect("a log");
-        if thread.is_some() && log.is_due() {
-            let _ = due.try_send(());
-        }
-        if thread.is_some() {
-            store.bound_log(log).expect("a bounded log");
-        }
-        waits.push(asked.elapsed());
-        if let Some(own) = own.as_ref().filter(|_| log.is_due()) {
-            own.run().expect("a checkpoint");
-        }
-    }
-    drop(due);
-    if let Some(thread) = thread {
-        thread.join().expect("the checkpointer");
-    }
-    waits
+    println!("create {:.1} ms, open {:.1} ms", ms(Some(&first)), ms(Some(&again.elapsed())));
 }
