@@ -1,8 +1,8 @@
 //! Taking old conversations out of the database, and bringing them back.
 //!
 //! A conversation leaves in this order: its rows are exported and the file is synced and verified (by the caller); one
-//! transaction takes out its session and routing rows and notes the archive; its messages are deleted in batches. A crash
-//! leaves the conversation whole, or the archive. Rows are exported as JSON objects by column, so an archive can be
+//! transaction takes out its session and routing rows and notes the archive; its messages are deleted in batches, and
+//! all at once if its id is used again. A crash leaves the conversation whole, or the archive. Rows are exported as JSON objects by column, so an archive can be
 //! read by later schemas.
 
 use std::collections::BTreeSet;
@@ -192,28 +192,44 @@ impl Tx<'_> {
 
     /// Deletes one batch of messages of conversations that have left.
     pub fn remove_archived(&self) -> Result<Pruned> {
-        let leaving: Option<(String, i64)> = self
-            .sql("SELECT session, last_row FROM archives WHERE removing = 1 ORDER BY archived_at LIMIT 1")?
-            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+        let next: Option<String> = self
+            .sql("SELECT session FROM archives WHERE removing = 1 ORDER BY archived_at LIMIT 1")?
+            .query_row([], |row| row.get(0))
             .optional()?;
-        // Its name may be in use again: later rows are of another conversation.
-        let Some((session, last)) = leaving else { return Ok(Pruned::default()) };
+        let Some(session) = next else { return Ok(Pruned::default()) };
+        let rows = self.remove_rows(&session, BATCH)?;
+        Ok(Pruned { rows, more: true })
+    }
+
+    /// Deletes everything that is left of an archived conversation: its id is about to be used again, perhaps by another
+    /// owner.
+    pub(crate) fn finish_removal(&self, id: &SessionId) -> Result<()> {
+        let is_leaving = "SELECT 1 FROM archives WHERE session = ?1 AND removing = 1";
+        if self.sql(is_leaving)?.exists([id.as_str()])? {
+            self.remove_rows(id.as_str(), i64::MAX)?;
+        }
+        Ok(())
+    }
+
+    fn remove_rows(&self, session: &str, limit: i64) -> Result<usize> {
+        // The id may be in use again: later rows are of another conversation.
         let rows = self
             .sql(
                 "DELETE FROM messages WHERE id IN (
-                     SELECT id FROM messages WHERE session = ?1 AND id <= ?3 ORDER BY id LIMIT ?2)",
+                     SELECT id FROM messages WHERE session = ?1
+                     AND id <= (SELECT last_row FROM archives WHERE session = ?1) ORDER BY id LIMIT ?2)",
             )?
-            .execute(params![session, BATCH, last])?;
-        if rows < BATCH as usize {
-            self.sql("DELETE FROM archives WHERE session = ?1 AND file IS NULL")?.execute([&session])?;
-            self.sql("UPDATE archives SET removing = 0 WHERE session = ?1")?.execute([&session])?;
+            .execute(params![session, limit])?;
+        if i64::try_from(rows).is_ok_and(|rows| rows < limit) {
+            self.sql("DELETE FROM archives WHERE session = ?1 AND file IS NULL")?.execute([session])?;
+            self.sql("UPDATE archives SET removing = 0 WHERE session = ?1")?.execute([session])?;
             self.sql(
                 "DELETE FROM archives WHERE removing = 0 AND archived_at <
                      (SELECT archived_at FROM archives ORDER BY archived_at DESC LIMIT 1 OFFSET ?1)",
             )?
             .execute([LISTED])?;
         }
-        Ok(Pruned { rows, more: true })
+        Ok(rows)
     }
 
     /// The archive is gone or no longer wanted.
@@ -236,9 +252,7 @@ impl Tx<'_> {
         if self.session(&id)?.is_some() {
             return Ok(Restored::Present(id));
         }
-        while self.is_leaving(&id)? {
-            self.remove_archived()?;
-        }
+        self.finish_removal(&id)?;
         let offset = self.free_rows(&head)?;
         let mut messages = 0;
         for line in lines {
@@ -256,10 +270,6 @@ impl Tx<'_> {
         self.sql("UPDATE sessions SET last_at = ?2 WHERE id = ?1")?.execute(params![id.as_str(), at(now)])?;
         self.forget_archive(&id)?;
         Ok(Restored::Done { id, messages })
-    }
-
-    fn is_leaving(&self, id: &SessionId) -> Result<bool> {
-        Ok(self.sql("SELECT 1 FROM archives WHERE session = ?1 AND removing = 1")?.exists([id.as_str()])?)
     }
 
     /// By how much row numbers are moved, so that they do not meet those of another conversation.

@@ -100,12 +100,12 @@ impl Tx<'_> {
         now: Millis,
     ) -> Result<()> {
         let name = source.and_then(|from| from.chat_name.as_ref().or(from.user_name.as_ref()));
-        self.sql(
+        let mut insert = self.sql(
             "INSERT INTO sessions
                  (id, session_key, platform, display_name, origin, person, parent, started_at, last_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) ON CONFLICT (id) DO NOTHING",
-        )?
-        .execute(params![
+        )?;
+        let created = insert.execute(params![
             id.as_str(),
             key.as_str(),
             source.map(|from| from.platform.as_str()),
@@ -115,6 +115,9 @@ impl Tx<'_> {
             parent.map(SessionId::as_str),
             at(now),
         ])?;
+        if created > 0 {
+            self.finish_removal(id)?;
+        }
         Ok(())
     }
 

@@ -241,3 +241,17 @@ async fn deletes_only_the_rows_that_are_in_the_archive() {
     world.pass(&prompt(), now.after(HOUR)).await;
     assert_eq!(world.messages(7).await, 2, "a conversation that has the same id by then");
 }
+
+#[tokio::test]
+async fn a_new_conversation_with_a_leaving_id_starts_empty() {
+    let world = World::new();
+    world.talk(7, 700, START).await;
+    let now = START.after(2 * DAY);
+    let it = world.db.read(move |reader| reader.archivable(now)).await.unwrap().unwrap();
+    let left = world.db.write(Commit::Sweep, move |tx| tx.take_out(&it, None, now, now)).await.unwrap();
+    assert!(left);
+    assert_eq!(world.messages(7).await, 700, "its messages go later, in batches");
+    world.talk(7, 0, now).await;
+    assert_eq!(world.messages(7).await, 0);
+    assert!(!world.db.write(Commit::Sweep, |tx| tx.remove_archived()).await.unwrap().more);
+}
