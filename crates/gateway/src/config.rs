@@ -15,7 +15,7 @@ use petasos_core::session::{Ask, Background, Entry, KeyOptions, Policies, ResetR
 use petasos_core::turn::Limits;
 use petasos_core::{Platform, SessionKey, Source};
 use petasos_platforms::Adapter;
-use petasos_store::{Binding, Error as StoreError, Tx};
+use petasos_store::{Archive, Binding, Error as StoreError, Tx};
 
 use crate::approvals::Consent;
 use crate::cron;
@@ -170,7 +170,7 @@ impl Default for Compression {
 pub(crate) struct Opened {
     pub(crate) entry: Entry,
     /// It began afresh without being asked to, and the author is to be told.
-    pub(crate) told: Option<ResetReason>,
+    pub(crate) notice: Option<String>,
     /// It has just begun.
     pub(crate) fresh: bool,
 }
@@ -232,15 +232,21 @@ impl Settings {
         let binding = Binding { key, source, ask, policy, window: self.resume_window, background };
         let bound = tx.get_or_create(&binding, now)?;
         let fresh = matches!(bound.resolution, Resolution::New { .. });
-        let told = match bound.resolution {
+        let notice = match bound.resolution {
             Resolution::Keep | Resolution::Resume | Resolution::Recover(_) => None,
             Resolution::New { reset, .. } => {
                 let person = Person::of(source, key);
                 tx.put_system_prompt(&bound.entry.session_id, &self.system_prompt(hint, Some(&person), now))?;
-                reset.filter(|reason| policy.tells(*reason, Some(source.platform)))
+                match (reset, current, ask) {
+                    (Some(reason), ..) => {
+                        policy.tells(reason, Some(source.platform)).then(|| reset_notice(reason))
+                    }
+                    (None, None, Ask::Continue) => tx.archive_of_chat(key)?.map(|it| archived_notice(&it)),
+                    (None, ..) => None,
+                }
             }
         };
-        Ok(Opened { entry: bound.entry, told, fresh })
+        Ok(Opened { entry: bound.entry, notice, fresh })
     }
 
     /// What is remembered of this person goes into it once, when the transcript begins: prompt caches hold.
@@ -260,4 +266,19 @@ impl Settings {
             memory: memory.as_deref(),
         })
     }
+}
+
+fn reset_notice(reason: ResetReason) -> String {
+    let reason = reason.as_str();
+    format!(
+        "◐ Session automatically reset ({reason}). Your earlier conversation is kept: /resume brings it back."
+    )
+}
+
+fn archived_notice(archive: &Archive) -> String {
+    format!(
+        "◐ A new conversation begins: the earlier one in this chat was archived because it was not used for long. \
+         `petasos sessions restore {}` on my machine, then /resume, brings it back.",
+        archive.id.as_str()
+    )
 }

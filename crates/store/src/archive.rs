@@ -15,6 +15,7 @@ use serde_json::{Map, Number, Value, json};
 use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
 use crate::retention::{BATCH, Pruned};
+use crate::sessions::ACCIDENTAL;
 use crate::value::{at, count, rows, time_at};
 
 /// Format marker and version of an archive.
@@ -27,6 +28,31 @@ const LISTED: i64 = 5000;
 /// Tables with rows of a conversation, and the column that names it, in the order of an archive.
 const TABLES: [(&str, &str); 3] = [("sessions", "id"), ("todos", "session"), ("messages", "session")];
 
+/// Which conversations may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unused {
+    /// Any that was not used since then.
+    Since(Millis),
+    /// One that ended, or that no chat and no program is bound to, if it was not used since then.
+    UnboundSince(Millis),
+}
+
+impl Unused {
+    /// Takes the time as ?1.
+    fn condition(self) -> (String, i64) {
+        match self {
+            Self::Since(before) => (CLOSED.to_owned(), at(before)),
+            Self::UnboundSince(before) => (
+                format!(
+                    "{CLOSED} AND (s.ended_at IS NOT NULL AND s.end_reason NOT IN {ACCIDENTAL}
+                        OR NOT EXISTS (SELECT 1 FROM routing r WHERE r.session = s.id))"
+                ),
+                at(before),
+            ),
+        }
+    }
+}
+
 /// A conversation that may leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archivable {
@@ -37,6 +63,8 @@ pub struct Archivable {
     pub messages: u64,
     /// Its newest row: one that came later means that it was used again.
     newest: Option<i64>,
+    /// Why it may leave.
+    rule: Unused,
 }
 
 /// A conversation that has left.
@@ -85,18 +113,19 @@ const CLOSED: &str = "
             THEN j.job ->> '$.origin.platform' = r.platform AND j.job ->> '$.origin.chat_id' = r.chat END)";
 
 impl Reads {
-    /// The least recently used closed conversation that was not used since `before`.
-    pub fn archivable(&self, before: Millis) -> Result<Option<Archivable>> {
+    /// The least recently used closed conversation that may leave by this rule.
+    pub fn archivable(&self, rule: Unused) -> Result<Option<Archivable>> {
+        let (condition, before) = rule.condition();
         let mut read = self.sql(&format!(
-            "SELECT s.id, s.session_key, s.title, s.last_at FROM sessions s WHERE {CLOSED} ORDER BY s.last_at LIMIT 1"
+            "SELECT s.id, s.session_key, s.title, s.last_at FROM sessions s WHERE {condition} ORDER BY s.last_at LIMIT 1"
         ))?;
-        let found = read.query_and_then([at(before)], |row| {
+        let found = read.query_and_then([before], |row| {
             let (id, key) = (SessionId(row.get(0)?), SessionKey(row.get(1)?));
             Ok::<_, Error>((id, key, row.get(2)?, time_at(row, "last_at")?))
         })?;
         let Some((id, key, title, last_at)) = found.into_iter().next().transpose()? else { return Ok(None) };
         let (messages, newest) = self.extent(&id)?;
-        Ok(Some(Archivable { id, key, title, last_at, messages, newest }))
+        Ok(Some(Archivable { id, key, title, last_at, messages, newest, rule }))
     }
 
     /// Every row of a conversation as a line of JSON; the first line says what it is.
@@ -143,6 +172,15 @@ impl Reads {
         read.query_and_then([id.as_str()], archive)?.next().transpose()
     }
 
+    /// The latest archive of a conversation of this chat.
+    pub fn archive_of_chat(&self, key: &SessionKey) -> Result<Option<Archive>> {
+        let mut read = self.sql(&format!(
+            "SELECT {COLUMNS} FROM archives WHERE session_key = ?1 AND file IS NOT NULL
+             ORDER BY archived_at DESC LIMIT 1"
+        ))?;
+        read.query_and_then([key.as_str()], archive)?.next().transpose()
+    }
+
     fn extent(&self, id: &SessionId) -> Result<(u64, Option<i64>)> {
         let mut read = self.sql("SELECT count(*), max(id) FROM messages WHERE session = ?1")?;
         Ok(read.query_row([id.as_str()], |row| Ok((count(row.get(0)?), row.get(1)?)))?)
@@ -152,15 +190,10 @@ impl Reads {
 impl Tx<'_> {
     /// The conversation leaves, if it is still as it was and closed. `file`: the name and size of its verified archive;
     /// without one it is deleted. `false`: it was used meanwhile, and stays.
-    pub fn take_out(
-        &self,
-        it: &Archivable,
-        file: Option<(&str, u64)>,
-        before: Millis,
-        now: Millis,
-    ) -> Result<bool> {
-        let closed = format!("SELECT 1 FROM sessions s WHERE s.id = ?2 AND {CLOSED}");
-        let still = self.sql(&closed)?.exists(params![at(before), it.id.as_str()])?;
+    pub fn take_out(&self, it: &Archivable, file: Option<(&str, u64)>, now: Millis) -> Result<bool> {
+        let (condition, before) = it.rule.condition();
+        let closed = format!("SELECT 1 FROM sessions s WHERE s.id = ?2 AND {condition}");
+        let still = self.sql(&closed)?.exists(params![before, it.id.as_str()])?;
         if !still || self.extent(&it.id)? != (it.messages, it.newest) {
             return Ok(false);
         }

@@ -3,7 +3,7 @@
 use petasos_core::ids::{InboxId, RowId};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
-use petasos_core::session::{Entry, ResetReason};
+use petasos_core::session::Entry;
 use petasos_core::transcript::Message;
 use petasos_core::turn::{self, Effect, Event, Limits, Turn};
 use petasos_core::{Millis, Route};
@@ -32,11 +32,11 @@ pub struct Begun {
 }
 
 impl Tx<'_> {
-    /// `told`: why the transcript began afresh, if the author is to hear of it. `None`: there is nothing left to do.
+    /// `notice`: the author is told that the transcript began afresh. `None`: there is nothing left to do.
     pub fn begin_turn(
         &self,
         entry: &Entry,
-        told: Option<ResetReason>,
+        notice: Option<String>,
         batch: Batch,
         limits: Limits,
         now: Millis,
@@ -51,24 +51,17 @@ impl Tx<'_> {
         }
         let (key, session) = (entry.session_key.clone(), entry.session_id.clone());
         let Some(turn) = Turn::new(key, session, route, inbox, now) else { return Ok(None) };
-        if let Some(reason) = told {
-            self.apply(&reset_notice(&turn, reason, now), now)?;
+        let noticed = notice.is_some();
+        if let Some(text) = notice {
+            self.apply(&turn.notice(text, now), now)?;
         }
         let (turn, decision) = turn::step(turn, limits, now, Event::Started { rows });
         self.apply(&decision.writes, now)?;
         let mut effects = decision.effects;
-        if told.is_some() && turn.route.delivery == Delivery::Push {
+        if noticed && turn.route.delivery == Delivery::Push {
             effects.push(Effect::Deliver { lane: turn.route.lane() });
         }
         let row = self.last_row(&turn.session)?;
         Ok(Some(Begun { turn, row, effects }))
     }
-}
-
-fn reset_notice(turn: &Turn, reason: ResetReason, now: Millis) -> Vec<Write> {
-    let text = format!(
-        "◐ Session automatically reset ({}). Your earlier conversation is kept: /resume brings it back.",
-        reason.as_str()
-    );
-    turn.notice(text, now)
 }

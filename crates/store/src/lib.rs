@@ -70,7 +70,7 @@ mod value;
 mod verify;
 mod whereabouts;
 
-pub use archive::{Archivable, Archive, Restored};
+pub use archive::{Archivable, Archive, Restored, Unused};
 pub use backup::{Checked, Progress, check_copy};
 pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};

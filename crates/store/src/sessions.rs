@@ -10,7 +10,7 @@ use crate::group::{Reads, Tx};
 use crate::value::{amount, at, count, json, parse, rows, time, time_at};
 
 /// Ends that nobody asked for: such a transcript may be taken up again.
-const ACCIDENTAL: &str = "('agent_close', 'ws_orphan_reap')";
+pub(crate) const ACCIDENTAL: &str = "('agent_close', 'ws_orphan_reap')";
 
 const COLUMNS: &str = "id, session_key, platform, display_name, parent, model, title, started_at, last_at, ended_at, \
                        end_reason, message_count, input_tokens, output_tokens, cache_read, cache_write";

@@ -27,7 +27,7 @@ pub(super) const KEYS: &[Key] = &[
         "retention.max_database_mb",
         MEGABYTES,
         "4096",
-        "above this size archive or delete the oldest unused conversations, whatever their age (0 = no limit)",
+        "above this size archive or delete unused conversations earlier, ended and unbound ones first (0 = no limit)",
     ),
     key(
         "retention.notice_days",

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::Millis;
-use petasos_store::{Archivable, Archive, DatabaseSize, Error as StoreError, Reader};
+use petasos_store::{Archivable, Archive, DatabaseSize, Error as StoreError, Reader, Unused};
 
 use crate::commit::Commit;
 use crate::db::Db;
@@ -27,6 +27,8 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// However large the database is, a conversation used since then stays.
 const YOUNGEST: Duration = Duration::from_secs(3600);
+/// The same for one that a chat or a program is bound to, unless the age limit is lower.
+const YOUNGEST_BOUND: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Pages given back in one commit.
 const VACUUM_PAGES: u32 = 128;
 /// Free pages up to this size are kept for new rows.
@@ -63,7 +65,8 @@ pub struct Retention {
     pub every: Duration,
     /// Closed conversations unused for this long are archived or deleted; `None`: no age limit.
     pub age: Option<Duration>,
-    /// Above this many bytes the oldest closed conversations leave, whatever their age; `None`: no limit.
+    /// Above this many bytes closed conversations leave whatever their age: first those that ended or that nothing is
+    /// bound to, then the others after a week without use; `None`: no limit.
     pub database: Option<u64>,
     /// The first conversation leaves this long after the owner was told.
     pub notice: Duration,
@@ -86,6 +89,12 @@ impl Default for Retention {
             topics: Some(365 * DAY),
             disk: DiskLimits::default(),
         }
+    }
+}
+
+impl Retention {
+    fn is_exceeded_by(&self, size: DatabaseSize) -> bool {
+        self.database.is_some_and(|most| size.used_bytes() > most)
     }
 }
 
@@ -136,12 +145,15 @@ async fn warn(shell: &Arc<Shell>, warned: &mut Option<Millis>, now: Millis) {
     if warned.is_some_and(|at: Millis| now.since(at) < WARN_EVERY) {
         return;
     }
-    let Ok(Some(warning)) =
-        storage(&shell.db, &shell.home, &shell.settings.retention, now).await.map(|it| it.warning)
-    else {
-        return;
+    let warning = match storage(&shell.db, &shell.home, &shell.settings.retention, now).await {
+        Ok(storage) => storage.warning,
+        Err(error) => {
+            tracing::warn!(%error, "cannot read the size of the database");
+            return;
+        }
     };
-    tracing::warn!(warning, "disk space is running out");
+    let Some(warning) = warning else { return };
+    tracing::warn!(warning, "storage is running out");
     outages::notify(shell, shell.homes.routes(), &format!("⚠️ {warning}")).await;
     *warned = Some(now);
 }
@@ -177,18 +189,33 @@ pub struct Storage {
 }
 
 pub(crate) async fn storage(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<Storage, Error> {
-    let asked =
-        move |reader: &Reader| Ok((reader.database_size()?, reader.growth_per_day(now)?, announced(reader)?));
-    let (size, growth_per_day, announced) = db.read(asked).await?;
+    let limits = terms.clone();
+    let asked = move |reader: &Reader| {
+        let size = reader.database_size()?;
+        let stuck = limits.mode != Mode::Keep
+            && limits.is_exceeded_by(size)
+            && leaving(reader, &rules(&limits, size, now))?.is_none();
+        Ok((size, stuck, reader.growth_per_day(now)?, announced(reader)?))
+    };
+    let (size, stuck, growth_per_day, announced) = db.read(asked).await?;
     let found = Disk::of(home);
+    let full = found.and_then(|disk| disk.warning(growth_per_day, terms.disk));
     Ok(Storage {
         database_bytes: size.bytes,
         free_bytes: size.free_bytes,
         growth_per_day,
         disk_free_bytes: found.map(|disk| disk.free),
         archiving_from: announced.map(|at| at.after(terms.notice)),
-        warning: found.and_then(|disk| disk.warning(growth_per_day, terms.disk)),
+        warning: full.or_else(|| stuck.then(|| too_large(size))),
     })
+}
+
+fn too_large(size: DatabaseSize) -> String {
+    format!(
+        "The database holds {} MB, more than `retention.max_database_mb`, and no conversation may leave yet: all were used \
+         lately. Raise the limit, or end conversations with /new.",
+        size.used_bytes() >> 20
+    )
 }
 
 fn announced(reader: &Reader) -> Result<Option<Millis>, StoreError> {
@@ -214,7 +241,8 @@ async fn step(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<St
     if forget_archive(db, home, terms, now).await? {
         return Ok(Step::More);
     }
-    let Some((it, before)) = leaving(db, terms, size, now).await? else { return Ok(Step::Done) };
+    let rules = rules(terms, size, now);
+    let Some(it) = db.read(move |reader| leaving(reader, &rules)).await? else { return Ok(Step::Done) };
     match db.read(announced).await? {
         None => {
             db.write(Commit::Sweep, move |tx| tx.put_meta(ANNOUNCED, &now.0.to_string())).await?;
@@ -223,7 +251,7 @@ async fn step(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<St
         Some(at) if now < at.after(terms.notice) => return Ok(Step::Done),
         Some(_) => {}
     }
-    take_out(db, home, terms.mode, it, before, now).await
+    take_out(db, home, terms.mode, it, now).await
 }
 
 /// Whether enough pages are free to give some back.
@@ -231,31 +259,33 @@ fn is_loose(size: DatabaseSize) -> bool {
     size.incremental && size.free_bytes > SPARE.max(size.used_bytes() / 20)
 }
 
-/// The next conversation to archive or delete, and the time since which it must be unused.
-async fn leaving(
-    db: &Db,
-    terms: &Retention,
-    size: DatabaseSize,
-    now: Millis,
-) -> Result<Option<(Archivable, Millis)>, Error> {
+/// Rules by which conversations may leave; an earlier one goes first.
+fn rules(terms: &Retention, size: DatabaseSize, now: Millis) -> Vec<Unused> {
     if terms.mode == Mode::Keep {
-        return Ok(None);
+        return Vec::new();
     }
     let by_age = terms.age.map(|age| now.before(age.max(YOUNGEST)));
-    let too_large = terms.database.is_some_and(|most| size.used_bytes() > most);
-    let Some(before) = (if too_large { Some(now.before(YOUNGEST)) } else { by_age }) else { return Ok(None) };
-    let found = db.read(move |reader| reader.archivable(before)).await?;
-    Ok(found.map(|it| (it, before)))
+    if !terms.is_exceeded_by(size) {
+        return by_age.map(Unused::Since).into_iter().collect();
+    }
+    let quiet = now.before(YOUNGEST_BOUND);
+    vec![
+        Unused::UnboundSince(now.before(YOUNGEST)),
+        Unused::Since(by_age.map_or(quiet, |by_age| by_age.max(quiet))),
+    ]
 }
 
-async fn take_out(
-    db: &Db,
-    home: &Path,
-    mode: Mode,
-    it: Archivable,
-    before: Millis,
-    now: Millis,
-) -> Result<Step, Error> {
+/// The next conversation to archive or delete.
+fn leaving(reader: &Reader, rules: &[Unused]) -> Result<Option<Archivable>, StoreError> {
+    for rule in rules {
+        if let Some(it) = reader.archivable(*rule)? {
+            return Ok(Some(it));
+        }
+    }
+    Ok(None)
+}
+
+async fn take_out(db: &Db, home: &Path, mode: Mode, it: Archivable, now: Millis) -> Result<Step, Error> {
     let folder = file::folder(home);
     let file = match mode {
         Mode::Keep => return Ok(Step::Done),
@@ -268,7 +298,7 @@ async fn take_out(
     let name = file.as_ref().map(|(name, _)| name.clone());
     let taken = db.write(Commit::Sweep, move |tx| {
         let file = file.as_ref().map(|(name, bytes)| (name.as_str(), *bytes));
-        tx.take_out(&it, file, before, now)
+        tx.take_out(&it, file, now)
     });
     if taken.await? {
         return Ok(Step::More);

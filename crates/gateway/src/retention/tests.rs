@@ -1,11 +1,12 @@
 use petasos_core::message::ChatType;
-use petasos_core::session::Entry;
+use petasos_core::session::{Ask, Entry};
 use petasos_core::transcript::Message;
 use petasos_core::{Inbound, Platform, SessionId, SessionKey, Source};
 use petasos_store::{Restored, Store, Tx, local_time};
 use tempfile::TempDir;
 
 use super::*;
+use crate::config::Settings;
 use crate::db::{self, Writer};
 use crate::stopper::Stopper;
 
@@ -146,9 +147,9 @@ async fn a_conversation_used_while_its_file_was_written_stays() {
     let world = World::new();
     world.talk(7, 3, START).await;
     let (now, before) = (START.after(30 * DAY), START.after(29 * DAY));
-    let it = world.db.read(move |reader| reader.archivable(before)).await.unwrap().unwrap();
+    let it = world.db.read(move |reader| reader.archivable(Unused::Since(before))).await.unwrap().unwrap();
     world.talk(7, 1, START.after(DAY)).await;
-    let done = take_out(&world.db, world.home.path(), Mode::Archive, it, before, now).await.unwrap();
+    let done = take_out(&world.db, world.home.path(), Mode::Archive, it, now).await.unwrap();
     assert_eq!(done, Step::Done);
     assert_eq!((world.messages(7).await, world.files().len()), (4, 0));
 }
@@ -200,8 +201,8 @@ async fn a_week_of_traffic_stays_within_small_limits() {
         world.db.write(Commit::Sweep, move |tx| tx.prune(now)).await.unwrap();
         world.pass(&terms, now).await;
         let size = world.db.read(|it| it.database_size()).await.unwrap();
-        // An hour of traffic cannot leave yet, some free pages are kept, and the latest archives are listed.
-        let hour_of_traffic = (per_hour as u64 + 12) * 2048;
+        // A day of traffic cannot leave yet, some free pages are kept, and the latest archives are listed.
+        let hour_of_traffic = 24 * (per_hour as u64 + 12) * 2048;
         let listed = 300 * (chat as u64).min(5500);
         let bound = (2 << 20) + (2 << 20) / 20 + SPARE + 2 * hour_of_traffic + listed;
         assert!(size.bytes <= bound, "hour {hour}: {size:?}, bound {bound}");
@@ -234,8 +235,8 @@ async fn deletes_only_the_rows_that_are_in_the_archive() {
     let world = World::new();
     world.talk(7, 3, START).await;
     let now = START.after(2 * DAY);
-    let it = world.db.read(move |reader| reader.archivable(now)).await.unwrap().unwrap();
-    let left = world.db.write(Commit::Sweep, move |tx| tx.take_out(&it, None, now, now)).await.unwrap();
+    let it = world.db.read(move |reader| reader.archivable(Unused::Since(now))).await.unwrap().unwrap();
+    let left = world.db.write(Commit::Sweep, move |tx| tx.take_out(&it, None, now)).await.unwrap();
     assert!(left);
     world.talk(7, 2, now).await;
     world.pass(&prompt(), now.after(HOUR)).await;
@@ -247,11 +248,51 @@ async fn a_new_conversation_with_a_leaving_id_starts_empty() {
     let world = World::new();
     world.talk(7, 700, START).await;
     let now = START.after(2 * DAY);
-    let it = world.db.read(move |reader| reader.archivable(now)).await.unwrap().unwrap();
-    let left = world.db.write(Commit::Sweep, move |tx| tx.take_out(&it, None, now, now)).await.unwrap();
+    let it = world.db.read(move |reader| reader.archivable(Unused::Since(now))).await.unwrap().unwrap();
+    let left = world.db.write(Commit::Sweep, move |tx| tx.take_out(&it, None, now)).await.unwrap();
     assert!(left);
     assert_eq!(world.messages(7).await, 700, "its messages go later, in batches");
     world.talk(7, 0, now).await;
     assert_eq!(world.messages(7).await, 0);
     assert!(!world.db.write(Commit::Sweep, |tx| tx.remove_archived()).await.unwrap().more);
+}
+
+#[tokio::test]
+async fn size_pressure_spares_conversations_that_chats_are_bound_to() {
+    let world = World::new();
+    let disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
+    let terms = Retention { database: Some(1), age: None, disk, ..prompt() };
+    for chat in [7, 8, 9] {
+        world.talk(chat, 3, START).await;
+    }
+    world.db.write(Commit::Submit, |tx| tx.end_session(&session(8), "session_reset", START)).await.unwrap();
+    world.db.write(Commit::Submit, |tx| tx.unbind_session(&session(9))).await.unwrap();
+    let left = async || (world.messages(7).await, world.messages(8).await, world.messages(9).await);
+    let warning = async |now| {
+        storage(&world.db, world.home.path(), &terms, now).await.unwrap().warning.unwrap_or_default()
+    };
+    assert!(!warning(START.after(2 * HOUR)).await.contains("max_database_mb"), "two may leave");
+    world.pass(&terms, START.after(2 * HOUR)).await;
+    assert_eq!(left().await, (3, 0, 0), "ended and unbound ones leave");
+    assert!(warning(START.after(2 * HOUR)).await.contains("max_database_mb"), "nothing more may leave");
+    world.pass(&terms, START.after(6 * DAY)).await;
+    assert_eq!(left().await, (3, 0, 0));
+    world.pass(&terms, START.after(8 * DAY)).await;
+    assert_eq!(left().await, (0, 0, 0), "a week without use");
+}
+
+#[tokio::test]
+async fn tells_a_chat_that_its_conversation_was_archived() {
+    let world = World::new();
+    world.talk(7, 3, START).await;
+    world.pass(&prompt(), START.after(2 * DAY)).await;
+    let settings = Settings::new(world.home.path());
+    let source = Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7");
+    let opened = world.db.write(Commit::Begin, move |tx| {
+        let open = || settings.open(tx, &key(7), &source, "", Ask::Continue, START.after(3 * DAY));
+        Ok((open()?.notice, open()?.notice))
+    });
+    let (first, second) = opened.await.unwrap();
+    assert!(first.unwrap().contains(&format!("petasos sessions restore {}", session(7).as_str())));
+    assert_eq!(second, None, "once");
 }

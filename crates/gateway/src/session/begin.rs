@@ -174,8 +174,8 @@ impl Session {
             {
                 return Ok(Start::PassedOver(lane));
             }
-            let Opened { entry, told, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
-            let begun = tx.begin_turn(&entry, told, batch, limits, now)?;
+            let Opened { entry, notice, fresh } = settings.open(tx, &key, &source, &hint, ask, now)?;
+            let begun = tx.begin_turn(&entry, notice, batch, limits, now)?;
             Ok(match begun {
                 Some(begun) => Start::Turn(Box::new(begun), fresh.then_some(before)),
                 None => Start::Nothing,
