@@ -101,6 +101,7 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(signs::drain(home));
     findings.extend(signs::left_over(home));
     if let Ok(wired) = &wired {
+        findings.extend(local::archiving(home, &wired.gateway.settings.retention));
         if let (Some(listen), None) = (&wired.listen, &holder) {
             findings.push(local::port(listen));
         }

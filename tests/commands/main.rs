@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
+mod archive;
 mod drain;
 mod look;
 mod replace;

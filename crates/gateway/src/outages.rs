@@ -67,9 +67,14 @@ async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: New
     notify(shell, to.into_iter().map(|home| homes[home].clone()).collect(), &text).await;
 }
 
+/// Enqueues a notice for each of these chats.
+pub(crate) fn notices(to: &[Route], text: &str) -> Vec<Write> {
+    to.iter().map(|route| Write::Owe(Draft::notice(route.clone(), text))).collect()
+}
+
 /// Says something to the owner in these chats.
 pub(crate) async fn notify(shell: &Arc<Shell>, to: Vec<Route>, text: &str) {
-    let owed: Vec<Write> = to.iter().map(|route| Write::Owe(Draft::notice(route.clone(), text))).collect();
+    let owed = notices(&to, text);
     if owed.is_empty() {
         return;
     }

@@ -4,7 +4,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use petasos_core::dead::DeadChat;
+use petasos_core::lifecycle::stamp;
 use petasos_core::text::size;
+use petasos_gateway::retention::{self, Retention};
 use petasos_store::{OpenError, Reader};
 use rustix::fs::StatVfsMountFlags;
 
@@ -145,6 +147,17 @@ pub(super) fn dead_chats(home: &Home) -> Vec<Finding> {
     let dead = Reader::open(home.database()).ok().and_then(|reader| reader.dead_chats().ok());
     let line = |chat: &DeadChat| Finding::warn("chat", outbox::about(chat), outbox::ADVICE);
     dead.unwrap_or_default().iter().take(MOST_CHATS).map(line).collect()
+}
+
+/// Old conversations will leave: the owner may have no home channel to be told in.
+pub(super) fn archiving(home: &Home, terms: &Retention) -> Option<Finding> {
+    let reader = Reader::open(home.database()).ok()?;
+    let from = retention::announced(&reader).ok().flatten()?.after(terms.notice);
+    let detail = format!("old unused conversations are archived or deleted from {} on", stamp::format(from));
+    if from < print::now() {
+        return Some(Finding::ok("retention", detail));
+    }
+    Some(Finding::warn("retention", detail, "`retention.mode: keep` keeps all of them"))
 }
 
 /// One line for those that work, one for each that does not.

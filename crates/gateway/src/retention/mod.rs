@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::Millis;
+use petasos_core::{Millis, Route};
 use petasos_store::{Archivable, Archive, DatabaseSize, Error as StoreError, Reader, Unused};
 
 use crate::commit::Commit;
@@ -68,7 +68,7 @@ pub struct Retention {
     /// Above this many bytes closed conversations leave whatever their age: first those that ended or that nothing is
     /// bound to, then the others after a week without use; `None`: no limit.
     pub database: Option<u64>,
-    /// The first conversation leaves this long after the owner was told.
+    /// The first conversation leaves this long after the announcement.
     pub notice: Duration,
     /// Archives are deleted after this long; `None`: never.
     pub archives: Option<Duration>,
@@ -104,7 +104,7 @@ enum Step {
     /// There may be more to do at once.
     More,
     Done,
-    /// Conversations will leave from then on; the owner is to be told.
+    /// Conversations will leave from then on; notices for the owner are in the outbox.
     Announced(Millis),
 }
 
@@ -122,12 +122,15 @@ async fn keep(shell: &Arc<Shell>) {
         tokio::time::sleep(pause).await;
         let now = clock::now();
         let terms = &shell.settings.retention;
-        pause = match step(&shell.db, &shell.home, terms, now).await {
+        let homes = shell.homes.routes();
+        pause = match step(&shell.db, &shell.home, terms, &homes, now).await {
             Ok(Step::More) => PAUSE,
             Ok(Step::Done) => every,
             Ok(Step::Announced(from)) => {
-                tracing::info!(from = from.0, "old conversations will be archived");
-                outages::notify(shell, shell.homes.routes(), &announcement(terms, from)).await;
+                tracing::warn!(homes = homes.len(), "{}", announcement(terms, from));
+                for route in homes {
+                    shell.deliver.due(route.lane()).await;
+                }
                 if terms.notice.is_zero() { PAUSE } else { every }
             }
             Err(error) => {
@@ -218,12 +221,13 @@ fn too_large(size: DatabaseSize) -> String {
     )
 }
 
-fn announced(reader: &Reader) -> Result<Option<Millis>, StoreError> {
+/// When it was announced that conversations will leave.
+pub fn announced(reader: &Reader) -> Result<Option<Millis>, StoreError> {
     Ok(reader.meta(ANNOUNCED)?.and_then(|text| text.parse().ok()).map(Millis))
 }
 
 /// One bounded piece of work.
-async fn step(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<Step, Error> {
+async fn step(db: &Db, home: &Path, terms: &Retention, homes: &[Route], now: Millis) -> Result<Step, Error> {
     let topics = terms.topics.map(|age| now.before(age));
     let removed = db.write(Commit::Sweep, move |tx| {
         tx.sample_size(now)?;
@@ -245,8 +249,14 @@ async fn step(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<St
     let Some(it) = db.read(move |reader| leaving(reader, &rules)).await? else { return Ok(Step::Done) };
     match db.read(announced).await? {
         None => {
-            db.write(Commit::Sweep, move |tx| tx.put_meta(ANNOUNCED, &now.0.to_string())).await?;
-            return Ok(Step::Announced(now.after(terms.notice)));
+            let from = now.after(terms.notice);
+            let notices = outages::notices(homes, &announcement(terms, from));
+            let announce = db.write(Commit::Sweep, move |tx| {
+                tx.put_meta(ANNOUNCED, &now.0.to_string())?;
+                tx.apply(&notices, now)
+            });
+            announce.await?;
+            return Ok(Step::Announced(from));
         }
         Some(at) if now < at.after(terms.notice) => return Ok(Step::Done),
         Some(_) => {}

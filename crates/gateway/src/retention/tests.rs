@@ -1,4 +1,4 @@
-use petasos_core::message::ChatType;
+use petasos_core::message::{ChatType, Delivery};
 use petasos_core::session::{Ask, Entry};
 use petasos_core::transcript::Message;
 use petasos_core::{Inbound, Platform, SessionId, SessionKey, Source};
@@ -16,6 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 struct World {
     home: TempDir,
     db: Db,
+    homes: Vec<Route>,
     _writer: Writer,
 }
 
@@ -24,7 +25,7 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let store = Store::open(home.path().join("petasos.db")).unwrap();
         let (db, writer) = db::start(store, Stopper::default()).unwrap();
-        Self { home, db, _writer: writer }
+        Self { home, db, homes: Vec::new(), _writer: writer }
     }
 
     /// A conversation of this chat, used then.
@@ -36,7 +37,7 @@ impl World {
     async fn pass(&self, terms: &Retention, now: Millis) -> bool {
         let mut announced = false;
         loop {
-            match step(&self.db, self.home.path(), terms, now).await.unwrap() {
+            match step(&self.db, self.home.path(), terms, &self.homes, now).await.unwrap() {
                 Step::More => {}
                 Step::Done => return announced,
                 Step::Announced(_) => announced = true,
@@ -295,4 +296,17 @@ async fn tells_a_chat_that_its_conversation_was_archived() {
     let (first, second) = opened.await.unwrap();
     assert!(first.unwrap().contains(&format!("petasos sessions restore {}", session(7).as_str())));
     assert_eq!(second, None, "once");
+}
+
+#[tokio::test]
+async fn enqueues_the_announcement_in_the_commit_that_starts_the_notice_period() {
+    let telegram = Platform::parse("telegram").unwrap();
+    let homes = vec![Route::back_to(&Source::new(telegram, ChatType::Dm, "42"), Delivery::Push)];
+    let world = World { homes, ..World::new() };
+    world.talk(7, 3, START).await;
+    let now = START.after(200 * DAY);
+    let done = step(&world.db, world.home.path(), &Retention::default(), &world.homes, now).await.unwrap();
+    assert_eq!(done, Step::Announced(now.after(7 * DAY)));
+    let (at, notices) = world.db.read(|it| Ok((announced(it)?, it.outbox_counts()?))).await.unwrap();
+    assert_eq!((at, notices.due), (Some(now), 1));
 }
