@@ -22,7 +22,7 @@ use crate::{open, reattach};
 
 /// The database as it can be asked. Every question is a method here; see the modules by table.
 #[derive(Debug)]
-pub struct Reads(Connection);
+pub struct Reads(pub(crate) Connection);
 
 impl Reads {
     pub(crate) const fn of(db: Connection) -> Self {
@@ -195,12 +195,6 @@ impl Store {
             self.db.0.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         }
         self.db.0.close().map_err(|(_, error)| error.into())
-    }
-
-    /// Rewrites the file without free pages, so that from now on they can be given back step by step. Needs room for
-    /// another copy of the file.
-    pub fn compact(&self) -> Result<()> {
-        Ok(self.db.0.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")?)
     }
 
     /// Counts the steps of SQLite's virtual machine from now on: for tests of what a statement costs.

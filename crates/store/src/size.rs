@@ -5,7 +5,7 @@ use std::time::Duration;
 use petasos_core::Millis;
 
 use crate::error::Result;
-use crate::group::{Reads, Tx};
+use crate::group::{Reads, Store, Tx};
 use crate::value::count;
 
 const SAMPLES: &str = "database_size_samples";
@@ -83,6 +83,22 @@ impl Tx<'_> {
     }
 }
 
+impl Store {
+    /// Rewrites the file without free pages, so that from now on they can be given back step by step. Needs room for
+    /// another copy of the file beside it: the copy is built in a temporary file there and not in memory.
+    pub fn compact(&self) -> Result<()> {
+        let folder =
+            self.path().parent().map(|it| it.to_string_lossy().replace('\'', "''")).unwrap_or_default();
+        let compacted = self.0.execute_batch(&format!(
+            "PRAGMA temp_store = FILE; PRAGMA temp_store_directory = '{folder}';
+             PRAGMA auto_vacuum = INCREMENTAL; VACUUM;"
+        ));
+        // The directory is a setting of the whole process.
+        let reset = self.0.execute_batch("PRAGMA temp_store_directory = ''; PRAGMA temp_store = MEMORY;");
+        Ok(compacted.and(reset)?)
+    }
+}
+
 fn growth(then: Millis, before: u64, now: Millis, used: u64) -> Option<i64> {
     let days = now.since(then).as_secs_f64() / DAY.as_secs_f64();
     if days < 1.0 {
@@ -95,6 +111,10 @@ fn growth(then: Millis, before: u64, now: Millis, used: u64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -103,5 +123,62 @@ mod tests {
         assert_eq!(growth(day(1), 1_000, Millis(day(2).0 - 1), 9_000), None);
         assert_eq!(growth(day(1), 1_000, day(5), 9_000), Some(2_000));
         assert_eq!(growth(day(1), 9_000, day(5), 1_000), Some(-2_000));
+    }
+
+    /// A store whose file has several megabytes of free pages.
+    fn with_free_pages(folder: &Path) -> Store {
+        let mut store = Store::open(folder.join("petasos.db")).unwrap();
+        let text = "x".repeat(1000);
+        store
+            .write(|tx| {
+                (0..6000).try_for_each(|number| tx.put_meta(&format!("fill {number}"), &text))?;
+                tx.sql("DELETE FROM meta WHERE key LIKE 'fill %' AND key NOT LIKE '%7'")?.execute([])?;
+                Ok(())
+            })
+            .unwrap();
+        store
+    }
+
+    #[test]
+    fn gives_free_pages_of_a_new_database_back_in_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = with_free_pages(folder.path());
+        let before = store.database_size().unwrap();
+        assert!(before.incremental && before.free_bytes > 4 << 20, "{before:?}");
+        store.write(|tx| tx.vacuum_step(100)).unwrap();
+        let after = store.database_size().unwrap();
+        assert_eq!((before.bytes - after.bytes, before.free_bytes - after.free_bytes), (409_600, 409_600));
+    }
+
+    #[test]
+    fn compacts_in_a_file_beside_the_database_and_makes_it_incremental() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(with_free_pages(folder.path()));
+        let path = folder.path().join("petasos.db");
+        let old = rusqlite::Connection::open(&path).unwrap();
+        old.execute_batch("PRAGMA auto_vacuum = NONE; PRAGMA journal_mode = DELETE; VACUUM;").unwrap();
+        drop(old);
+        let mut store = Store::open(&path).unwrap();
+        let text = "y".repeat(1000);
+        store
+            .write(|tx| (0..6000).try_for_each(|number| tx.put_meta(&format!("kept {number}"), &text)))
+            .unwrap();
+        assert!(!store.database_size().unwrap().incremental);
+        let seen = Arc::new(AtomicBool::new(false));
+        let (sight, home) = (seen.clone(), folder.path().to_owned());
+        let look = move || {
+            let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+            let temporary =
+                |link: PathBuf| link.starts_with(&home) && link.to_string_lossy().contains("etilqs_");
+            if open.filter_map(|it| std::fs::read_link(it.path()).ok()).any(temporary) {
+                sight.store(true, Ordering::Relaxed);
+            }
+            false
+        };
+        store.0.progress_handler(5000, Some(look)).unwrap();
+        store.compact().unwrap();
+        assert!(seen.load(Ordering::Relaxed), "the copy is built in a file");
+        let size = store.database_size().unwrap();
+        assert!(size.incremental && size.free_bytes == 0, "{size:?}");
     }
 }

@@ -34,7 +34,10 @@ pub(crate) struct Copied {
 /// Fills a new file at `target`.
 pub(crate) fn copy(pages: &Pages, map: &Map, schema: &Schema, target: &Path) -> Result<Copied> {
     let mut db = Connection::open(target)?;
-    db.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF;")?;
+    db.execute_batch(
+        "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+         PRAGMA foreign_keys = OFF;",
+    )?;
     schema.migrate_to(&mut db, version(pages, map, schema))?;
     let mut trees = Trees::new(pages);
     let found = roots(&mut trees);

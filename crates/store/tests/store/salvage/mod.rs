@@ -105,6 +105,7 @@ fn keeps_every_row_counter_and_word_of_a_sound_database() {
     assert_eq!(sequences(&path), counters);
     let store = Store::open(&path).unwrap();
     assert!(!store.search("needle", None, 10).unwrap().is_empty(), "the search index is rebuilt");
+    assert!(store.database_size().unwrap().incremental, "free pages can be given back");
     drop(store);
     assert!(salvage(&path).is_none(), "the second start finds a sound database");
 }
