@@ -51,6 +51,22 @@ fn a_response_is_kept_gone_on_from_and_forgotten() {
 }
 
 #[test]
+fn a_response_whose_conversation_is_gone_is_not_found() {
+    let api = Api::start();
+    let first = api.post("/v1/responses", &json!({ "input": "one" }));
+    let session = first.header("x-hermes-session-id").expect("a session").to_owned();
+    let after = || {
+        let body = json!({ "input": "two", "previous_response_id": id_of(&first) });
+        (api.post("/v1/responses", &body).status, api.post("/v1/runs", &body).status)
+    };
+    assert_eq!(api.send(&api.ask("DELETE", &format!("/api/sessions/{session}"))).status, 200);
+    assert_eq!(after(), (404, 404));
+    let run = api.start_run(&json!({ "input": "three", "session_id": session }));
+    api.await_run(&run, "completed");
+    assert_eq!(after(), (404, 404), "another conversation with the same id");
+}
+
+#[test]
 fn a_conversation_has_a_name_and_goes_on_after_a_restart() {
     let mut api = Api::start();
     let ask = |api: &Api, text: &str| {

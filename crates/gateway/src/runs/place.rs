@@ -8,7 +8,7 @@ use petasos_core::ids::RowId;
 use petasos_core::session::{Entry, KeyOptions};
 use petasos_core::transcript::{Message, Role};
 use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
-use petasos_store::{Error as StoreError, RowState, Said, Tx, local_time};
+use petasos_store::{Error as StoreError, RowState, RunRow, Said, Tx, local_time};
 
 use super::bound::Bound;
 use super::{Told, Wish};
@@ -87,6 +87,9 @@ pub(super) fn place(
         Place::After(id) => {
             let before = tx.run(id)?.filter(|run| run.owner == terms.owner && !run.hidden);
             let Some(before) = before else { return Ok(None) };
+            if !still_there(tx, &before)? {
+                return Ok(None);
+            }
             carry_over(Some(before.wish), wish);
             match before.last_row {
                 Some(last) if tx.last_row(&before.session)? != Some(last) => {
@@ -96,6 +99,13 @@ pub(super) fn place(
             }
         }
     }
+}
+
+/// Whether the transcript that a run ended in is in the database. Another one may have the same id by now.
+fn still_there(tx: &Tx<'_>, run: &RunRow) -> Result<bool, StoreError> {
+    let Some(last) = run.last_row else { return Ok(tx.session(&run.session)?.is_some()) };
+    let found = tx.rows_after(&run.session, RowId(last.0 - 1), 1)?;
+    Ok(found.first().is_some_and(|row| row.id == last) && tx.session(&run.session)?.is_some())
 }
 
 fn carry_over(before: Option<String>, wish: &mut Wish) {
