@@ -96,7 +96,7 @@ pub enum Write {
     ChatAlive { platform: Platform, chat_id: String },
     /// The platform wants no requests of this scope until then. Replaces what is stored of the scope.
     RateLimited(Penalty),
-    /// A topic that was asked for by name is there under this id.
+    /// A topic that was asked for by name is there under this id, and was used then.
     TopicMade { platform: Platform, chat_id: String, name: String, thread: String, at: Millis },
     /// It is there no longer.
     TopicGone { platform: Platform, chat_id: String, name: String },

@@ -4,10 +4,11 @@ mod support;
 
 use std::time::Duration;
 
+use petasos_core::journal::Write;
 use petasos_core::outbox::State;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Fault;
-use petasos_gateway::{Fate, HomeChannel, Job, Mirror, Post};
+use petasos_gateway::{Fate, HomeChannel, Job, Mirror, Post, clock};
 use support::{SOON, World};
 
 const GROUP: i64 = -100;
@@ -404,6 +405,25 @@ fn a_topic_that_is_asked_for_by_name_is_made_once_whoever_asks_and_again_when_it
     assert_eq!(seen[2], ("three".to_owned(), None), "what cannot be said there is said in the chat");
     assert!(seen[3].1.is_some_and(|thread| thread != first), "{seen:?}");
     assert_eq!(made(), 2);
+}
+
+#[test]
+fn using_a_topic_keeps_it_from_being_forgotten() {
+    let mut world = World::new(|_| {});
+    world.telegram.add_topic(GROUP, 9);
+    world.stop();
+    let then = clock::now().before(Duration::from_secs(400 * 24 * 3600));
+    let (platform, chat_id) = (support::telegram(), GROUP.to_string());
+    let made = Write::TopicMade { platform, chat_id, name: "Deploys".into(), thread: "9".into(), at: then };
+    world.write(|tx| tx.apply(&[made], then));
+    world.start();
+    post(&world, "telegram:-100:Deploys", "one", None);
+    let topic =
+        || world.read(|reader| reader.topic(platform, &GROUP.to_string(), "Deploys")).expect("a topic");
+    let (thread, used) = topic();
+    assert_eq!((thread.as_str(), used > then), ("9", true));
+    post(&world, "telegram:-100:Deploys", "two", None);
+    assert_eq!(topic().1, used, "a use is noted once a day");
 }
 
 #[test]

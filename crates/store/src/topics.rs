@@ -1,27 +1,30 @@
 //! Topics that were made because somebody asked for them by name, and their ids.
 
 use petasos_core::{Millis, Platform};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
 use crate::retention::BATCH;
-use crate::value::at;
+use crate::value::{at, time_at};
 
-/// Of more the oldest are forgotten.
+/// Of more those unused for longest are forgotten.
 const MOST: i64 = 1000;
 
 impl Reads {
-    /// The id of a topic that we made.
-    pub fn topic(&self, platform: Platform, chat: &str, name: &str) -> Result<Option<String>> {
+    /// The id of a topic that we made, and when it was last noted as used.
+    pub fn topic(&self, platform: Platform, chat: &str, name: &str) -> Result<Option<(String, Millis)>> {
         let mut read =
-            self.sql("SELECT thread FROM topics WHERE platform = ?1 AND chat = ?2 AND name = ?3")?;
-        let found = read.query_row(params![platform.as_str(), chat, name], |row| row.get(0));
-        Ok(found.optional()?)
+            self.sql("SELECT thread, made_at FROM topics WHERE platform = ?1 AND chat = ?2 AND name = ?3")?;
+        let mut found = read.query_and_then(params![platform.as_str(), chat, name], |row| {
+            Ok::<_, Error>((row.get(0)?, time_at(row, 1)?))
+        })?;
+        found.next().transpose()
     }
 }
 
 impl Tx<'_> {
+    /// A topic was made, or is used again: `made_at` is the last noted use.
     pub(crate) fn put_topic(
         &self,
         platform: Platform,
@@ -43,7 +46,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets topics made before then, at most one batch. Using one again makes another.
+    /// Forgets topics unused since then, at most one batch. Using one again makes another.
     pub fn prune_topics(&self, before: Millis) -> Result<usize> {
         let mut prune = self.sql(
             "DELETE FROM topics WHERE (platform, chat, name) IN (

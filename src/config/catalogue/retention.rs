@@ -42,7 +42,12 @@ pub(super) const KEYS: &[Key] = &[
         "0",
         "delete archived conversations after this many days (0 = never)",
     ),
-    key("retention.topic_days", DAYS, "365", "forget topics made by name after this many days (0 = never)"),
+    key(
+        "retention.topic_days",
+        DAYS,
+        "365",
+        "forget topics made by name after this many days without use (0 = never)",
+    ),
     key(
         "retention.disk_free_percent",
         Count(0, 100),

@@ -306,3 +306,24 @@ fn what_could_not_be_read_is_kept_once_and_the_newest_thousand_stay() {
     while home.write(|tx| tx.prune(later(31 * DAY))).more {}
     assert_eq!(home.store.unreadable_count().unwrap(), 0);
 }
+
+#[test]
+fn forgets_topics_that_were_not_used_for_longest() {
+    let mut home = Home::new();
+    let used = |home: &mut Home, name: String, at: Millis| {
+        let made =
+            Write::TopicMade { platform: telegram(), chat_id: "7".into(), name, thread: "1".into(), at };
+        home.write(|tx| tx.apply(&[made], at));
+    };
+    let is_known = |home: &Home, name: &str| home.store.topic(telegram(), "7", name).unwrap().is_some();
+    used(&mut home, "used".into(), NOW);
+    used(&mut home, "unused".into(), NOW);
+    used(&mut home, "used".into(), later(DAY));
+    assert_eq!(home.write(|tx| tx.prune_topics(later(DAY))), 1);
+    assert_eq!((is_known(&home, "used"), is_known(&home, "unused")), (true, false));
+    (0..999).for_each(|number| used(&mut home, number.to_string(), later(DAY + 2)));
+    used(&mut home, "used".into(), later(DAY + 3));
+    used(&mut home, "one more".into(), later(DAY + 3));
+    assert!(is_known(&home, "used"), "one that was used before goes");
+    assert_eq!(home.write(|tx| tx.prune_topics(later(2 * DAY))), 500, "a batch");
+}
