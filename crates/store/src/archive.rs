@@ -5,6 +5,7 @@
 //! all at once if its id is used again. A crash leaves the conversation whole, or the archive. Rows are exported as JSON objects by column, so an archive can be
 //! read by later schemas.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use petasos_core::{Millis, SessionId, SessionKey};
@@ -117,19 +118,23 @@ impl Reads {
     pub fn archivable(&self, rule: Unused) -> Result<Option<Archivable>> {
         let (condition, before) = rule.condition();
         let mut read = self.sql(&format!(
-            "SELECT s.id, s.session_key, s.title, s.last_at FROM sessions s WHERE {condition} ORDER BY s.last_at LIMIT 1"
+            "SELECT s.id, s.session_key, s.title, s.last_at FROM sessions s WHERE {condition}
+             ORDER BY s.last_at LIMIT 1"
         ))?;
         let found = read.query_and_then([before], |row| {
             let (id, key) = (SessionId(row.get(0)?), SessionKey(row.get(1)?));
-            Ok::<_, Error>((id, key, row.get(2)?, time_at(row, "last_at")?))
+            let title = row.get_ref(2)?.as_bytes_or_null().ok().flatten();
+            let title = title.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            Ok::<_, Error>((id, key, title, time_at(row, "last_at")?))
         })?;
         let Some((id, key, title, last_at)) = found.into_iter().next().transpose()? else { return Ok(None) };
         let (messages, newest) = self.extent(&id)?;
         Ok(Some(Archivable { id, key, title, last_at, messages, newest, rule }))
     }
 
-    /// Every row of a conversation as a line of JSON; the first line says what it is.
-    pub fn export(&self, it: &Archivable, mut line: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    /// Every row of a conversation as a line of JSON; the first line says what it is. Text that is not UTF-8 gets replacement
+    /// characters, and its line the mark `lossy`. Gives how many lines have it.
+    pub fn export(&self, it: &Archivable, mut line: impl FnMut(&str) -> Result<()>) -> Result<usize> {
         let first: Option<i64> = self
             .sql("SELECT min(id) FROM messages WHERE session = ?1")?
             .query_row([it.id.as_str()], |row| row.get(0))?;
@@ -138,16 +143,23 @@ impl Reads {
             "messages": it.messages, "first_row": first, "last_row": it.newest,
         });
         line(&head.to_string())?;
+        let mut lossy = 0;
         for (table, column) in TABLES {
             let order = if table == "messages" { "ORDER BY id" } else { "" };
             let mut read = self.sql(&format!("SELECT * FROM {table} WHERE {column} = ?1 {order}"))?;
             let names: Vec<String> = read.column_names().into_iter().map(str::to_owned).collect();
             let mut found = read.query([it.id.as_str()])?;
             while let Some(row) = found.next()? {
-                line(&json!({ "table": table, "row": object(&names, row)? }).to_string())?;
+                let (row, is_exact) = object(&names, row)?;
+                let mut object = json!({ "table": table, "row": row });
+                if !is_exact {
+                    object["lossy"] = true.into();
+                    lossy += 1;
+                }
+                line(&object.to_string())?;
             }
         }
-        Ok(())
+        Ok(lossy)
     }
 
     /// The latest archived first.
@@ -354,21 +366,24 @@ fn archive(row: &Row<'_>) -> Result<Archive> {
     })
 }
 
-fn object(names: &[String], row: &Row<'_>) -> Result<Value> {
-    let mut object = Map::new();
+/// `false`: some text is not UTF-8 and was replaced.
+fn object(names: &[String], row: &Row<'_>) -> Result<(Value, bool)> {
+    let (mut object, mut is_exact) = (Map::new(), true);
     for (at, name) in names.iter().enumerate() {
         let value = match row.get_ref(at)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => number.into(),
             ValueRef::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
-            ValueRef::Text(text) => std::str::from_utf8(text)
-                .map_err(|_not_text| Error::Unreadable("text of a conversation"))?
-                .into(),
+            ValueRef::Text(bytes) => {
+                let text = String::from_utf8_lossy(bytes);
+                is_exact &= matches!(text, Cow::Borrowed(_));
+                text.into()
+            }
             ValueRef::Blob(_) => return Err(Error::Unreadable("column of a conversation")),
         };
         object.insert(name.clone(), value);
     }
-    Ok(Value::Object(object))
+    Ok((Value::Object(object), is_exact))
 }
 
 fn plain(value: &Value) -> SqlValue {

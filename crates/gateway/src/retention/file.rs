@@ -45,12 +45,19 @@ fn fill(reader: &Reader, it: &Archivable, path: &Path) -> Result<(Digest, usize)
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut text = GzEncoder::new(BufWriter::new(file), Compression::default());
     let (mut digest, mut lines) = (Context::new(&SHA256), 0);
-    reader.export(it, |line| {
+    let lossy = reader.export(it, |line| {
         digest.update(line.as_bytes());
         digest.update(b"\n");
         lines += 1;
         Ok(writeln!(text, "{line}")?)
     })?;
+    if lossy > 0 {
+        tracing::warn!(
+            session = it.id.as_str(),
+            rows = lossy,
+            "archived text that is not UTF-8 with replacement characters"
+        );
+    }
     let mut file = text.finish()?;
     file.flush()?;
     file.get_ref().sync_all()?;

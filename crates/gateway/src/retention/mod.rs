@@ -72,7 +72,7 @@ pub struct Retention {
     pub notice: Duration,
     /// Archives are deleted after this long; `None`: never.
     pub archives: Option<Duration>,
-    /// Ids of topics are forgotten after this long.
+    /// Ids of topics are forgotten after this long without use.
     pub topics: Option<Duration>,
     pub disk: DiskLimits,
 }

@@ -310,3 +310,28 @@ async fn enqueues_the_announcement_in_the_commit_that_starts_the_notice_period()
     let (at, notices) = world.db.read(|it| Ok((announced(it)?, it.outbox_counts()?))).await.unwrap();
     assert_eq!((at, notices.due), (Some(now), 1));
 }
+
+#[tokio::test]
+async fn archives_text_that_is_not_utf8_with_a_mark() {
+    let world = World::new();
+    for chat in [7, 8] {
+        world.talk(chat, 2, START.after(HOUR * chat as u32)).await;
+    }
+    let raw = rusqlite::Connection::open(world.home.path().join("petasos.db")).unwrap();
+    let broken = "UPDATE messages SET content = CAST(x'61ff62' AS TEXT) WHERE id = 1;
+                  UPDATE sessions SET title = CAST(x'ff' AS TEXT) WHERE id LIKE '%7'";
+    raw.execute_batch(broken).unwrap();
+    drop(raw);
+    world.pass(&prompt(), START.after(3 * DAY)).await;
+    assert_eq!((world.messages(7).await, world.messages(8).await), (0, 0));
+    let mut files = world.files();
+    files.sort();
+    let text = |path: &Path| file::lines(path).unwrap().map(Result::unwrap).collect::<Vec<_>>().join("\n");
+    assert!(text(&files[0]).contains("a\u{fffd}b") && !text(&files[1]).contains("lossy"));
+    assert_eq!(text(&files[0]).matches("\"lossy\":true").count(), 2);
+    let path = files.remove(0);
+    let now = START.after(3 * DAY);
+    let restore = move |tx: &Tx<'_>| tx.restore(file::lines(&path)?, now);
+    let restored = world.db.write(Commit::Operator, restore).await.unwrap();
+    assert_eq!(restored, Restored::Done { id: session(7), messages: 2 });
+}
