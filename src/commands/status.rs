@@ -71,6 +71,8 @@ struct Salvaged {
 struct Storage {
     database_bytes: u64,
     free_bytes: u64,
+    #[serde(default)]
+    archive_bytes: u64,
     growth_per_day: Option<i64>,
     disk_free_bytes: Option<u64>,
     archiving_from: Option<Millis>,
@@ -215,6 +217,9 @@ fn storage_lines(storage: &Storage) {
         text.push_str(&format!("; {} free on the disk", size(free)));
     }
     line("database", &text);
+    if storage.archive_bytes > 0 {
+        line("archive", &size(storage.archive_bytes));
+    }
     if let Some(from) = storage.archiving_from {
         let day = stamp::format(from);
         let day = day.split('T').next().unwrap_or_default();

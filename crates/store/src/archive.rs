@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::group::{Reads, Tx};
 use crate::retention::{BATCH, Pruned};
 use crate::sessions::ACCIDENTAL;
-use crate::value::{at, count, rows, time_at};
+use crate::value::{at, count, json as to_json, rows, time_at};
 
 /// Format marker and version of an archive.
 const FORMAT: &str = "petasos_archive";
@@ -170,14 +170,6 @@ impl Reads {
         read.query_and_then([rows(limit)], archive)?.collect()
     }
 
-    /// The archive that was made first.
-    pub fn oldest_archive(&self) -> Result<Option<Archive>> {
-        let mut read = self.sql(&format!(
-            "SELECT {COLUMNS} FROM archives WHERE removing = 0 ORDER BY archived_at LIMIT 1"
-        ))?;
-        read.query_and_then([], archive)?.next().transpose()
-    }
-
     pub fn archive_of(&self, id: &SessionId) -> Result<Option<Archive>> {
         let mut read =
             self.sql(&format!("SELECT {COLUMNS} FROM archives WHERE session = ?1 AND file IS NOT NULL"))?;
@@ -232,6 +224,7 @@ impl Tx<'_> {
         self.sql("DELETE FROM todos WHERE session = ?1")?.execute([it.id.as_str()])?;
         self.sql("DELETE FROM approved WHERE scope = ?1")?.execute([it.id.as_str()])?;
         self.sql("DELETE FROM sessions WHERE id = ?1")?.execute([it.id.as_str()])?;
+        self.put_archive_bytes(self.archive_bytes()? + bytes.unwrap_or_default())?;
         Ok(true)
     }
 
@@ -277,9 +270,10 @@ impl Tx<'_> {
         Ok(rows)
     }
 
-    /// The archive is gone or no longer wanted.
-    pub fn forget_archive(&self, id: &SessionId) -> Result<()> {
-        self.sql("DELETE FROM archives WHERE session = ?1")?.execute([id.as_str()])?;
+    /// These files are about to be deleted.
+    pub fn forget_archives(&self, files: &[String]) -> Result<()> {
+        self.sql("DELETE FROM archives WHERE removing = 0 AND file IN (SELECT value FROM json_each(?1))")?
+            .execute([to_json(files)?])?;
         Ok(())
     }
 
@@ -313,7 +307,7 @@ impl Tx<'_> {
             return Err(Error::Unreadable("archive"));
         }
         self.sql("UPDATE sessions SET last_at = ?2 WHERE id = ?1")?.execute(params![id.as_str(), at(now)])?;
-        self.forget_archive(&id)?;
+        self.sql("DELETE FROM archives WHERE session = ?1")?.execute([id.as_str()])?;
         Ok(Restored::Done { id, messages })
     }
 

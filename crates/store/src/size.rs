@@ -8,6 +8,8 @@ use crate::error::Result;
 use crate::group::{Reads, Store, Tx};
 use crate::value::count;
 
+/// Of all archives, in bytes.
+const ARCHIVES: &str = "archive_bytes";
 const SAMPLES: &str = "database_size_samples";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Samples that are kept, one a day.
@@ -49,6 +51,11 @@ impl Reads {
         Ok(samples.first().and_then(|(at, then)| growth(*at, *then, now, used)))
     }
 
+    /// The size of all archives, as it was counted last and with those made since.
+    pub fn archive_bytes(&self) -> Result<u64> {
+        Ok(self.meta(ARCHIVES)?.and_then(|text| text.parse().ok()).unwrap_or_default())
+    }
+
     fn samples(&self) -> Result<Vec<(Millis, u64)>> {
         let text = self.meta(SAMPLES)?.unwrap_or_default();
         let sample = |it: &str| {
@@ -72,6 +79,10 @@ impl Tx<'_> {
         let texts: Vec<String> =
             samples.iter().skip(excess).map(|(at, bytes)| format!("{}:{bytes}", at.0)).collect();
         self.put_meta(SAMPLES, &texts.join(","))
+    }
+
+    pub fn put_archive_bytes(&self, bytes: u64) -> Result<()> {
+        self.put_meta(ARCHIVES, &bytes.to_string())
     }
 
     /// Gives at most `pages` free pages back to the file system.

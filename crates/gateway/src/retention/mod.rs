@@ -6,13 +6,14 @@
 
 pub mod disk;
 pub mod file;
+mod folder;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::{Millis, Route};
-use petasos_store::{Archivable, Archive, DatabaseSize, Error as StoreError, Reader, Unused};
+use petasos_store::{Archivable, DatabaseSize, Error as StoreError, Reader, Unused};
 
 use crate::commit::Commit;
 use crate::db::Db;
@@ -20,6 +21,7 @@ use crate::session::Shell;
 use crate::{Error, clock, outages};
 
 use disk::{Disk, DiskLimits};
+use folder::Folder;
 
 const PAUSE: Duration = Duration::from_millis(250);
 /// A warning is repeated after this long.
@@ -117,13 +119,13 @@ pub(crate) async fn run(shell: Arc<Shell>) {
 
 async fn keep(shell: &Arc<Shell>) {
     let every = shell.settings.retention.every;
-    let (mut pause, mut warned) = (every, None);
+    let (mut pause, mut warned, mut folder) = (every, None, Folder::default());
     loop {
         tokio::time::sleep(pause).await;
         let now = clock::now();
         let terms = &shell.settings.retention;
         let homes = shell.homes.routes();
-        pause = match step(&shell.db, &shell.home, terms, &homes, now).await {
+        pause = match step(&shell.db, &shell.home, terms, &homes, &mut folder, now).await {
             Ok(Step::More) => PAUSE,
             Ok(Step::Done) => every,
             Ok(Step::Announced(from)) => {
@@ -183,6 +185,8 @@ pub struct Storage {
     pub database_bytes: u64,
     /// Of pages in the database that hold nothing.
     pub free_bytes: u64,
+    /// Of all files in `<home>/archive`.
+    pub archive_bytes: u64,
     /// `None`: it was not watched for a day yet.
     pub growth_per_day: Option<i64>,
     pub disk_free_bytes: Option<u64>,
@@ -198,14 +202,15 @@ pub(crate) async fn storage(db: &Db, home: &Path, terms: &Retention, now: Millis
         let stuck = limits.mode != Mode::Keep
             && limits.is_exceeded_by(size)
             && leaving(reader, &rules(&limits, size, now))?.is_none();
-        Ok((size, stuck, reader.growth_per_day(now)?, announced(reader)?))
+        Ok((size, stuck, reader.archive_bytes()?, reader.growth_per_day(now)?, announced(reader)?))
     };
-    let (size, stuck, growth_per_day, announced) = db.read(asked).await?;
+    let (size, stuck, archive_bytes, growth_per_day, announced) = db.read(asked).await?;
     let found = Disk::of(home);
     let full = found.and_then(|disk| disk.warning(growth_per_day, terms.disk));
     Ok(Storage {
         database_bytes: size.bytes,
         free_bytes: size.free_bytes,
+        archive_bytes,
         growth_per_day,
         disk_free_bytes: found.map(|disk| disk.free),
         archiving_from: announced.map(|at| at.after(terms.notice)),
@@ -227,7 +232,14 @@ pub fn announced(reader: &Reader) -> Result<Option<Millis>, StoreError> {
 }
 
 /// One bounded piece of work.
-async fn step(db: &Db, home: &Path, terms: &Retention, homes: &[Route], now: Millis) -> Result<Step, Error> {
+async fn step(
+    db: &Db,
+    home: &Path,
+    terms: &Retention,
+    homes: &[Route],
+    folder: &mut Folder,
+    now: Millis,
+) -> Result<Step, Error> {
     let topics = terms.topics.map(|age| now.before(age));
     let removed = db.write(Commit::Sweep, move |tx| {
         tx.sample_size(now)?;
@@ -242,7 +254,7 @@ async fn step(db: &Db, home: &Path, terms: &Retention, homes: &[Route], now: Mil
         db.write(Commit::Sweep, |tx| tx.vacuum_step(VACUUM_PAGES)).await?;
         return Ok(Step::More);
     }
-    if forget_archive(db, home, terms, now).await? {
+    if folder.step(db, home, terms.archives, now).await? {
         return Ok(Step::More);
     }
     let rules = rules(terms, size, now);
@@ -318,19 +330,6 @@ async fn take_out(db: &Db, home: &Path, mode: Mode, it: Archivable, now: Millis)
         remove(&folder.join(name)).await?;
     }
     Ok(Step::Done)
-}
-
-/// Deletes the oldest archive if its time is over.
-async fn forget_archive(db: &Db, home: &Path, terms: &Retention, now: Millis) -> Result<bool, Error> {
-    let Some(age) = terms.archives else { return Ok(false) };
-    let oldest = db.read(|reader| reader.oldest_archive()).await?;
-    let over = |it: &Archive| it.archived_at < now.before(age);
-    let Some(archive) = oldest.filter(over) else { return Ok(false) };
-    if let Some(name) = &archive.file {
-        remove(&file::folder(home).join(name)).await?;
-    }
-    db.write(Commit::Sweep, move |tx| tx.forget_archive(&archive.id)).await?;
-    Ok(true)
 }
 
 async fn remove(path: &Path) -> Result<(), Error> {

@@ -35,9 +35,9 @@ impl World {
 
     /// Steps until there is nothing more to do; gives whether something was announced.
     async fn pass(&self, terms: &Retention, now: Millis) -> bool {
-        let mut announced = false;
+        let (mut announced, mut folder) = (false, Folder::default());
         loop {
-            match step(&self.db, self.home.path(), terms, &self.homes, now).await.unwrap() {
+            match step(&self.db, self.home.path(), terms, &self.homes, &mut folder, now).await.unwrap() {
                 Step::More => {}
                 Step::Done => return announced,
                 Step::Announced(_) => announced = true,
@@ -165,16 +165,52 @@ async fn deletes_if_told_to_and_keeps_if_told_to() {
     }
 }
 
+/// As if the file had been written then.
+fn date(path: &Path, at: Millis) {
+    let at = std::time::UNIX_EPOCH + Duration::from_millis(at.0);
+    std::fs::File::options().append(true).open(path).unwrap().set_modified(at).unwrap();
+}
+
 #[tokio::test]
-async fn archives_are_deleted_when_their_time_is_over() {
+async fn deletes_old_archives_whether_or_not_they_are_listed() {
     let world = World::new();
     let terms = Retention { archives: Some(10 * DAY), ..prompt() };
-    world.talk(7, 3, START).await;
+    for chat in [7, 8] {
+        world.talk(chat, 3, START).await;
+    }
     world.pass(&terms, START.after(2 * DAY)).await;
-    assert_eq!(world.files().len(), 1);
-    world.pass(&terms, START.after(13 * DAY)).await;
-    assert_eq!(world.files().len(), 0);
-    assert_eq!(world.db.read(|it| it.archives(10)).await.unwrap(), []);
+    let folder = file::folder(world.home.path());
+    for unlisted in ["unlisted.jsonl.gz", ".torn.jsonl.gz~"] {
+        std::fs::write(folder.join(unlisted), "x").unwrap();
+    }
+    world.files().iter().for_each(|path| date(path, START.after(2 * DAY)));
+    let young = world.db.read(|it| it.archive_of(&session(8))).await.unwrap().unwrap();
+    let young = folder.join(young.file.unwrap());
+    date(&young, START.after(3 * DAY));
+    world.pass(&terms, START.after(12 * DAY + HOUR)).await;
+    assert_eq!(world.files(), std::slice::from_ref(&young));
+    let listed = world.db.read(|it| it.archives(10)).await.unwrap();
+    assert_eq!(listed.iter().map(|it| it.id.clone()).collect::<Vec<_>>(), [session(8)]);
+    let storage = storage(&world.db, world.home.path(), &terms, START).await.unwrap();
+    assert_eq!(storage.archive_bytes, std::fs::metadata(young).unwrap().len());
+}
+
+#[tokio::test]
+async fn walks_a_large_archive_in_batches() {
+    let world = World::new();
+    let folder = file::folder(world.home.path());
+    std::fs::create_dir_all(&folder).unwrap();
+    for number in 0..1200 {
+        std::fs::write(folder.join(format!("{number}.jsonl.gz")), "x").unwrap();
+    }
+    let (age, now) = (Some(DAY), clock::now().after(2 * DAY));
+    let (mut walk, mut left, mut more) = (Folder::default(), Vec::new(), true);
+    while more {
+        more = walk.step(&world.db, world.home.path(), age, now).await.unwrap();
+        left.push(world.files().len());
+    }
+    assert_eq!(left, [700, 200, 0]);
+    assert!(!walk.step(&world.db, world.home.path(), age, now).await.unwrap(), "not again at once");
 }
 
 /// Resident memory of this process, in KiB.
@@ -305,7 +341,9 @@ async fn enqueues_the_announcement_in_the_commit_that_starts_the_notice_period()
     let world = World { homes, ..World::new() };
     world.talk(7, 3, START).await;
     let now = START.after(200 * DAY);
-    let done = step(&world.db, world.home.path(), &Retention::default(), &world.homes, now).await.unwrap();
+    let mut folder = Folder::default();
+    let terms = Retention::default();
+    let done = step(&world.db, world.home.path(), &terms, &world.homes, &mut folder, now).await.unwrap();
     assert_eq!(done, Step::Announced(now.after(7 * DAY)));
     let (at, notices) = world.db.read(|it| Ok((announced(it)?, it.outbox_counts()?))).await.unwrap();
     assert_eq!((at, notices.due), (Some(now), 1));
