@@ -89,6 +89,7 @@ pub fn visits(commit: Commit, all_forms: bool) -> Vec<(Scenario, u32)> {
         | Commit::Topic
         | Commit::Connector
         | Commit::Sweep
+        | Commit::Archive
         | Commit::Pulse => (&[], &[]),
     };
     let forms = if all_forms { forms } else { forms.get(..1).unwrap_or_default() };

@@ -6,6 +6,7 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
+mod archive;
 mod life;
 mod links;
 mod owner;
@@ -74,6 +75,8 @@ pub enum Scenario {
     ApiRun,
     Watchdog,
     Housekeeping,
+    /// An old conversation is archived.
+    Archive,
     /// A question and its answer on another link.
     On(Link, Form),
 }
@@ -136,6 +139,7 @@ fn visits(commit: Commit) -> Covered {
         Commit::Operator => once(Scenario::OutboxRetry),
         Commit::Todo => once(Scenario::Todo),
         Commit::Sweep => once(Scenario::Housekeeping),
+        Commit::Archive => once(Scenario::Archive),
         Commit::Pulse => once(Scenario::Watchdog),
         Commit::ClearSuspect => once(Scenario::Suspect),
         // All of them, one after the other, until a life without a death.
@@ -220,6 +224,7 @@ fn set_up(scenario: Scenario) -> Life {
         Scenario::Outage => owner::with_two_platforms(),
         Scenario::ApiRun => links::with_api(),
         Scenario::Watchdog => owner::with_watchdog(),
+        Scenario::Archive => archive::with_old_conversation(),
         Scenario::On(link, form) => links::set_up(link, form),
     }
 }
@@ -254,6 +259,7 @@ fn provoke(life: &mut Life, scenario: Scenario, nth: u32) -> Outcome {
         Scenario::OutboxRetry => owner::retry_dead(life),
         Scenario::ApiRun => links::start_run(life),
         Scenario::Housekeeping => owner::wait_for_housekeeping(life),
+        Scenario::Archive => archive::wait_for_retention(life),
         Scenario::On(link, form) => links::provoke(life, link, form),
     }
 }
@@ -287,6 +293,7 @@ fn check(life: &mut Life, death: Death) -> Outcome {
         Scenario::ApiRun => links::check_run(life),
         Scenario::Watchdog => talk::check(life, Scenario::Ask(Form::Plain)),
         Scenario::Housekeeping => owner::check_housekeeping(life),
+        Scenario::Archive => archive::check(life, side),
         Scenario::On(link, form) => links::check(life, link, form),
     }
 }

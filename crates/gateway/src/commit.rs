@@ -83,12 +83,14 @@ pub enum Commit {
     Connector,
     /// Old rows go.
     Sweep,
+    /// A conversation leaves the database; its archive is on disk.
+    Archive,
     /// Whether the database answers.
     Pulse,
 }
 
 impl Commit {
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::TakeOver,
         Self::Take,
         Self::Submit,
@@ -131,6 +133,7 @@ impl Commit {
         Self::RateLimit,
         Self::Connector,
         Self::Sweep,
+        Self::Archive,
         Self::Pulse,
     ];
 }

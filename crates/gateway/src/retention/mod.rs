@@ -318,7 +318,7 @@ async fn take_out(db: &Db, home: &Path, mode: Mode, it: Archivable, now: Millis)
         }
     };
     let name = file.as_ref().map(|(name, _)| name.clone());
-    let taken = db.write(Commit::Sweep, move |tx| {
+    let taken = db.write(Commit::Archive, move |tx| {
         let file = file.as_ref().map(|(name, bytes)| (name.as_str(), *bytes));
         tx.take_out(&it, file, now)
     });
