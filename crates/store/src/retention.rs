@@ -30,8 +30,6 @@ const RULES: &[(u32, &str)] = &[
              SELECT platform, dedup FROM seen WHERE at < ?1
              AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = seen.inbox)
              AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = seen.outbox) ORDER BY at LIMIT ?2)"),
-    // By number, not by age: these signatures are good for ever.
-    (0, "DELETE FROM signatures WHERE key IN (SELECT key FROM signatures ORDER BY at DESC LIMIT ?2 OFFSET 250000)"),
     (7, "DELETE FROM turns WHERE id IN (
              SELECT id FROM turns WHERE ended_at < ?1
              AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.id = turns.id) ORDER BY ended_at LIMIT ?2)"),
@@ -59,11 +57,19 @@ const RULES: &[(u32, &str)] = &[
              SELECT scope, category FROM approved WHERE +scope <> '' AND at < ?1 ORDER BY at LIMIT ?2)"),
     (30, "DELETE FROM runs WHERE id IN (
              SELECT id FROM runs WHERE ended_at IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)"),
+    // Of conversations that no chat is bound to any more.
+    (0, "DELETE FROM failures WHERE session_key IN (
+             SELECT session_key FROM failures f WHERE NOT EXISTS (SELECT 1 FROM routing r WHERE r.session_key = f.session_key) LIMIT ?2)"),
     (1, "DELETE FROM repeats WHERE (owner, name) IN (SELECT owner, name FROM repeats WHERE at < ?1 LIMIT ?2)"),
     (1, "DELETE FROM logins WHERE token_hash IN (SELECT token_hash FROM logins WHERE expires_at < ?1 LIMIT ?2)"),
     (1, "DELETE FROM login_links WHERE token_hash IN (
              SELECT token_hash FROM login_links WHERE expires_at < ?1 LIMIT ?2)"),
 ];
+
+/// Signatures are pruned by number, not by age: they are good for ever.
+const SIGNATURES: i64 = 250_000;
+/// How many there were, and when they were counted.
+const SIGNATURES_COUNTED: &str = "signatures_counted";
 
 impl Tx<'_> {
     /// One bounded step. Call it from time to time, and again while there is `more`, each in its own transaction.
@@ -74,6 +80,27 @@ impl Tx<'_> {
             pruned.rows += removed;
             pruned.more |= removed >= BATCH as usize;
         }
-        Ok(pruned)
+        let removed = self.prune_signatures(now)?;
+        Ok(Pruned { rows: pruned.rows + removed, more: pruned.more || removed >= BATCH as usize })
+    }
+
+    /// Reads only the rows that came since the last call: counting all of them would hold the writer up.
+    fn prune_signatures(&self, now: Millis) -> Result<usize> {
+        let stored = self.meta(SIGNATURES_COUNTED)?;
+        let counted = stored.as_deref().and_then(|text| text.split_once(':'));
+        let (count, from) = counted
+            .and_then(|(count, from)| Some((count.parse().ok()?, from.parse().ok()?)))
+            .unwrap_or((0, 0));
+        let mut read = self.sql("SELECT count(*) FROM signatures WHERE at >= ?1 AND at < ?2")?;
+        let new: i64 = read.query_row([from, at(now)], |row| row.get(0))?;
+        let excess = (count + new - SIGNATURES).clamp(0, BATCH);
+        let removed = self
+            .sql("DELETE FROM signatures WHERE key IN (SELECT key FROM signatures ORDER BY at LIMIT ?1)")?
+            .execute([excess])?;
+        let left = count + new - excess;
+        if new > 0 || excess > 0 || stored.is_none() {
+            self.put_meta(SIGNATURES_COUNTED, &format!("{left}:{}", at(now)))?;
+        }
+        Ok(removed)
     }
 }

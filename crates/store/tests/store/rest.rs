@@ -1,14 +1,18 @@
 //! The smaller tables, and forgetting.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::outbox::State;
 use petasos_core::pairing::Approval;
+use petasos_core::session::Entry;
 use petasos_core::{Millis, SessionId};
-use petasos_store::{Accepted, CompletionState, Error, PairingAnswer, ProcessEnd, ProcessRow, Unread};
+use petasos_store::{
+    Accepted, CompletionState, Error, PairingAnswer, ProcessEnd, ProcessRow, Unread, local_time,
+};
 
-use crate::fixture::{Home, NOW, finish, inbound, key, later, start, telegram, turn};
+use crate::fixture::{Home, NOW, finish, inbound, key, later, session, start, telegram, turn};
 
 const DAY: u64 = 86_400;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -326,4 +330,57 @@ fn forgets_topics_that_were_not_used_for_longest() {
     used(&mut home, "one more".into(), later(DAY + 3));
     assert!(is_known(&home, "used"), "one that was used before goes");
     assert_eq!(home.write(|tx| tx.prune_topics(later(2 * DAY))), 500, "a batch");
+}
+
+#[test]
+fn keeps_the_newest_signatures_and_reads_only_new_ones() {
+    let mut home = Home::new();
+    let add = |home: &Home, from: u64, count: u64| {
+        let rows = format!(
+            "WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {from} + {count})
+             INSERT INTO signatures (key, inbox, at) SELECT 'k' || i, 1, {} + i FROM n",
+            NOW.0
+        );
+        home.raw().execute_batch(&rows).unwrap();
+    };
+    let left = |home: &Home| -> (i64, i64) {
+        let read = "SELECT count(*), min(at) FROM signatures";
+        home.raw().query_row(read, [], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? - NOW.0 as i64))).unwrap()
+    };
+    add(&home, 0, 250_600);
+    assert!(home.write(|tx| tx.prune(later(DAY))).more);
+    assert!(!home.write(|tx| tx.prune(later(DAY))).more);
+    assert_eq!(left(&home), (250_000, 600));
+    add(&home, DAY * 1000, 7);
+    let steps = home.store.count_steps();
+    home.write(|tx| tx.prune(later(DAY + 60)));
+    assert_eq!(left(&home), (250_000, 607));
+    assert!(steps.load(Ordering::Relaxed) < 5_000, "{steps:?}");
+}
+
+#[test]
+fn forgets_failure_counts_of_conversations_that_are_gone() {
+    let mut home = Home::new();
+    home.write(|tx| {
+        tx.put_entry(&Entry::new(key("7"), session("s7"), None, local_time(NOW)))?;
+        tx.count_crash(&[key("7"), key("8")])
+    });
+    home.write(|tx| tx.prune(NOW));
+    let counted: i64 = home.raw().query_row("SELECT count(*) FROM failures", [], |row| row.get(0)).unwrap();
+    assert!(counted == 1 && home.write(|tx| tx.forget_failures(&key("7"))));
+}
+
+#[test]
+fn notes_the_size_once_a_day_and_tells_the_growth() {
+    let mut home = Home::new();
+    let fill = |home: &mut Home, name: &str| home.write(|tx| tx.put_meta(name, &"x".repeat(1 << 20)));
+    let growth = |home: &Home, at| home.store.growth_per_day(at).unwrap();
+    home.write(|tx| tx.sample_size(NOW));
+    assert_eq!(growth(&home, later(DAY - 1)), None, "less than a day");
+    fill(&mut home, "first");
+    home.write(|tx| tx.sample_size(later(HOUR.as_secs())));
+    let daily = growth(&home, later(2 * DAY)).unwrap();
+    assert!((500_000..600_000).contains(&daily), "{daily}: a megabyte in two days, from the first sample");
+    (1..=15).for_each(|day| home.write(|tx| tx.sample_size(later(day * DAY))));
+    assert_eq!(growth(&home, later(16 * DAY)), Some(0), "the first sample is forgotten");
 }
