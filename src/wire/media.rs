@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use petasos_gateway::{Inward, Policy};
 
@@ -34,5 +35,27 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
 pub(super) fn inward(settings: &Settings) -> Inward {
     let limit = |key| settings.count(key).filter(|most| *most > 0);
     let most = limit("gateway.max_inbound_media_bytes");
-    Inward { most, total: limit("gateway.max_media_cache_bytes"), ..Inward::default() }
+    let days = settings.count("retention.cache_days").unwrap_or(1);
+    Inward {
+        most,
+        total: limit("gateway.max_media_cache_bytes"),
+        kept: Duration::from_secs(days * 24 * 3600),
+        ..Inward::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_texts;
+
+    #[test]
+    fn wires_the_limits_of_the_cache() {
+        let day = Duration::from_secs(24 * 3600);
+        let wired = |yaml: &str| inward(&from_texts(yaml.as_bytes(), b"", []).settings);
+        let default = Inward::default();
+        assert_eq!((wired("").kept, wired("").total), (default.kept, default.total));
+        let set = wired("retention: {cache_days: 3}\ngateway: {max_media_cache_bytes: 0}\n");
+        assert_eq!((set.kept, set.total), (3 * day, None));
+    }
 }

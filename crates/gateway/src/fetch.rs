@@ -29,8 +29,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 /// Files of one message that are fetched; the rest is named.
 const MOST_FILES: usize = 20;
-/// A file that nobody waits for any more goes at this age.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// One that is younger stays even if there is too much: its message may not be on disk yet.
 const NEW: Duration = Duration::from_secs(600);
 /// Folders below the cache: what it is, and whose it is.
@@ -44,13 +42,20 @@ pub struct Inward {
     pub most: Option<u64>,
     /// What they may take together before the oldest go; `None`: anything.
     pub total: Option<u64>,
+    /// A file that nobody waits for any more goes at this age.
+    pub kept: Duration,
     /// How long one is tried for while its server is out of luck. Its chat waits meanwhile.
     pub patience: Duration,
 }
 
 impl Default for Inward {
     fn default() -> Self {
-        Self { most: Some(128 << 20), total: Some(2 << 30), patience: Duration::from_secs(180) }
+        Self {
+            most: Some(128 << 20),
+            total: Some(2 << 30),
+            kept: Duration::from_secs(24 * 3600),
+            patience: Duration::from_secs(180),
+        }
     }
 }
 
@@ -218,14 +223,14 @@ impl Fetcher {
     /// an outcome, which stay.
     pub(crate) fn clean(&self, referred: &HashSet<PathBuf>) -> io::Result<usize> {
         let mut found = vec![];
-        look_through(&self.cache, DEPTH, &mut found)?;
+        look_through(&self.cache, DEPTH, self.inward.kept, &mut found)?;
         found.sort_by_key(|it| it.written);
         let mut total: u64 = found.iter().map(|it| it.size).sum();
         let mut gone = 0;
         for Found { path, written, size } in found {
             let age = written.elapsed().unwrap_or_default();
             let too_much = self.inward.total.is_some_and(|most| total > most) && age > NEW;
-            if (age > KEPT || too_much) && !referred.contains(&path) {
+            if (age > self.inward.kept || too_much) && !referred.contains(&path) {
                 there(std::fs::remove_file(&path))?;
                 total = total.saturating_sub(size);
                 gone += 1;
@@ -274,7 +279,7 @@ fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// The files of a folder and of those below it. Folders that have been empty for long go.
-fn look_through(folder: &Path, depth: u32, found: &mut Vec<Found>) -> io::Result<()> {
+fn look_through(folder: &Path, depth: u32, kept: Duration, found: &mut Vec<Found>) -> io::Result<()> {
     let Some(entries) = there(std::fs::read_dir(folder))? else { return Ok(()) };
     for entry in entries {
         let path = entry?.path();
@@ -283,8 +288,8 @@ fn look_through(folder: &Path, depth: u32, found: &mut Vec<Found>) -> io::Result
         if about.is_file() {
             found.push(Found { path, written, size: about.len() });
         } else if about.is_dir() && depth > 0 {
-            look_through(&path, depth - 1, found)?;
-            if written.elapsed().is_ok_and(|age| age > KEPT) {
+            look_through(&path, depth - 1, kept, found)?;
+            if written.elapsed().is_ok_and(|age| age > kept) {
                 // Fails unless it is empty.
                 let _ = std::fs::remove_dir(&path);
             }
@@ -388,10 +393,14 @@ mod tests {
     #[test]
     fn the_cache_loses_what_is_old_and_not_waited_for() {
         let home = tempfile::tempdir().expect("a home");
-        let fetcher = Fetcher::new(home.path(), Inward::default());
-        let old = KEPT + Duration::from_secs(60);
-        let files =
-            [("images/a/1-0.png", old), ("images/b/2-0.png", old), ("images/a/3-0.png", Duration::ZERO)];
+        let kept = Duration::from_secs(3 * 24 * 3600);
+        let fetcher = Fetcher::new(home.path(), Inward { kept, ..Inward::default() });
+        let old = kept + Duration::from_secs(60);
+        let files = [
+            ("images/a/1-0.png", old),
+            ("images/b/2-0.png", old),
+            ("images/a/3-0.png", kept - Duration::from_secs(60)),
+        ];
         cache(home.path(), &files);
         let referred = HashSet::from([home.path().join("cache/images/b/2-0.png")]);
         assert_eq!(fetcher.clean(&referred).expect("cleaned"), 1);

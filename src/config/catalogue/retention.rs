@@ -49,6 +49,12 @@ pub(super) const KEYS: &[Key] = &[
         "forget topics made by name after this many days without use (0 = never)",
     ),
     key(
+        "retention.cache_days",
+        Count(1, 36_500),
+        "1",
+        "delete files of the cache after this many days, unless a message waits for them",
+    ),
+    key(
         "retention.disk_free_percent",
         Count(0, 100),
         "10",
