@@ -14,6 +14,7 @@ use petasos_core::link::{Class, Link, Standing, State};
 use petasos_fakes::telegram::{Fault, Side};
 use petasos_gateway::home::clean;
 use petasos_gateway::network::Outward;
+use petasos_gateway::retention::disk::DiskLimits;
 use petasos_gateway::{DATABASE, HomeChannel, Page, Unbuilt};
 use serde_json::json;
 use support::{World, telegram};
@@ -270,4 +271,19 @@ fn how_far_behind_we_are_is_told_while_the_platform_is_ahead() {
         let link = link(&world, "telegram");
         (link.behind_ms.is_none() && !link.catching_up && link.standing() == Standing::Up).then_some(())
     });
+}
+
+#[test]
+fn warns_the_home_when_the_disk_is_nearly_full() {
+    let world = World::with(|setup| {
+        let (platform, chat_id) = (telegram(), HOME.to_string());
+        setup.lifetime.home_channels =
+            vec![HomeChannel { platform, chat_id, thread_id: None, name: "Home".into() }];
+        let retention = &mut setup.settings.retention;
+        retention.every = Duration::from_millis(20);
+        retention.disk = DiskLimits { percent: 0, bytes: u64::MAX, days: 0 };
+    });
+    world.sees(HOME, "The disk is nearly full");
+    let status = world.runtime.block_on(world.handle().status()).expect("a status");
+    assert!(status.storage.warning.is_some_and(|text| text.contains("nearly full")));
 }

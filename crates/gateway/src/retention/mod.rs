@@ -341,3 +341,5 @@ async fn remove(path: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traffic_tests;
