@@ -13,28 +13,25 @@ use support::{Bench, SOON, eventually, fine};
 const LIMITED: i64 = 101;
 const OTHER: i64 = 102;
 const BAN: Duration = Duration::from_secs(6);
+/// Longer than any test takes.
+const LONG_BAN: Duration = Duration::from_secs(1800);
 /// The platform's clock and ours begin to count a moment apart.
 const SLACK: Duration = Duration::from_millis(50);
 
 /// Chat 101 has been refused with a wait; gives the moment. The wait is on disk.
-fn banned(bench: &mut Bench, method: &str) -> Instant {
-    bench.telegram.on(method).does(Fault::too_many(BAN.as_secs()));
+fn banned(bench: &mut Bench, method: &str, wait: Duration) -> Instant {
+    bench.telegram.on(method).does(Fault::too_many(wait.as_secs()));
     bench.start();
     bench.telegram.push_text(LIMITED, LIMITED, "first");
     let refused = |world: &telegram::World| world.calls_of(method).next().map(|call| call.at);
     let at = bench.telegram.wait_until(SOON, refused).expect("refused");
-    let listed = |text: &str| text.contains("telegram:101 is rate limited until");
-    eventually("stored", || listed(&fine(&bench.run(&["outbox"]))));
-    assert!(listed(&fine(&bench.run(&["links"]))), "{}", fine(&bench.run(&["links"])));
-    assert_eq!(bench.status()["rate_limits"][0]["name"], "101");
-    for command in ["links", "outbox"] {
-        assert_eq!(
-            support::json(&bench.run(&[command, "--json"]))["rate_limits"][0]["name"],
-            "101",
-            "{command}"
-        );
-    }
+    eventually("stored", || stored(bench) == 1);
     at
+}
+
+fn stored(bench: &Bench) -> i64 {
+    let raw = rusqlite::Connection::open(bench.database()).expect("readable");
+    raw.query_row("SELECT count(*) FROM rate_limits", [], |row| row.get(0)).expect("counted")
 }
 
 /// No request for the chat before the wait is over; then its messages are answered.
@@ -57,30 +54,45 @@ fn keeps_still(bench: &Bench, since: Instant, answers: &[&str]) {
 #[test]
 fn restart_keeps_the_wait_of_a_refused_message() {
     let mut bench = Bench::with("streaming:\n  enabled: true\n");
-    let since = banned(&mut bench, "sendMessage");
+    let since = banned(&mut bench, "sendMessage", BAN);
     bench.kill();
     bench.start();
     // A turn in the limited chat would show that it types.
     bench.telegram.push_text(LIMITED, LIMITED, "second");
-    bench.telegram.push_text(OTHER, OTHER, "hello");
-    let other = bench.telegram.wait_until(SOON, |world| (!world.texts(OTHER).is_empty()).then_some(()));
-    assert!(other.is_some(), "the other chat goes on");
-    assert!(since.elapsed() < BAN, "the other chat waited, too");
     keeps_still(&bench, since, &["echo: first", "echo: second"]);
     bench.settle();
     let once = bench.telegram.texts(LIMITED).iter().filter(|text| text.ends_with("echo: first")).count();
     assert_eq!(once, 1);
     eventually("the row is deleted", || !fine(&bench.run(&["outbox"])).contains("rate limited"));
-    let raw = rusqlite::Connection::open(bench.database()).expect("readable");
-    let rows = || raw.query_row("SELECT count(*) FROM rate_limits", [], |row| row.get::<_, i64>(0));
-    eventually("no row is left", || rows().expect("counted") == 0);
+    eventually("no row is left", || stored(&bench) == 0);
+}
+
+#[test]
+fn wait_of_one_chat_is_listed_and_delays_no_other_chat_after_a_restart() {
+    let mut bench = Bench::new();
+    let since = banned(&mut bench, "sendMessage", LONG_BAN);
+    for command in ["outbox", "links"] {
+        let listed = fine(&bench.run(&[command]));
+        assert!(listed.contains("telegram:101 is rate limited until"), "{command}: {listed}");
+        let listed = support::json(&bench.run(&[command, "--json"]));
+        assert_eq!(listed["rate_limits"][0]["name"], "101", "{command}");
+    }
+    assert_eq!(bench.status()["rate_limits"][0]["name"], "101");
+    bench.kill();
+    bench.start();
+    bench.telegram.push_text(OTHER, OTHER, "hello");
+    let answered = |world: &telegram::World| (!world.texts(OTHER).is_empty()).then_some(());
+    assert!(bench.telegram.wait_until(SOON, answered).is_some(), "the other chat waits, too");
+    let calls = bench.telegram.calls();
+    let early: Vec<_> = calls.iter().filter(|it| it.chat() == Some(LIMITED) && it.at > since).collect();
+    assert!(early.is_empty(), "{early:?}");
 }
 
 #[test]
 fn wait_met_by_typing_holds_back_the_answer_after_a_restart() {
     let mut bench = Bench::new();
     let gate = bench.model.gate(petasos_fakes::model::Point::Before);
-    let since = banned(&mut bench, "sendChatAction");
+    let since = banned(&mut bench, "sendChatAction", BAN);
     bench.kill();
     gate.open();
     bench.start();

@@ -115,8 +115,8 @@ fn in_queue_mode_texts_that_come_one_by_one_are_turns_of_their_own() {
         let accepted = Instant::now();
         eventually("a pause", || (accepted.elapsed() > Duration::from_millis(1_100)).then_some(()));
     }
-    world.telegram.push_text(7, 7, "fourth,");
-    world.telegram.push_text(7, 7, "in two parts");
+    // One poll brings both, so both arrive at the same moment.
+    world.telegram.push_many(["fourth,", "in two parts"].map(|text| Incoming::text(7, 7, text)));
     eventually("accepted", || (world.read(|reader| reader.backlog()).queued == 4).then_some(()));
     gate.open();
     world.shows(7, &["echo: first", "echo: second", "echo: third", "echo: fourth,\n\nin two parts"]);

@@ -10,6 +10,8 @@ mod day;
 mod everywhere;
 #[path = "outage/limits.rs"]
 mod limits;
+#[path = "outage/stall.rs"]
+mod stall;
 #[path = "outage/time.rs"]
 mod time;
 

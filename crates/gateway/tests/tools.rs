@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs::File;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
 use petasos_core::admission::BusyMode;
@@ -14,7 +14,7 @@ use petasos_core::turn::Patience;
 use petasos_fakes::model::{Answer, Fault, Point};
 use petasos_gateway::Stall;
 use serde_json::{Value, json};
-use support::{SOON, World, eventually};
+use support::{World, eventually};
 
 fn read(path: &str) -> Value {
     json!({ "path": path })
@@ -213,19 +213,4 @@ fn a_turn_in_which_nothing_happens_is_announced_and_ended() {
     world.ends_with(7, "echo: hello");
     assert_eq!(world.count(7, "Nothing has happened"), 1);
     world.model.release_hangs();
-}
-
-#[test]
-fn whatever_comes_from_the_model_is_a_sign_of_life() {
-    let stop = Some(Duration::from_millis(1_500));
-    let world = World::new(|settings| settings.stall = Stall { warn: None, stop });
-    let begun = Instant::now();
-    let long = Answer::text("a b c d e f g h").chunks(8).every(Duration::from_millis(400));
-    world.model.script(long);
-    world.telegram.push_text(7, 7, "slowly");
-    let whole = world
-        .telegram
-        .wait_until(SOON, |it| it.texts(7).iter().any(|text| text == "a b c d e f g h").then_some(()));
-    assert!(whole.is_some(), "{:?}", world.telegram.texts(7));
-    assert!(begun.elapsed() > Duration::from_millis(1_500), "it took longer than silence may");
 }

@@ -1,13 +1,27 @@
 //! Going idle, being left alone, and coming back.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use petasos_platforms::Taken;
 
-use crate::rig::{rig, rig_with, said};
+use crate::rig::{Rig, SOON, rig, rig_with, said};
 
-fn relay(rig: &crate::rig::Rig) -> &petasos_platforms::relay::Relay {
+fn relay(rig: &Rig) -> &petasos_platforms::relay::Relay {
     rig.adapter().relay().expect("a relay")
+}
+
+/// Returns when the link has read the grant: the result of a message that was sent behind the request has arrived.
+async fn read_grant(rig: &Rig, asking: &mut (impl Future<Output = bool> + Unpin)) {
+    let fence = async {
+        rig.until("a request to idle", |world| (world.frames("going_idle").len() == 1).then_some(())).await;
+        rig.say("behind the grant").await.expect("sent");
+    };
+    tokio::select! {
+        biased;
+        answer = asking => panic!("answered {answer} while the message is not on disk"),
+        () = fence => {}
+    }
 }
 
 #[tokio::test]
@@ -57,11 +71,8 @@ async fn a_grant_waits_for_what_came_before_it() {
     let mut line = rig.up().await;
     rig.fake.pass(said("just in time"));
     let batch = line.next().await;
-    let asking = relay(&rig).go_idle(Duration::from_secs(5));
-    tokio::pin!(asking);
-    let early = tokio::time::timeout(Duration::from_millis(200), &mut asking).await;
-    assert!(early.is_err(), "the message is not on disk yet");
-    assert_eq!(rig.fake.read(|world| world.frames("going_idle").len()), 1);
+    let mut asking = pin!(relay(&rig).go_idle(SOON));
+    read_grant(&rig, &mut asking).await;
     batch.done.send(Taken::Committed).expect("it waits");
     assert!(asking.await);
 }
@@ -85,7 +96,11 @@ async fn one_who_is_held_asleep_stays_so_until_it_is_called() {
     assert!(relay(&rig).go_idle(Duration::from_secs(2)).await);
     assert!(relay(&rig).sleep(Some(Duration::from_secs(60))).await);
     rig.until("its end", |world| (world.closed == 1).then_some(())).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(59)).await;
+    // A link that dials is not asleep.
+    assert!(relay(&rig).sleep(None).await, "woken before its time");
+    tokio::time::resume();
     assert_eq!(rig.fake.read(|world| world.connections()), 1);
     relay(&rig).wake().await;
     rig.until("a second connection", |world| (world.open() == 1).then_some(())).await;
@@ -97,12 +112,10 @@ async fn a_connection_that_ends_behind_the_grant_takes_it_away() {
     let mut line = rig.up().await;
     rig.fake.pass(said("just in time"));
     let batch = line.next().await;
-    let asking = relay(&rig).go_idle(Duration::from_secs(5));
-    tokio::pin!(asking);
-    let early = tokio::time::timeout(Duration::from_millis(200), &mut asking).await;
-    assert!(early.is_err(), "granted, and the message is not on disk yet");
+    let mut asking = pin!(relay(&rig).go_idle(SOON));
+    read_grant(&rig, &mut asking).await;
     rig.fake.close(1001, "");
-    let answered = tokio::time::timeout(crate::rig::SOON, asking).await;
+    let answered = tokio::time::timeout(SOON, asking).await;
     assert_eq!(answered, Ok(false), "whoever waits is not left waiting");
     batch.done.send(Taken::Committed).expect("it waits");
     rig.until("a second connection", |world| (world.frames("hello").len() == 2).then_some(())).await;

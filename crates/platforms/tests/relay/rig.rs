@@ -84,6 +84,12 @@ impl Rig {
         seen.ok().flatten().unwrap_or_else(|| panic!("never happened: {what}"))
     }
 
+    /// Connections of the link, counted behind one more that is dialled now and arrives after them.
+    pub(crate) async fn dials_so_far(&self) -> usize {
+        self.adapter().relay().expect("a relay").check().await.expect("the connector answers");
+        self.fake.read(|world| world.connections()) - 1
+    }
+
     pub(crate) async fn say(&self, text: &str) -> Result<petasos_platforms::Receipt, Error> {
         self.adapter().send(&route("c1"), &Part::plain(text), &SendOptions::default()).await
     }
