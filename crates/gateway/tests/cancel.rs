@@ -10,14 +10,18 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use petasos_agent::TerminalConfig;
 use petasos_core::OutboxId;
+use petasos_core::approve::Answer as Consent;
 use petasos_core::cron::{Change, JobId, NewJob};
+use petasos_core::journal::Outcome;
 use petasos_core::message::ChatType;
 use petasos_core::outbox::State;
 use petasos_core::{InboxId, Source};
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::Fault;
-use petasos_gateway::{Job, Mirror, Post};
+use petasos_gateway::{Job, Mirror, Place, Post, RunAsk, RunRow, Wish};
+use serde_json::json;
 use support::{SOON, World, eventually, telegram};
 
 /// More polls than any of the operations needs.
@@ -25,6 +29,7 @@ const MOST_POLLS: usize = 64;
 const MOST_SERIES: usize = 10;
 /// The chat in which each operation shows its effect.
 const CHAT: i64 = 7;
+const RUN: &str = "run_1";
 
 /// Polls a future this often, each time after it was woken, and drops it at the next wake-up. `false`: it finished.
 fn dropped_after(world: &World, polls: usize, future: impl Future) -> bool {
@@ -66,7 +71,7 @@ fn survives_being_dropped<T>(
     // How often it is woken depends on other threads: a series that never dropped it behind its commit shows nothing.
     for _series in 0..MOST_SERIES {
         for polls in 1..MOST_POLLS {
-            let world = World::new(|_| {});
+            let world = World::new(|settings| settings.terminal = Some(TerminalConfig::default()));
             world.model.respond(|_| Answer::text("ran"));
             let prepared = prepare(&world);
             let dropped = dropped_after(&world, polls, operation(&world, &prepared));
@@ -100,6 +105,36 @@ fn job(schedule: &str) -> NewJob {
 fn yearly(world: &World) -> JobId {
     let created = world.runtime.block_on(world.handle().job_create(job("every 9000h"), Some(chat())));
     created.unwrap().job.id
+}
+
+fn run_ask(run: &str, text: &str) -> RunAsk {
+    RunAsk {
+        run: run.into(),
+        owner: "owner".into(),
+        sees_all: false,
+        place: Place::Session("work".into()),
+        text: text.into(),
+        attachments: vec![],
+        wish: Wish { answers: true, ..Wish::default() },
+        once: None,
+    }
+}
+
+fn run(world: &World) -> RunRow {
+    world.read(|reader| reader.run(RUN)).unwrap()
+}
+
+fn run_ended(world: &World, outcome: Outcome) {
+    eventually("ended", || run(world).end.filter(|end| end.outcome == outcome));
+}
+
+/// A run that asks whether a command may run.
+fn asking_run(world: &World) -> RunRow {
+    world.model.script(Answer::tool("terminal", json!({ "command": "rm -rf ./x" })));
+    let started = world.runtime.block_on(world.handle().start_run(run_ask(RUN, "remove it")));
+    started.unwrap();
+    eventually("asked", || world.read(|reader| reader.all_open_questions()).pop());
+    run(world)
 }
 
 fn told(world: &World) {
@@ -181,6 +216,42 @@ fn submit_reaches_its_session_after_the_caller_is_dropped() {
         |world, ()| {
             let asked = world.model.wait_until(SOON, |desk| (desk.requests().count() == 1).then_some(()));
             assert!(asked.is_some(), "the message waits for the next start");
+        },
+    );
+}
+
+#[test]
+fn start_run_reaches_its_session_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        |_| (),
+        async |world, ()| drop(world.handle().start_run(run_ask(RUN, "hello")).await),
+        |world, ()| world.read(|reader| reader.run(RUN)).is_some(),
+        |world, ()| run_ended(world, Outcome::Answered),
+    );
+}
+
+#[test]
+fn answer_run_releases_the_run_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        asking_run,
+        async |world, run| {
+            let answer = Consent::approve("").unwrap();
+            drop(world.handle().answer_run(run, answer).await);
+        },
+        |world, _| world.read(|reader| reader.all_open_questions()).is_empty(),
+        |world, _| run_ended(world, Outcome::Answered),
+    );
+}
+
+#[test]
+fn stop_run_stops_the_run_and_its_question_after_the_caller_is_dropped() {
+    survives_being_dropped(
+        asking_run,
+        async |world, run| drop(world.handle().stop_run(run).await),
+        |world, _| world.handle().is_stopping(RUN) || run(world).end.is_some(),
+        |world, _| {
+            run_ended(world, Outcome::Cancelled);
+            assert!(world.read(|reader| reader.all_open_questions()).is_empty(), "its question waits");
         },
     );
 }
