@@ -164,6 +164,30 @@ fn salvages_a_large_database_whose_damage_only_recovery_reads() {
 }
 
 #[test]
+fn finds_damage_in_a_large_database_after_a_kill_while_it_answers() {
+    let mut bench = bench();
+    used(&mut bench);
+    let raw = grow(&bench, 10);
+    let page = "SELECT pageno FROM dbstat WHERE name = 'messages' AND pagetype = 'leaf' ORDER BY path";
+    let page: u32 = raw.query_row(page, [], |row| row.get(0)).expect("a leaf");
+    raw.close().expect("closed");
+    bench.start();
+    bench.telegram.push_text(101, 101, "a commit for the log");
+    bench.wait_messages(101, 5);
+    bench.kill();
+    assert!(fs::metadata(log(&bench)).expect("a log").len() > 0);
+    spoil(&bench.database(), &[page as usize]);
+    age(&bench);
+    run_supervised(&mut bench);
+    let (code, said) = bench.gateway.take().expect("runs").wait();
+    assert_eq!(code, Some(75), "the supervisor starts it again: {said}");
+    assert!(
+        said.contains("checking it in the background") && said.contains("restarting to salvage"),
+        "{said}"
+    );
+}
+
+#[test]
 fn starts_with_an_undecodable_open_turn_in_a_large_database() {
     let open = "ended_at = NULL, outcome = NULL";
     for damage in [
@@ -253,10 +277,8 @@ fn repairs_only_while_no_gateway_runs() {
     assert!(held.contains("another gateway is running"), "{held}");
 }
 
-#[test]
-fn salvages_by_restarting_when_a_read_fails_while_running() {
-    let mut bench = bench();
-    used(&mut bench);
+/// Starts it so that a restart is left to a supervisor, and waits until it polls.
+fn run_supervised(bench: &mut Bench) {
     let mut run = bench.command(&["run", "--external-supervisor"]);
     run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let polls = bench.telegram.calls_of("getUpdates").len();
@@ -265,6 +287,13 @@ fn salvages_by_restarting_when_a_read_fails_while_running() {
         .telegram
         .wait_until(SOON, |world| (world.calls_of("getUpdates").count() > polls).then_some(()))
         .expect("it polls");
+}
+
+#[test]
+fn salvages_by_restarting_when_a_read_fails_while_running() {
+    let mut bench = bench();
+    used(&mut bench);
+    run_supervised(&mut bench);
     let path = bench.database();
     // Behind the program's back: the index that every claim of a message reads leads nowhere any more.
     let raw = grow(&bench, 0);

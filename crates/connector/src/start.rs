@@ -101,6 +101,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     tasks.push(gateway::vital("door", &stopper, door));
     tasks.push(gateway::vital("watch", &stopper, watch::run(shell.clone())));
     tasks.push(gateway::vital("sweep", &stopper, sweep::run(shell.clone())));
+    tasks.push(gateway::vital("check", &stopper, shell.db.clone().check_pages(stopper.clone())));
     let publishing = status::run(shell.clone(), links.clone(), address.to_string());
     tasks.push(gateway::vital("status", &stopper, publishing));
     tracing::info!(%address, platforms = links.len(), "the connector listens");

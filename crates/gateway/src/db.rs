@@ -10,6 +10,7 @@
 //! When another program has removed the files in use, the jobs of that group wait until everything is in a new file
 //! (`upkeep`); they get their answers then.
 
+mod check;
 mod damage;
 mod upkeep;
 
@@ -43,6 +44,8 @@ pub struct Db {
     /// Damage that a read or a write showed; stays.
     damage: Damage,
     upkeep: watch::Receiver<Upkeep>,
+    /// The pages are to be checked while the database is in use.
+    unchecked: bool,
 }
 
 /// The writer's thread. Joining it closes the database.
@@ -60,7 +63,7 @@ impl Writer {
 
 /// Starts the thread around an open store.
 pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
-    let place = store.place();
+    let (place, unchecked) = (store.place(), store.is_unchecked());
     petasos_agent::own_files::announce_database(place.path());
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
@@ -77,7 +80,7 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
     let readers = Readers { place, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
     let readers = Arc::new(readers);
-    Ok((Db { asks, readers, health, damage, upkeep }, Writer(thread)))
+    Ok((Db { asks, readers, health, damage, upkeep, unchecked }, Writer(thread)))
 }
 
 /// Without its database thread the gateway can keep no promise.

@@ -190,6 +190,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
     running.push(tokio::spawn(doze::run(shell.clone())));
+    running.push(tasks::vital("check", &stopper, shell.db.clone().check_pages(stopper.clone())));
     running.push(tasks::vital("salvage", &stopper, salvage::watch(shell.clone())));
     running.push(tasks::vital("file-loss", &stopper, file_loss::run(shell.clone())));
     running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));

@@ -47,6 +47,7 @@ pub struct Store {
     files: Files,
     /// The copy of a recovery that went no further.
     unfinished: Option<FileId>,
+    unchecked: bool,
 }
 
 /// Where a store is, for those who only look.
@@ -103,12 +104,18 @@ impl Store {
 
     fn open_as(path: &Path, schema: &'static Schema) -> Result<Self, OpenError> {
         crate::salvage::announce(path, schema)?;
-        let db = Reads(open::writer(path, schema)?);
+        let open::Writer { db, unchecked } = open::writer(path, schema)?;
+        let db = Reads(db);
         crate::salvage::note_map(&db, path)?;
         let files = Files::in_use(path).map_err(|error| open::failed(path, error))?;
         let place = Place::new(path, schema);
         place.use_files(files.clone());
-        Ok(Self { db, place, files, unfinished: None })
+        Ok(Self { db, place, files, unfinished: None, unchecked })
+    }
+
+    /// Its pages should be checked while it is in use ([`Reads::check_pieces`]): it was not closed, and is large.
+    pub const fn is_unchecked(&self) -> bool {
+        self.unchecked
     }
 
     /// Whether the files in use still are the ones at their paths.
@@ -123,7 +130,7 @@ impl Store {
         reattach::prepare(&self.db.0, &path, &self.files, self.unfinished)?;
         let opened = open::writer(&path, self.place.schema);
         self.unfinished = FileId::of(&path)?;
-        let db = opened.map_err(|error| Error::Io(error.to_string()))?;
+        let db = opened.map_err(|error| Error::Io(error.to_string()))?.db;
         self.files = Files::in_use(&path)?;
         self.place.use_files(self.files.clone());
         self.unfinished = None;
@@ -348,16 +355,6 @@ impl Reader {
         let answer = question(self)?;
         moment.end()?;
         Ok(answer)
-    }
-
-    /// `None`: the file is sound. Otherwise the first thing found wrong with it. Reads the whole file.
-    pub fn quick_check(&self) -> Result<Option<String>> {
-        let verdict = self.0.sql("PRAGMA quick_check(1)")?.query_row([], |row| row.get::<_, String>(0));
-        match verdict.map_err(Error::from) {
-            Ok(verdict) => Ok(Some(verdict).filter(|verdict| verdict != "ok")),
-            Err(Error::Corrupt(detail)) => Ok(Some(detail)),
-            Err(error) => Err(error),
-        }
     }
 }
 

@@ -16,7 +16,7 @@
 //! | `unreadable`, `pairing`, `completions`, `processes`, `delegations`, `logins`, `todos`, `meta` | their namesakes |
 //! | `archive`, `size` | archives; conversations that leave, and what the file takes |
 //! | `apply` | the writes of a decision, spread over the above |
-//! | `backup`, `salvage`, `verify` | whole files: consistent copies, rows out of damaged pages, checks |
+//! | `backup`, `salvage`, `verify`, `page_check` | whole files: consistent copies, rows out of damaged pages, checks |
 //! | `begin`, `boot` | how a turn, and how a process, starts: one job over all of them |
 //!
 //! A connector has a file of its own (`schema/connector.sql`): see [`connector`].
@@ -46,6 +46,7 @@ mod meta;
 mod occurrences;
 mod open;
 mod outbox;
+mod page_check;
 mod pairing;
 mod processes;
 mod questions;
@@ -88,6 +89,7 @@ pub use legacy::Imported;
 pub use logins::{Login, Token};
 pub use occurrences::{Occurrence, RunState};
 pub use outbox::{Claimed, Head, OutboxCounts, Owed, Recovered, Stagehand};
+pub use page_check::CheckPiece;
 pub use pairing::PairingAnswer;
 pub use processes::{ProcessEnd, ProcessRow};
 pub use questions::{Allowed, QuestionRow};

@@ -32,11 +32,18 @@ pub(crate) const AUTOCHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 1000";
 
 /// Up to this size everything is checked at every start.
 const SMALL: u64 = 1 << 20;
-/// Above this size the pages are checked only after an unclean end.
+/// Above this size nothing is checked at a start: after an unclean end, `page_check` does it later.
 const LARGE: u64 = 8 << 20;
 
 /// The read-write connection of the one writer.
-pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Connection, OpenError> {
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) db: Connection,
+    /// The last process did not close the database, which is too large to be checked at a start.
+    pub(crate) unchecked: bool,
+}
+
+pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Writer, OpenError> {
     reattach::finish(path)?;
     let fresh = prepare(path, schema)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -44,16 +51,14 @@ pub(crate) fn writer(path: &Path, schema: &Schema) -> Result<Connection, OpenErr
     if db.is_readonly("main").map_err(|error| failed(path, error.into()))? {
         return Err(failed(path, Error::ReadOnly));
     }
-    if !fresh {
-        examine(&db, path, schema)?;
-    }
+    let unchecked = !fresh && !examine(&db, path, schema)?;
     if fresh {
         // Only a file without tables can be told so; others: `Store::compact`.
         db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(|error| failed(path, error.into()))?;
     }
     settle(&mut db, schema).map_err(|error| failed(path, error))?;
     remember(path, schema).map_err(|error| failed(path, error.into()))?;
-    Ok(db)
+    Ok(Writer { db, unchecked })
 }
 
 /// A connection that cannot change anything, for any process.
@@ -174,14 +179,16 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     opened.map_err(|error| failed(path, error.into()))
 }
 
-fn examine(db: &Connection, path: &Path, schema: &Schema) -> Result<(), OpenError> {
+/// `false`: its pages should be checked later.
+fn examine(db: &Connection, path: &Path, schema: &Schema) -> Result<bool, OpenError> {
     versions(db, path, schema)?;
     let size = fs::metadata(path).map_or(0, |found| found.len());
-    let unclean = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
-    if size > LARGE && !unclean {
-        return Ok(());
+    if size > LARGE {
+        let unclean = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+        return Ok(!unclean);
     }
-    checked(db, size).map_err(|error| failed(path, error))
+    checked(db, size).map_err(|error| failed(path, error))?;
+    Ok(true)
 }
 
 /// Everything in a small file, the pages of a large one.

@@ -46,6 +46,16 @@ impl Reads {
         if found.is_empty() { self.undecodable_rows() } else { Ok(found) }
     }
 
+    /// `None`: the file is sound. Otherwise the first thing found wrong with it. Reads the whole file.
+    pub fn quick_check(&self) -> Result<Option<String>> {
+        let verdict = self.sql("PRAGMA quick_check(1)")?.query_row([], |row| row.get::<_, String>(0));
+        match verdict.map_err(Error::from) {
+            Ok(verdict) => Ok(Some(verdict).filter(|verdict| verdict != "ok")),
+            Err(Error::Corrupt(detail)) => Ok(Some(detail)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Rows that the program cannot read.
     pub(crate) fn undecodable_rows(&self) -> Result<Vec<Damage>> {
         let mut found = Vec::new();

@@ -13,6 +13,7 @@ mod jobs;
 mod model;
 mod opening;
 mod ownership;
+mod page_check;
 mod questions;
 mod rest;
 mod salvage;

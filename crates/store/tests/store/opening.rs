@@ -270,24 +270,6 @@ fn a_full_disk_in_the_middle_of_a_group_takes_no_other_job_with_it_silently() {
     }
 }
 
-#[test]
-fn a_large_file_is_checked_after_a_crash() {
-    let (_folder, path) = used();
-    let size = fs::metadata(&path).unwrap().len();
-    let raw = rusqlite::Connection::open(&path).unwrap();
-    raw.execute_batch("CREATE TABLE ballast (x); INSERT INTO ballast VALUES (zeroblob(70000000))").unwrap();
-    raw.close().unwrap();
-    // Damage that only a check of the pages finds: a page of a table nobody reads at start.
-    let mut bytes = fs::read(&path).unwrap();
-    let page = usize::try_from(size).unwrap() - 4096;
-    bytes[page..page + 8].fill(0xff);
-    fs::write(&path, &bytes).unwrap();
-    fs::write(format!("{}-wal", path.display()), [0; 32]).unwrap();
-    let after_crash = Store::open(&path);
-    fs::remove_file(format!("{}-wal", path.display())).unwrap();
-    assert!(matches!(after_crash, Err(OpenError::Corrupt { .. })), "{after_crash:?}");
-}
-
 /// The header is read without locks: pages that a checkpoint is writing must not look like damage.
 #[test]
 fn readers_open_while_the_file_grows_under_checkpoints() {

@@ -50,13 +50,13 @@ fn tables(db: &Connection) -> Vec<(String, bool)> {
     rows.map(Result::unwrap).collect()
 }
 
-fn root(db: &Connection, table: &str) -> usize {
+pub(crate) fn root(db: &Connection, table: &str) -> usize {
     let text = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
     db.query_row(text, [table], |row| row.get::<_, u32>(0)).unwrap() as usize
 }
 
 /// A copy of database, log and marker, as a power cut leaves them.
-fn copied(from: &Path) -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn copied(from: &Path) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     for name in ["petasos.db", "petasos.db-wal", ".petasos-db", ".petasos.db-map"] {
         let source = from.with_file_name(name);
