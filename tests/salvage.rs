@@ -289,17 +289,20 @@ fn run_supervised(bench: &mut Bench) {
         .expect("it polls");
 }
 
+/// Behind the program's back: the index that every claim of a message reads leads nowhere any more.
+fn damage_inbox(bench: &Bench) {
+    let raw = grow(bench, 0);
+    let roots = roots(&raw, "inbox");
+    raw.close().expect("closed");
+    spoil(&bench.database(), &roots);
+}
+
 #[test]
 fn salvages_by_restarting_when_a_read_fails_while_running() {
     let mut bench = bench();
     used(&mut bench);
     run_supervised(&mut bench);
-    let path = bench.database();
-    // Behind the program's back: the index that every claim of a message reads leads nowhere any more.
-    let raw = grow(&bench, 0);
-    let roots = roots(&raw, "inbox");
-    raw.close().expect("closed");
-    spoil(&path, &roots);
+    damage_inbox(&bench);
     bench.telegram.push_text(600, 600, "hello");
     let (code, said) = bench.gateway.take().expect("runs").wait();
     assert_eq!(code, Some(75), "the supervisor starts it again: {said}");
@@ -309,4 +312,36 @@ fn salvages_by_restarting_when_a_read_fails_while_running() {
         world.texts(OWNER).iter().any(|text| text.contains("My database was damaged")).then_some(())
     });
     assert!(told.is_some(), "{:?}", bench.telegram.texts(OWNER));
+}
+
+#[test]
+fn tells_the_owner_of_repeated_damage_and_salvages_again_after_a_pause() {
+    let mut bench = bench();
+    used(&mut bench);
+    let raw = grow(&bench, 0);
+    raw.execute("UPDATE turns SET state = '{' WHERE id = 2", []).expect("a turn");
+    raw.close().expect("closed");
+    age(&bench);
+    answers(&mut bench, 500, "the first salvage");
+    bench.settle();
+    bench.kill();
+    // The pause of ten minutes is over in a few seconds.
+    let raw = grow(&bench, 0);
+    let earlier =
+        "UPDATE meta SET value = json_set(value, '$.at', value ->> '$.at' - 590000) WHERE key = 'salvage'";
+    assert_eq!(raw.execute(earlier, []), Ok(1));
+    raw.close().expect("closed");
+    run_supervised(&mut bench);
+    damage_inbox(&bench);
+    bench.telegram.push_text(600, 600, "hello");
+    let told = bench.telegram.wait_until(SOON, |world| {
+        world.texts(OWNER).iter().any(|text| text.contains("damaged again")).then_some(())
+    });
+    assert!(told.is_some(), "{:?}", bench.telegram.texts(OWNER));
+    let status = bench.status();
+    assert!(status["store_trouble"].as_str().is_some_and(|it| it.contains("doctor --repair")), "{status}");
+    let (code, said) = bench.gateway.take().expect("runs").wait();
+    assert_eq!(code, Some(75), "the supervisor starts it again: {said}");
+    age(&bench);
+    answers(&mut bench, 700, "the second salvage");
 }

@@ -78,8 +78,7 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
             Thread { store, keeper, health: report, damage: found }.run(waiting);
         })
         .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
-    let readers = Readers { place, idle: Mutex::new(Vec::new()), seats: Semaphore::new(READERS) };
-    let readers = Arc::new(readers);
+    let readers = Arc::new(Readers { place, idle: Mutex::default(), seats: Semaphore::new(READERS) });
     Ok((Db { asks, readers, health, damage, upkeep, unchecked }, Writer(thread)))
 }
 
@@ -177,7 +176,7 @@ impl Db {
         self.upkeep.clone()
     }
 
-    /// What the disk last refused, until something succeeds again.
+    /// Damage that was found, or what the disk last refused, until something succeeds again.
     pub fn trouble(&self) -> Option<String> {
         let refused = self.health.borrow().as_ref().map(ToString::to_string);
         let held_back = || {
@@ -186,7 +185,7 @@ impl Db {
                     .into()
             })
         };
-        refused.or_else(held_back)
+        self.damage.trouble().or(refused).or_else(held_back)
     }
 }
 

@@ -14,11 +14,11 @@ use petasos_core::{Inbound, Millis, Route};
 use petasos_store::{Cause, Error as StoreError, Loss, LossNotice, Salvage, Store, Tx};
 
 use crate::channels::Channels;
-use crate::clock;
 use crate::session::Shell;
 use crate::start::DATABASE;
+use crate::{clock, outages};
 
-/// Damage found again so soon after a salvage is left to a person: a restart would not help.
+/// Between two salvages: damage found so soon again comes from the disk, and a restart at once would not help.
 const PAUSE: Duration = Duration::from_secs(600);
 /// Characters of a message that are quoted.
 const QUOTED: usize = 80;
@@ -140,33 +140,51 @@ fn short(text: &str) -> String {
 pub(crate) async fn watch(shell: Arc<Shell>) {
     tokio::select! {
         () = shell.stopper.stopped() => return,
-        detail = shell.db.damaged() => restart(&shell, detail).await,
+        () = restart_when_damaged(&shell) => {}
     }
     shell.stopper.stopped().await;
 }
 
-async fn restart(shell: &Shell, detail: String) {
-    let path = shell.home.join(DATABASE);
-    let noted = {
-        let detail = detail.clone();
-        tokio::task::spawn_blocking(move || Store::note_damage(&path, &detail)).await
-    };
-    if !matches!(noted, Ok(Ok(()))) {
-        return tracing::error!(
+async fn restart_when_damaged(shell: &Arc<Shell>) {
+    let detail = shell.db.damaged().await;
+    let mut told = false;
+    while let Some(pause) = pause(shell, &detail).await {
+        tracing::error!(
             detail,
-            "the database is damaged; stop the gateway and run petasos doctor --repair"
+            seconds = pause.as_secs(),
+            "the database is damaged; check the disk; a restart after this time salvages it"
         );
-    }
-    let last = shell.db.read(|reader| reader.last_salvage()).await.ok().flatten();
-    if last.is_some_and(|last| clock::now().since(last.at) < PAUSE) {
-        return tracing::error!(
-            detail,
-            "the database is damaged again; check the disk, stop the gateway and run petasos doctor --repair"
-        );
+        if !told {
+            outages::notify(shell, shell.homes.routes(), &again_text(pause)).await;
+            told = true;
+        }
+        tokio::time::sleep(pause).await;
     }
     tracing::error!(detail, "the database is damaged; restarting to salvage it");
     let how = if shell.lifetime.supervised { How::Service } else { How::Detached };
     shell.gate.leave(Leave::Restart { how, from: From::Outside }, Some("the database is damaged".into()));
+}
+
+/// Notes the damage for the next start. `None`: a restart now salvages.
+async fn pause(shell: &Shell, detail: &str) -> Option<Duration> {
+    let (path, noted) = (shell.home.join(DATABASE), detail.to_owned());
+    let noted = tokio::task::spawn_blocking(move || Store::note_damage(&path, &noted)).await;
+    if !matches!(noted, Ok(Ok(()))) {
+        tracing::error!("cannot note the damage of the database for the next start");
+        return Some(PAUSE);
+    }
+    // A failed read is damage, too: nothing shows that a restart comes too early.
+    let last = shell.db.read(|reader| reader.last_salvage()).await.ok().flatten()?;
+    PAUSE.checked_sub(clock::now().since(last.at)).filter(|pause| !pause.is_zero())
+}
+
+fn again_text(pause: Duration) -> String {
+    let minutes = pause.as_secs().div_ceil(60);
+    format!(
+        "⚠️ My database is damaged again. Please check the disk: it is probably failing. I cannot accept or answer \
+         everything now; in {minutes} min I restart and repair the database once more. `petasos stop` and \
+         `petasos doctor --repair` on my machine repair it earlier."
+    )
 }
 
 #[cfg(test)]

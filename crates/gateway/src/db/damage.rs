@@ -6,6 +6,9 @@ use std::sync::Arc;
 use petasos_store::{Error as StoreError, Store};
 use tokio::sync::watch;
 
+const ADVICE: &str =
+    "check the disk; a restart salvages the database, or petasos stop and petasos doctor --repair";
+
 /// The worst damage found so far; later variants are worse.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
@@ -57,6 +60,14 @@ impl Damage {
             }
             // The sender lives as long as `self`.
             let _ = found.changed().await;
+        }
+    }
+
+    /// For the status.
+    pub(super) fn trouble(&self) -> Option<String> {
+        match &*self.0.borrow() {
+            Found::Nothing | Found::Rows => None,
+            Found::Structure(detail) => Some(format!("{detail}; {ADVICE}")),
         }
     }
 
