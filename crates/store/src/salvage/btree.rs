@@ -1,7 +1,7 @@
 //! Rows of one table, read page by page from a file that may be damaged.
 //!
 //! Nothing is taken from a page that contradicts its parent: keys must lie in the range that the parent gives, and no
-//! page belongs to two trees. Every range that cannot be read is listed.
+//! page belongs to two trees or is reached from another page than its parent. Every range that cannot be read is listed.
 
 use std::collections::HashSet;
 
@@ -13,6 +13,10 @@ const LEAF_TABLE: u8 = 13;
 const INNER_TABLE: u8 = 5;
 const LEAF_INDEX: u8 = 10;
 const INNER_INDEX: u8 = 2;
+/// Kinds of pages in the pointer map.
+const ROOT: u8 = 1;
+const FREE: u8 = 2;
+const CHILD: u8 = 5;
 /// A tree of ours has four levels at most.
 const DEEPEST: usize = 20;
 /// A row of ours is smaller; a larger one has a damaged length.
@@ -71,11 +75,21 @@ impl<'a> Trees<'a> {
 
     /// All rows below a root page, handed over page by page.
     pub(crate) fn walk(&mut self, root: u32, each: &mut dyn FnMut(Walked)) {
-        self.visit(root, Bounds { after: None, upto: None }, 0, each);
+        self.visit(root, None, Bounds { after: None, upto: None }, 0, each);
     }
 
-    fn visit(&mut self, number: u32, bounds: Bounds, depth: usize, each: &mut dyn FnMut(Walked)) {
+    fn visit(
+        &mut self,
+        number: u32,
+        parent: Option<u32>,
+        bounds: Bounds,
+        depth: usize,
+        each: &mut dyn FnMut(Walked),
+    ) {
         let lost = |why: String| Walked { records: Vec::new(), holes: vec![bounds.hole(why)] };
+        if parent.is_some_and(|parent| self.is_elsewhere(number, parent)) {
+            return each(lost(format!("page {number} belongs to another place")));
+        }
         if depth > DEEPEST || !self.used.insert(number) {
             return each(lost(format!("page {number} is referred to twice")));
         }
@@ -94,10 +108,23 @@ impl<'a> Trees<'a> {
             INNER_TABLE => self.inner(&page, bounds, depth, each),
             _ => {
                 for child in page.children() {
-                    self.visit(child, bounds, depth + 1, each);
+                    self.visit(child, Some(page.number), bounds, depth + 1, each);
                 }
                 each(self.keys(&page, bounds, 4));
             }
+        }
+    }
+
+    /// Whether the file says that this page is a root, is free, or is the child of another inner page.
+    fn is_elsewhere(&self, number: u32, parent: u32) -> bool {
+        match self.pages.owner(number) {
+            Some((ROOT | FREE, 0)) => true,
+            Some((CHILD, owner)) if owner != parent => {
+                let bytes = self.pages.page(owner);
+                let page = bytes.as_deref().and_then(|bytes| Page::of(owner, bytes));
+                page.is_some_and(|page| matches!(page.kind, INNER_TABLE | INNER_INDEX))
+            }
+            _ => false,
         }
     }
 
@@ -115,13 +142,13 @@ impl<'a> Trees<'a> {
                 continue;
             };
             covered += 4 + length;
-            self.visit(child, Bounds { after, upto: Some(key) }, depth + 1, each);
+            self.visit(child, Some(page.number), Bounds { after, upto: Some(key) }, depth + 1, each);
             after = Some(key);
         }
         if !page.is_covered(covered) {
             hole(bounds, format!("page {} may have led to more rows", page.number), each);
         }
-        self.visit(page.right, Bounds { after, ..bounds }, depth + 1, each);
+        self.visit(page.right, Some(page.number), Bounds { after, ..bounds }, depth + 1, each);
     }
 
     fn leaf(&mut self, page: &Page<'_>, bounds: Bounds) -> Walked {

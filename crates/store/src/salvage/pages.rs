@@ -82,6 +82,19 @@ impl Pages {
         Some(page)
     }
 
+    /// The entry of a page in the pointer map: its kind, and the page that refers to it. `None`: the file has no such map.
+    pub(crate) fn owner(&self, number: u32) -> Option<(u8, u32)> {
+        if word(&self.page(1)?, 52)? == 0 {
+            return None;
+        }
+        // A page of the map describes the pages that follow it.
+        let entries = u32::try_from(self.size / 5).ok()?;
+        let place = number.checked_sub(2)? % (entries + 1);
+        let map = self.page(number - place)?;
+        let entry = 5 * usize::try_from(place.checked_sub(1)?).ok()?;
+        Some((*map.get(entry)?, word(&map, entry + 1)?))
+    }
+
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
