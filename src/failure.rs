@@ -140,6 +140,9 @@ pub(crate) const WRITABLE: &str =
     "make the home writable for this user (chown, chmod, remount), or choose another one with --home DIR";
 
 fn restore(path: &Path) -> String {
+    if path.file_name().is_some_and(|name| name == petasos_connector::DATABASE) {
+        return format!("check the disk, stop the connector and restore {} from a backup", path.display());
+    }
     format!(
         "petasos doctor --repair salvages what can be read of {}; petasos restore puts a backup in its place",
         path.display()

@@ -280,6 +280,35 @@ fn connector_recovers_removed_files() {
 }
 
 #[test]
+fn shows_damage_of_its_database_and_leaves_no_note() {
+    let mut front = Front::new(None);
+    front.start();
+    front.telegram.push_text(ANN, ANN, "before");
+    eventually("it is queued", || front.waiting() == 1);
+    let path = front.home.path().join("connector.db");
+    let raw = rusqlite::Connection::open(&path).expect("a database");
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("folded");
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'seen'";
+    let root: u32 = raw.query_row(root, [], |row| row.get(0)).expect("a table");
+    raw.close().expect("closed");
+    // Writes in place: the connector keeps its file.
+    let file = std::fs::File::options().write(true).open(&path).expect("a file");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 100], u64::from(root - 1) * 4096)
+        .expect("written");
+    front.telegram.push_text(ANN, ANN, "after");
+    eventually("the status tells", || {
+        let status = front.status();
+        status["store_trouble"].as_str().is_some_and(|it| it.contains("restore connector.db from a backup"))
+    });
+    front.terminate();
+    let left: Vec<_> = ["-damaged", "-unreadable-rows"]
+        .into_iter()
+        .filter(|suffix| front.home.path().join(format!("connector.db{suffix}")).exists())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn stop_right_after_the_log_was_removed_loses_nothing() {
     for copy_is_possible in [true, false] {
         let mut front = Front::new(None);

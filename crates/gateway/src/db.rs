@@ -67,7 +67,7 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     petasos_agent::own_files::announce_database(place.path());
     let (asks, waiting) = mpsc::channel(DEPTH);
     let (report, health) = watch::channel(None);
-    let damage = Damage::default();
+    let damage = Damage::new(store.is_salvageable());
     let found = damage.clone();
     let (told, upkeep) = watch::channel(Upkeep::default());
     let keeper = Keeper::new(asks.downgrade(), told, stopper.clone());

@@ -118,6 +118,11 @@ impl Store {
         self.unchecked
     }
 
+    /// A start of the gateway salvages its damaged database; a connector's is left to a person.
+    pub fn is_salvageable(&self) -> bool {
+        std::ptr::eq(self.place.schema, &raw const schema::GATEWAY)
+    }
+
     /// Whether the files in use still are the ones at their paths.
     pub fn check_files(&self) -> Result<()> {
         self.files.check()

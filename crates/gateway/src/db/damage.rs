@@ -6,8 +6,9 @@ use std::sync::Arc;
 use petasos_store::{Error as StoreError, Store};
 use tokio::sync::watch;
 
-const ADVICE: &str =
+const GATEWAY_ADVICE: &str =
     "check the disk; a restart salvages the database, or petasos stop and petasos doctor --repair";
+const CONNECTOR_ADVICE: &str = "check the disk, stop the connector and restore connector.db from a backup";
 
 /// The worst damage found so far; later variants are worse.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,15 +21,17 @@ enum Found {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Damage(Arc<watch::Sender<Found>>);
-
-impl Default for Damage {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(Found::Nothing)))
-    }
+pub(super) struct Damage {
+    found: Arc<watch::Sender<Found>>,
+    /// Whether the next start acts on a note.
+    salvageable: bool,
 }
 
 impl Damage {
+    pub(super) fn new(salvageable: bool) -> Self {
+        Self { found: Arc::new(watch::Sender::new(Found::Nothing)), salvageable }
+    }
+
     pub(super) fn note(&self, error: &StoreError) {
         match error {
             StoreError::Corrupt(_) | StoreError::NotDatabase => {
@@ -53,7 +56,7 @@ impl Damage {
 
     /// Resolves when the structure of the database is found damaged.
     pub(super) async fn wait(&self) -> String {
-        let mut found = self.0.subscribe();
+        let mut found = self.found.subscribe();
         loop {
             if let Found::Structure(detail) = &*found.borrow_and_update() {
                 return detail.clone();
@@ -65,15 +68,22 @@ impl Damage {
 
     /// For the status.
     pub(super) fn trouble(&self) -> Option<String> {
-        match &*self.0.borrow() {
+        match &*self.found.borrow() {
             Found::Nothing | Found::Rows => None,
-            Found::Structure(detail) => Some(format!("{detail}; {ADVICE}")),
+            Found::Structure(detail) => Some(format!("{detail}; {}", self.advice())),
         }
+    }
+
+    const fn advice(&self) -> &'static str {
+        if self.salvageable { GATEWAY_ADVICE } else { CONNECTOR_ADVICE }
     }
 
     /// For the next start. To be called once the database is closed.
     pub(super) fn remember(&self, path: &Path) {
-        let noted = match &*self.0.borrow() {
+        if !self.salvageable {
+            return;
+        }
+        let noted = match &*self.found.borrow() {
             Found::Nothing => Ok(()),
             Found::Rows => Store::note_unreadable_rows(path),
             Found::Structure(detail) => Store::note_damage(path, detail),
@@ -84,10 +94,14 @@ impl Damage {
     }
 
     fn found(&self, found: Found) {
-        self.0.send_if_modified(|known| {
+        self.found.send_if_modified(|known| {
             // The first structural damage is the one reported.
             let worse = !matches!(known, Found::Structure(_)) && found > *known;
             if worse {
+                // Of a gateway, `salvage::watch` reports it.
+                if let (Found::Structure(detail), false) = (&found, self.salvageable) {
+                    tracing::error!(detail, "the database is damaged; {}", self.advice());
+                }
                 *known = found;
             }
             worse
