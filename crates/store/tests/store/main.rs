@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #![allow(clippy::disallowed_methods, reason = "tests damage, copy and compare files on purpose")]
 
+mod archive;
 mod checkpoints;
 mod delivery;
 mod detached;
