@@ -102,14 +102,17 @@ fn answers_or_reports_every_message_through_twenty_kills() {
     let mut started = Instant::now();
     slow.open();
     bench.launch();
-    let given_up = |bench: &Bench| {
-        bench.telegram.texts(POISON).iter().filter(|text| text.contains("I have stopped trying")).count()
+    let given_up = |bench: &Bench, chat: i64| {
+        bench.telegram.texts(chat).iter().filter(|text| text.contains("I have stopped trying")).count() == 1
     };
+    // On a slow machine a turn may be executing at each of the first crashes, like the poison turn, and is reported with it.
+    let known =
+        |bench: &Bench, chat: i64, text: String| is_answered(bench, chat, &text) || given_up(bench, chat);
     let done = |bench: &Bench| {
-        given_up(bench) == 1
+        given_up(bench, POISON)
             && (1..=KILLS).all(|kill| {
-                is_answered(bench, kill, &format!("hello {kill}"))
-                    && is_answered(bench, 100 + kill, &format!("late {kill}"))
+                known(bench, kill, format!("hello {kill}"))
+                    && known(bench, 100 + kill, format!("late {kill}"))
             })
     };
     // The poison turn may still take the process down, until it is given up.
