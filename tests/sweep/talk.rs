@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use petasos_fakes::telegram::{Fault, Incoming, Side};
 
@@ -123,7 +124,8 @@ pub fn retry(life: &mut Life) -> Outcome {
     Ok(())
 }
 
-pub fn resume(life: &mut Life) -> Outcome {
+/// The process is killed while the model is being asked; the gate still holds the answer back.
+fn killed_while_asking(life: &mut Life) -> Result<Gate, String> {
     let gate = life.bench.model.gate(Point::Before);
     life.bench.start();
     push(life);
@@ -131,6 +133,11 @@ pub fn resume(life: &mut Life) -> Outcome {
         return Err("the model was never asked".into());
     }
     life.bench.kill();
+    Ok(gate)
+}
+
+pub fn resume(life: &mut Life) -> Outcome {
+    let gate = killed_while_asking(life)?;
     gate.open();
     life.launch();
     Ok(())
@@ -144,13 +151,7 @@ pub fn holding_suspects() -> Bench {
 }
 
 pub fn suspect(life: &mut Life) -> Outcome {
-    let gate = life.bench.model.gate(Point::Before);
-    life.bench.start();
-    push(life);
-    if !gate.wait(SOON) {
-        return Err("the model was never asked".into());
-    }
-    life.bench.kill();
+    let gate = killed_while_asking(life)?;
     life.launch();
     // The turn is still executing when it is cleared.
     if !life.bench.dies(SOON) {

@@ -249,7 +249,7 @@ pub fn is_owner(
 
 /// Whether the author may allow commands for longer than once, or switch questions off: an administrator named for this
 /// kind of chat; where none is named, one of direct messages; where none is named either, the owner, in groups too. A list
-/// with `*` names nobody. The arguments are those of `is_owner`.
+/// with `*` names no administrator. The arguments are those of `is_owner`.
 pub fn may_decide_lastingly(
     access: &Access,
     tiers: Option<&Tiers>,

@@ -42,7 +42,7 @@ pub struct Inward {
     pub most: Option<u64>,
     /// What they may take together before the oldest go; `None`: anything.
     pub total: Option<u64>,
-    /// A file that nobody waits for any more goes at this age.
+    /// Received files that no message waits for are deleted at this age.
     pub kept: Duration,
     /// How long one is tried for while its server is out of luck. Its chat waits meanwhile.
     pub patience: Duration,

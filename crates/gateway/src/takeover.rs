@@ -165,7 +165,7 @@ fn found(home: &Path, lifetime: &Lifetime, imported: bool, clean: &mut Option<bo
     }
 }
 
-/// Who waits for news of the restart that made us, and which restart that was.
+/// Notices for the chats that asked for this restart, and an identifier of that restart.
 fn back(home: &Path, lifetime: &Lifetime) -> Option<(String, Vec<Draft>)> {
     let mut drafts = Vec::new();
     let mut restart = String::new();

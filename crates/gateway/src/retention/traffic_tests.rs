@@ -67,7 +67,7 @@ fn converse(tx: &Tx<'_>, chat: usize, at: Millis) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A file that somebody sent an hour ago.
+/// A received file, one hour old.
 fn receive(home: &Path, chat: usize) {
     let folder = home.join("cache/images").join(chat.to_string());
     std::fs::create_dir_all(&folder).unwrap();

@@ -20,7 +20,7 @@ use crate::questions::{self, Found, Kind, Settled, Who};
 /// Platforms tell seconds, by clocks of their own.
 const CLOCKS: Duration = Duration::from_secs(3);
 
-/// How somebody becomes an administrator.
+/// Tells how to name an administrator.
 const ADMINS: &str = "the owner names them in `allow_admin_from`, for groups in `group_allow_admin_from`";
 
 /// What a message says to a question.

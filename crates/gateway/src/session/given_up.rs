@@ -76,7 +76,7 @@ fn again(command: &Inbound, asked: Vec<Inbound>, words: &str) -> Inbound {
     inbound
 }
 
-/// What the model was asked: `/queue` is no part of it.
+/// The text that the model gets: without the command `/queue`.
 fn words_of(asked: &Inbound) -> String {
     match parsed(asked) {
         Parsed::Known(Name::Queue, words) => words,

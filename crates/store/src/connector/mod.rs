@@ -1,6 +1,5 @@
-//! What a connector remembers, in a file of its own: who its gateways are, what is owed to each instance, and who may
-//! speak where. A connector's database has none of the gateway's tables but `cursors`, `meta` and `rate_limits`, and the
-//! other way round; whoever opened it knows which it is.
+//! The connector's database: its gateways, the queue of each instance, and the routing of chats and people. Of the tables of a
+//! gateway's database it has only `cursors`, `meta` and `rate_limits`; the caller decides which kind of database it opens.
 //!
 //! | module | tables |
 //! |---|---|
