@@ -3,12 +3,16 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
 
 mod archive;
+mod bad_input;
+mod cli;
+mod docs;
 mod drain;
 mod look;
 mod replace;
 mod stop;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 
 use std::process::{Child, Command, Stdio};
 

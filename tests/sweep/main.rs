@@ -144,7 +144,7 @@ fn visits(commit: Commit) -> Covered {
         Commit::ClearSuspect => once(Scenario::Suspect),
         // All of them, one after the other, until a life without a death.
         Commit::Connector => Covered::ByTest {
-            source: include_str!("../connector.rs"),
+            source: include_str!("../relay/connector.rs"),
             test: "killed_at_every_commit_a_connector_loses_nothing_and_does_nothing_twice",
         },
     }

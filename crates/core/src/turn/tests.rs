@@ -363,6 +363,18 @@ fn a_group_starts_in_the_commit_of_the_last_result_before_it() {
 }
 
 #[test]
+fn running_calls_are_those_of_the_current_group() {
+    let running = |turn: &Turn| turn.running_calls().into_iter().map(|call| call.id).collect::<Vec<_>>();
+    assert_eq!(running(&started(Delivery::Push)), Vec::<String>::new(), "the model is asked");
+    let turn = in_groups(&["a", "b", "c"], &[2, 1]);
+    assert_eq!(running(&turn), ["a", "b"]);
+    let turn = go(turn.clone(), ended(&turn, "a")).0;
+    assert_eq!(running(&turn), ["b"]);
+    let turn = go(turn.clone(), ended(&turn, "b")).0;
+    assert_eq!(running(&turn), ["c"]);
+}
+
+#[test]
 fn after_a_crash_only_what_was_under_way_is_unknown_and_nothing_behind_it_is_started() {
     let turn = in_groups(&["a", "b", "c"], &[1, 1, 1]);
     let turn = go(turn.clone(), ended(&turn, "a")).0;

@@ -1,0 +1,192 @@
+//! Programs and the real gateway: OpenAI's shapes over HTTP, and runs that outlive their clients.
+
+use std::time::{Duration, Instant};
+
+use crate::support::SOON;
+use crate::support::api::{Api, KEY, content, joined, said};
+use crate::support::http::{Ask, Frame};
+use petasos_fakes::model::Answer;
+use serde_json::json;
+
+#[test]
+fn a_chat_completion_is_answered_in_openais_shape() {
+    let api = Api::start();
+    api.bench.model.script(Answer::text("Hi there").usage(100, 10));
+    let reply = api.post(
+        "/v1/chat/completions",
+        &json!({ "model": "x", "messages": [{ "role": "system", "content": "be nice" },
+                                            { "role": "user", "content": "hello" }] }),
+    );
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let body = reply.json();
+    assert_eq!(content(&reply), "Hi there");
+    assert_eq!(body["object"], "chat.completion");
+    assert_eq!(body["model"], "x");
+    assert_eq!(body["choices"][0]["finish_reason"], "stop");
+    assert_eq!(body["usage"], json!({ "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110 }));
+    let id = body["id"].as_str().expect("an id");
+    assert!(id.starts_with("chatcmpl-") && id.len() == "chatcmpl-".len() + 29, "{id}");
+    assert!(reply.header("x-hermes-session-id").is_some_and(|id| id.starts_with("api-")));
+    let asked = api.bench.model.requests().pop().expect("a request");
+    assert!(asked.body().to_string().contains("be nice"), "{}", asked.body());
+}
+
+#[test]
+fn a_conversation_that_is_told_in_full_goes_on_where_it_was() {
+    let api = Api::start();
+    let first = api.post("/v1/chat/completions", &said("one"));
+    let told = json!([{ "role": "user", "content": "one" }, { "role": "assistant", "content": content(&first) },
+                      { "role": "user", "content": "two" }]);
+    let second = api.post("/v1/chat/completions", &json!({ "messages": told }));
+    assert_eq!(content(&second), "echo: two");
+    assert_eq!(first.header("x-hermes-session-id"), second.header("x-hermes-session-id"));
+    // Told otherwise, it is another one.
+    let told = json!([{ "role": "user", "content": "one" }, { "role": "assistant", "content": "something else" },
+                      { "role": "user", "content": "two" }]);
+    let third = api.post("/v1/chat/completions", &json!({ "messages": told }));
+    assert_eq!(content(&third), "echo: two");
+    assert_ne!(first.header("x-hermes-session-id"), third.header("x-hermes-session-id"));
+    let asked = api.bench.model.requests().pop().expect("a request").body().to_string();
+    assert!(asked.contains("something else") && !asked.contains("echo: one"), "{asked}");
+}
+
+#[test]
+fn a_stream_shows_tools_and_text_and_ends_with_usage() {
+    let api = Api::start();
+    api.bench.model.script_many([
+        Answer::tool("clock", json!({})),
+        Answer::text("It is noon, more or less.").chunks(5).usage(200, 20),
+    ]);
+    let mut body = said("what time is it");
+    body["stream"] = json!(true);
+    let frames = api.stream("/v1/chat/completions", &body).rest();
+    assert_eq!(frames[0].json()["choices"][0]["delta"]["role"], "assistant");
+    let tools: Vec<_> = frames
+        .iter()
+        .filter(|it| it.event.as_deref() == Some("hermes.tool.progress"))
+        .map(Frame::json)
+        .collect();
+    assert_eq!(tools.len(), 2, "{frames:?}");
+    assert_eq!((&tools[0]["status"], &tools[1]["status"]), (&json!("running"), &json!("completed")));
+    assert_eq!(tools[0]["toolCallId"], tools[1]["toolCallId"]);
+    assert_eq!(joined(&frames), "It is noon, more or less.");
+    let last = frames[frames.len() - 2].json();
+    assert_eq!(last["choices"][0]["finish_reason"], "stop");
+    assert!(last["usage"]["total_tokens"].as_u64().is_some_and(|total| total >= 220), "{last}");
+    assert_eq!(frames[frames.len() - 1].data, "[DONE]");
+}
+
+#[test]
+fn a_model_that_fails_is_an_error_and_never_an_answer() {
+    let api = Api::start();
+    for _ in 0..2 {
+        api.bench.model.script(Answer::status(401, "bad key"));
+    }
+    let reply = api.post("/v1/chat/completions", &said("hello"));
+    assert_eq!(reply.status, 502, "{}", reply.body);
+    assert_eq!(reply.json()["error"]["code"], "agent_error");
+    assert_eq!(reply.header("x-should-retry"), Some("false"));
+    assert_eq!(reply.header("x-hermes-completed"), Some("false"));
+    let mut body = said("hello");
+    body["stream"] = json!(true);
+    let frames = api.stream("/v1/chat/completions", &body).rest();
+    let last = frames[frames.len() - 2].json();
+    assert_eq!(last["choices"][0]["finish_reason"], "error");
+    assert!(last["error"]["message"].is_string(), "{last}");
+}
+
+#[test]
+fn only_a_key_opens_the_door_and_health_needs_none() {
+    let api = Api::start();
+    for path in ["/health", "/v1/health"] {
+        assert_eq!(api.send(&Ask::new("GET", path)).json()["status"], "ok");
+    }
+    for header in ["", "Bearer wrong", &format!("Bearer {KEY}x"), &format!("Basic {KEY}")] {
+        let ask = Ask::new("POST", "/v1/chat/completions").header("Authorization", header).json(&said("x"));
+        let reply = api.send(&ask);
+        let error = json!({ "error": { "message": "Invalid API key", "type": "invalid_request_error",
+                                       "param": null, "code": "invalid_api_key" } });
+        assert_eq!((reply.status, reply.json()), (401, error), "{header:?}");
+    }
+    assert_eq!(api.send(&Ask::new("GET", "/v1/nowhere")).status, 401);
+    assert_eq!(api.get("/v1/nowhere").status, 404);
+    assert_eq!(api.bench.model.requests().len(), 0);
+}
+
+#[test]
+fn the_same_request_under_the_same_name_is_one_run_also_after_a_restart() {
+    let mut api = Api::start();
+    let ask = |text: &str| {
+        api.ask("POST", "/v1/chat/completions").header("Idempotency-Key", "k1").json(&said(text))
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let twice = [(); 2].map(|()| scope.spawn(|| api.send(&ask("hello"))));
+        let [one, two] = twice.map(|it| it.join().expect("an answer"));
+        (one, two)
+    });
+    assert_eq!((one.status, &one.body), (200, &two.body));
+    let other = api.send(&ask("something else"));
+    assert_eq!((other.status, other.json()["error"]["code"].clone()), (409, json!("idempotency_key_reused")));
+    api.bench.kill();
+    api.launch();
+    let again = api.ask("POST", "/v1/chat/completions").header("Idempotency-Key", "k1").json(&said("hello"));
+    assert_eq!(api.send(&again).body, one.body);
+    assert_eq!(api.bench.model.requests().len(), 1);
+}
+
+#[test]
+fn when_as_many_run_as_may_the_next_is_told_when_to_come_back() {
+    let api = Api::with("gateway:\n  api_server:\n    max_concurrent_runs: 2\n    queue_seconds: 0.1\n");
+    let gate = petasos_fakes::Gate::new();
+    api.bench
+        .model
+        .script_many((0..2).map(|_| Answer::text("late").gate(petasos_fakes::model::Point::Before, &gate)));
+    std::thread::scope(|scope| {
+        let busy = ["a", "b"].map(|text| scope.spawn(|| api.post("/v1/chat/completions", &said(text))));
+        assert!(api.bench.model.wait_requests(2, SOON));
+        let reply = api.post("/v1/chat/completions", &said("c"));
+        assert_eq!(reply.status, 429, "{}", reply.body);
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        assert_eq!(
+            reply.json()["error"],
+            json!({ "message": "Too many concurrent runs (max 2)", "type": "rate_limit_error", "param": null,
+                    "code": "rate_limit_exceeded" })
+        );
+        gate.open();
+        for busy in busy {
+            assert_eq!(content(&busy.join().expect("an answer")), "late");
+        }
+    });
+    assert_eq!(api.post("/v1/chat/completions", &said("d")).status, 200);
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_run_unless_it_says_otherwise() {
+    let api = Api::start();
+    let body = json!({ "stream": true, "messages": [{ "role": "user", "content": "count" }] });
+    let slow = || {
+        Answer::text("one two three four five six seven eight").chunks(40).every(Duration::from_millis(50))
+    };
+    for (detach, want) in [(false, "cancelled"), (true, "completed")] {
+        api.bench.model.script(slow());
+        let detached = if detach { "true" } else { "false" };
+        let ask = api.ask("POST", "/v1/chat/completions").header("X-Petasos-Detach", detached).json(&body);
+        let mut stream = ask.open(&api.address).expect("a stream");
+        let run =
+            stream.headers.iter().find(|(name, _)| name == "x-petasos-run-id").expect("a name").1.clone();
+        let speaks =
+            |frame: &Frame| !frame.json()["choices"][0]["delta"]["content"].as_str().unwrap_or("").is_empty();
+        while !speaks(&stream.frame().expect("a frame")) {}
+        drop(stream);
+        let path = format!("/v1/runs/{run}");
+        let until = Instant::now() + SOON;
+        loop {
+            let status = api.get(&path).json()["status"].clone();
+            if status == want {
+                break;
+            }
+            assert!(status == "running" || status == "stopping", "{status}");
+            assert!(Instant::now() < until, "still {status}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Chat platforms with the real program: answers, files, routing, links, rate limits.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod answers;
+mod discord;
+mod links;
+mod media;
+mod rate_limits;
+mod routing;
+#[path = "../support/mod.rs"]
+mod support;
+mod webhook;
