@@ -57,6 +57,15 @@ fn is_answered(bench: &Bench, chat: i64, text: &str) -> bool {
     bench.telegram.texts(chat).iter().any(|shown| shown.ends_with(&answer))
 }
 
+/// How often a chat was told that a turn is given up.
+fn reports(bench: &Bench, chat: i64) -> usize {
+    bench.telegram.texts(chat).iter().filter(|text| text.contains("I have stopped trying")).count()
+}
+
+fn is_kept(bench: &Bench, chat: i64) -> bool {
+    bench.telegram.texts(chat).iter().any(|text| text.contains("Your message is kept"))
+}
+
 /// Waits until the condition holds. False: it did not in time.
 fn within(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + time;
@@ -98,17 +107,11 @@ fn answers_or_reports_every_message_through_twenty_kills() {
     let mut started = Instant::now();
     slow.open();
     bench.launch();
-    let given_up = |bench: &Bench, chat: i64| {
-        bench.telegram.texts(chat).iter().filter(|text| text.contains("I have stopped trying")).count() == 1
-    };
-    // On a slow machine a turn may be executing at each of the first crashes, like the poison turn, and is reported with it.
-    let known =
-        |bench: &Bench, chat: i64, text: String| is_answered(bench, chat, &text) || given_up(bench, chat);
     let done = |bench: &Bench| {
-        given_up(bench, POISON)
+        reports(bench, POISON) == 1
             && (1..=KILLS).all(|kill| {
-                known(bench, kill, format!("hello {kill}"))
-                    && known(bench, 100 + kill, format!("late {kill}"))
+                is_answered(bench, kill, &format!("hello {kill}"))
+                    && is_answered(bench, 100 + kill, &format!("late {kill}"))
             })
     };
     // The poison turn may still take the process down, until it is given up.
@@ -134,9 +137,43 @@ fn answers_or_reports_every_message_through_twenty_kills() {
         assert!(answers.len() == count && (count <= 1 || chat == SLOW), "chat {chat}: {texts:?}");
         let kept = texts.iter().filter(|text| text.contains("Your message is kept")).count();
         assert!(kept <= MOST_NOTICES, "chat {chat}: {texts:?}");
+        assert!(reports(&bench, chat) == 0 || [POISON, SLOW].contains(&chat), "chat {chat}: {texts:?}");
     }
     bench.kill();
     check_slow(&bench);
+}
+
+#[test]
+fn turn_that_executes_beside_a_poison_turn_at_every_crash_is_answered() {
+    // The breaker by number of starts is off.
+    let guards = "gateway:\n  restart_loop_guard: {max_restarts: 0, stable_seconds: 1}\n";
+    let mut bench = Bench::with(guards);
+    let (poison, slow) = poisonous_model(&bench);
+    let asked = |bench: &Bench| {
+        bench.model.requests().iter().filter(|request| said(&request.last_user).contains("slow")).count()
+    };
+    bench.telegram.push_text(POISON, POISON, "poison");
+    bench.telegram.push_text(SLOW, SLOW, "slow");
+    for crash in 1..=2 {
+        bench.launch();
+        let both = || poison.load(Ordering::SeqCst) == crash && asked(&bench) == crash;
+        assert!(within(HANGS, both), "crash {crash}: {poison:?}, {}", asked(&bench));
+        bench.kill();
+    }
+    bench.launch();
+    assert!(within(HANGS, || is_kept(&bench, POISON)), "{:?}", bench.telegram.texts(POISON));
+    bench.telegram.push_text(1, 1, "hello");
+    assert!(within(HANGS, || is_answered(&bench, 1, "hello")));
+    let alone = || poison.load(Ordering::SeqCst) == 3 && (is_kept(&bench, SLOW) || asked(&bench) == 3);
+    assert!(within(HANGS, alone), "{poison:?}, {:?}", bench.telegram.texts(SLOW));
+    bench.kill();
+    slow.open();
+    bench.launch();
+    assert!(within(HANGS, || reports(&bench, POISON) == 1), "{:?}", bench.telegram.texts(POISON));
+    let answered = within(ALL_ANSWERED, || is_answered(&bench, SLOW, "slow"));
+    assert!(answered && reports(&bench, SLOW) == 0, "{:?}", bench.telegram.texts(SLOW));
+    assert_eq!(poison.load(Ordering::SeqCst), 3);
+    bench.kill();
 }
 
 /// Every slow message is in one answer, or in a turn whose end was reported.

@@ -1,4 +1,4 @@
-//! Suspects after too many starts: resumed one at a time, each alone for the stable interval.
+//! Suspects after too many starts or at their last try: resumed one at a time, each alone for the stable interval.
 //!
 //! Owns which suspects are held; the durable list is in the store. A crash leaves: that list, with the suspect on trial
 //! marked, so the next start counts the crash against it and holds the others again.

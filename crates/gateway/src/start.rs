@@ -77,8 +77,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let before = Before { home: &config.home, lifetime: &config.lifetime, settings: &config.settings, world };
     let Recovered { db, writer, mut booted, hold, processes } =
         takeover::recover(before, &stopper, started_at).await?;
-    // Without a hold they are among the candidates.
-    let held = hold.map(|hold| (std::mem::take(&mut booted.suspects), hold));
+    let held = std::mem::take(&mut booted.held);
     // Before the first lane or link starts.
     rate_limits::restore(&channels, std::mem::take(&mut booted.penalties));
     let own = Record::of_this_process();
@@ -143,7 +142,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
             counts: Counts::default(),
             runs: crate::runs::Desk::new(config.runs),
             ended: Bell::default(),
-            quarantine: held.as_ref().map(|(held, _)| Quarantine::new(held)).unwrap_or_default(),
+            quarantine: Quarantine::new(&held),
             traffic: Traffic::new(started_at),
             links: OnceLock::new(),
         }
@@ -183,7 +182,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     running.push(tasks::vital("links", &stopper, watching));
     let schedule = cron::run(shell.clone(), ingest.rules.keys, shell.ended.clone());
     running.push(tasks::vital("cron", &stopper, schedule));
-    if let Some((held, hold)) = held {
+    if !held.is_empty() {
         let releasing = quarantine::run(shell.clone(), held, hold, links.clone());
         running.push(tasks::vital("quarantine", &stopper, releasing));
     }

@@ -11,7 +11,7 @@ use petasos_core::lifecycle::boots::Resume;
 use petasos_core::message::{Delivery, Route};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Platform};
-use petasos_store::{Booted, Error as StoreError, Found, Hold, Store, Terms};
+use petasos_store::{Booted, Error as StoreError, Found, Hold, Scope, Store, Terms};
 
 use crate::boot::{self, World};
 use crate::commit::Commit;
@@ -41,7 +41,7 @@ pub(crate) struct Recovered {
     pub(crate) db: Db,
     pub(crate) writer: Writer,
     pub(crate) booted: Booted,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) hold: Hold,
     pub(crate) processes: Vec<Known>,
 }
 
@@ -107,13 +107,13 @@ async fn open(home: &Path, last_change: Millis) -> Result<Store, StartError> {
     Ok(store)
 }
 
-/// Recovers the state of the previous process in one commit; says how its suspects are held, if they are.
+/// Recovers the state of the previous process in one commit; says how its suspects are resumed.
 async fn take_over(
     db: &Db,
     before: &Before<'_>,
     clean: &mut Option<bool>,
     now: Millis,
-) -> Result<(Booted, Option<Hold>), Error> {
+) -> Result<(Booted, Hold), Error> {
     let Before { home, lifetime, settings, world } = before;
     let world = world.clone();
     let imported = db.read(|reader| reader.sessions_imported()).await?;
@@ -130,29 +130,33 @@ async fn take_over(
         db.note_unreadable_rows();
     }
     forget_notes(home);
-    if booted.suspects.is_empty() {
-        return Ok((booted, None));
+    let (suspects, held) = (booted.report.suspects, booted.held.len());
+    if suspects > 0 {
+        ledger.keep(home, lifetime.loop_guard);
     }
-    ledger.keep(home, lifetime.loop_guard);
-    if let Some(hold) = hold {
-        let (suspects, seconds) = (booted.suspects.len(), hold.pause.as_secs());
-        tracing::error!(
-            suspects,
-            seconds,
-            "started too often with interrupted turns; resuming them one by one"
-        );
+    if held > 0 {
+        let seconds = hold.pause.as_secs();
+        let reason = match hold.scope {
+            Scope::All => "started too often with interrupted turns",
+            Scope::LastTry => "interrupted turns are close to the limit of crashes",
+        };
+        tracing::error!(suspects, held, seconds, reason, "resuming interrupted turns one by one");
     }
     Ok((booted, hold))
 }
 
-/// The restart breaker and the respawn storm both hold suspects; the longer pause counts.
-fn hold(resume: Resume, lifetime: &Lifetime) -> Option<Hold> {
+/// The restart breaker and the respawn storm both hold all suspects; the longer pause counts. Otherwise a suspect at its last
+/// try waits until the others, which are resumed at once, have run for the stable interval.
+fn hold(resume: Resume, lifetime: &Lifetime) -> Hold {
     let tripped = match resume {
         Resume::AtOnce => None,
         Resume::OneByOne { pause, .. } => Some(pause),
     };
-    let pause = tripped.max(lifetime.storm_pause)?;
-    Some(Hold { pause, stable: lifetime.loop_guard.stable })
+    let stable = lifetime.loop_guard.stable;
+    match tripped.max(lifetime.storm_pause) {
+        Some(pause) => Hold { scope: Scope::All, pause, stable },
+        None => Hold { scope: Scope::LastTry, pause: stable, stable },
+    }
 }
 
 /// `clean`: the mark of a clean stop, once it has been taken. `imported`: a `sessions.json` was taken over before; what lies there now is our copy, and may be large.

@@ -243,8 +243,12 @@ fn guests_of_a_group_cannot_allow_commands_for_longer_than_once() {
         };
         world.telegram.push_text(GROUP, 8, "/approve always");
         refused(1);
-        let always = question.1.iter().find(|data| data.starts_with("ea:always:")).expect("a button");
-        world.telegram.push_callback(GROUP, 8, question.0, always);
+        let choices: Vec<_> = question.1.iter().filter_map(|data| data.split(':').nth(1)).collect();
+        assert_eq!(choices, ["once", "deny"], "buttons that its author may press");
+        world.sees(GROUP, "An administrator may add session or always");
+        // A client may press a button that was never shown.
+        let always = question.1[0].replace(":once:", ":always:");
+        world.telegram.push_callback(GROUP, 8, question.0, &always);
         refused(2);
         world.telegram.push_text(GROUP, 8, "/yolo");
         refused(3);
@@ -428,7 +432,12 @@ fn the_page_sees_the_question_and_its_buttons_and_answers_with_one() {
 
 #[test]
 fn a_second_model_may_approve_and_whatever_else_it_does_a_person_is_asked() {
-    let world = world(|setup| setup.settings.consent.mode = Mode::Smart);
+    let world = world(|setup| {
+        setup.settings.consent.mode = Mode::Smart;
+        // Administrators are offered every choice.
+        let tiers = setup.settings.tiers.get_mut(&telegram()).unwrap();
+        tiers.dm.admins = list("2,3,4");
+    });
     world.model.respond(|request| match request.body()["messages"][0]["content"].as_str() {
         Some(system) if system.contains("You judge shell commands") => {
             let said = request.last_user.as_str();

@@ -47,8 +47,7 @@ pub struct Terms {
     pub crash_recovery: CrashRecovery,
     pub window: Window,
     pub limits: Limits,
-    /// Suspects are resumed one at a time. `None`: all at once.
-    pub hold: Option<Hold>,
+    pub hold: Hold,
 }
 
 /// What the new process has to do.
@@ -57,9 +56,8 @@ pub struct Booted {
     /// Lanes with something to send.
     pub due: Vec<String>,
     pub candidates: Candidates,
-    /// Turns that were executing when a process died. If suspects are held they are not among the candidates, and are
-    /// resumed in this order.
-    pub suspects: Vec<Suspect>,
+    /// Suspects that are not among the candidates: they are resumed one at a time, in this order.
+    pub held: Vec<Suspect>,
     /// Rate limits that platforms imposed on the process before and that are still in force.
     pub penalties: Vec<Penalty>,
     pub report: Report,
@@ -104,6 +102,8 @@ pub struct Report {
     pub cut_off: usize,
     pub blamed: usize,
     pub recent: usize,
+    /// Turns that go on and were executing when a process died.
+    pub suspects: usize,
     /// Sessions that were interrupted too often.
     pub stuck: usize,
     pub given_up: Vec<(TurnId, Fate)>,
@@ -167,16 +167,16 @@ impl Tx<'_> {
         }
         report.stuck = self.suspend_stuck()?.len();
         let mut candidates = Candidates::new();
-        let (going_on, mut suspected) =
+        let (going_on, mut held) =
             self.open_ones(&mut candidates, &suspects, &fresh, terms, &welcome, now, &mut report)?;
-        suspected.sort_by_key(|it| (it.crashes, it.turn.0));
-        self.keep_suspects(suspects, &suspected, terms.hold, now)?;
+        held.sort_by_key(|it| (it.crashes, it.turn.0));
+        self.keep_suspects(suspects, &held, terms.hold, now)?;
         self.marked_ones(&mut candidates, &going_on, &marked, terms, &welcome, now, &mut report)?;
         self.leave_all_open()?;
         self.tell_of_the_restart(found, now)?;
         let due = self.heads()?.into_iter().map(|head| head.lane).collect();
         let penalties = self.penalties_in_force(now)?;
-        Ok(Booted { due, candidates, suspects: suspected, penalties, report })
+        Ok(Booted { due, candidates, held, penalties, report })
     }
 
     /// Ends turns and settles messages that are open and cannot be read: no process could resume them.
@@ -293,7 +293,7 @@ impl Tx<'_> {
     }
 
     /// Open turns and waiting messages. Gives the sessions that go on (a turn takes the messages that wait behind it
-    /// along) and the suspects among their turns.
+    /// along) and the suspects that are held.
     #[expect(clippy::too_many_arguments, reason = "one step of `take_over`, which has it all at hand")]
     fn open_ones(
         &self,
@@ -306,7 +306,7 @@ impl Tx<'_> {
         report: &mut Report,
     ) -> Result<(HashSet<SessionKey>, Vec<Suspect>)> {
         let mut going_on = HashSet::new();
-        let mut suspected = Vec::new();
+        let mut held = Vec::new();
         for turn in self.open_turns()? {
             let entry = report.readable(self.entry(&turn.key))?;
             // Who asked, and not who opened the conversation: it may be shared.
@@ -326,11 +326,11 @@ impl Tx<'_> {
                     going_on.insert(turn.key.clone());
                     let platform = turn.route.platform;
                     let suspect = suspects.contains(turn.id);
-                    if suspect {
-                        let (turn, key, crashes) = (turn.id, turn.key.clone(), turn.crashes);
-                        suspected.push(Suspect { turn, key, platform, crashes });
-                    }
-                    if !suspect || terms.hold.is_none() {
+                    report.suspects += usize::from(suspect);
+                    if suspect && terms.hold.holds(turn.crashes, terms.limits) {
+                        let (turn, key, crashes) = (turn.id, turn.key, turn.crashes);
+                        held.push(Suspect { turn, key, platform, crashes });
+                    } else {
                         candidates.entry(platform).or_default().push(Candidate::Turn(turn.key));
                     }
                 }
@@ -350,7 +350,7 @@ impl Tx<'_> {
                 candidates.entry(platform).or_default().push(Candidate::Waiting(key));
             }
         }
-        Ok((going_on, suspected))
+        Ok((going_on, held))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of `take_over`, which has it all at hand")]

@@ -31,10 +31,10 @@ impl Tx<'_> {
         self.put_failure_counts(&counts)
     }
 
-    /// A crash with these in mid-turn.
-    pub fn count_crash(&self, mid_turn: &[SessionKey]) -> Result<()> {
+    /// A crash that is counted against turns of these sessions.
+    pub fn count_crash(&self, blamed: &[SessionKey]) -> Result<()> {
         let mut counts = self.failure_counts()?;
-        counts.crashed(mid_turn);
+        counts.crashed(blamed);
         self.put_failure_counts(&counts)
     }
 

@@ -101,7 +101,7 @@ pub use schema::KNOWN as SCHEMA;
 pub use search::Hit;
 pub use sessions::{Ended, SessionRow};
 pub use size::DatabaseSize;
-pub use suspects::{Hold, Suspect};
+pub use suspects::{Hold, Scope, Suspect};
 pub use transcript::{RowState, Said, Undone};
 pub use turns::Journaled;
 pub use unreadable::Unread;

@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use petasos_core::journal::Write;
-use petasos_core::lifecycle::suspects::{Suspects, kept_notice};
+use petasos_core::lifecycle::suspects::{Suspects, is_last_try, kept_notice, raised};
 use petasos_core::session::ResumeReason;
 use petasos_core::transcript::ToolCall;
-use petasos_core::turn::Turn;
+use petasos_core::turn::{Limits, Turn};
 use petasos_core::{Millis, Platform, SessionKey, TurnId};
 
 use crate::boot::{Report, Terms};
@@ -21,13 +21,23 @@ const SUSPECTS: &str = "suspects";
 /// A session used this shortly before a crash may have been in use.
 const RECENT: Duration = Duration::from_secs(120);
 
-/// How suspects are resumed when starts follow each other too closely.
+/// How suspects are resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
+    pub scope: Scope,
     /// Before the first of them.
     pub pause: Duration,
     /// A suspect that has run for this long is cleared.
     pub stable: Duration,
+}
+
+/// Which suspects are held and resumed one at a time. The others are resumed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Starts follow each other too closely.
+    All,
+    /// Those that the next crash counted against them alone gives up.
+    LastTry,
 }
 
 /// An open turn that may have taken the process down.
@@ -38,6 +48,15 @@ pub struct Suspect {
     pub platform: Platform,
     /// How often it was blamed for a crash.
     pub crashes: u32,
+}
+
+impl Hold {
+    pub(crate) fn holds(self, crashes: u32, limits: Limits) -> bool {
+        match self.scope {
+            Scope::All => true,
+            Scope::LastTry => is_last_try(crashes, limits.crashes),
+        }
+    }
 }
 
 impl Tx<'_> {
@@ -71,7 +90,7 @@ impl Tx<'_> {
         let blamed = suspects.crashed(&ids);
         let mut keys = Vec::new();
         for mut turn in executing.into_iter().filter(|turn| blamed.contains(&turn.id)) {
-            turn.crashes = turn.crashes.saturating_add(1);
+            turn.crashes = raised(turn.crashes, blamed.len(), terms.limits.crashes);
             keys.push(turn.key.clone());
             self.apply(&[Write::PutTurn(turn)], now)?;
         }
@@ -108,19 +127,19 @@ impl Tx<'_> {
         &self,
         mut suspects: Suspects,
         held: &[Suspect],
-        hold: Option<Hold>,
+        hold: Hold,
         now: Millis,
     ) -> Result<()> {
         let before = suspects.clone();
-        suspects.retain(|turn| hold.is_some() && held.iter().any(|suspect| suspect.turn == turn));
-        let mut wait = hold.map(|hold| hold.pause).unwrap_or_default();
+        suspects.retain(|turn| held.iter().any(|suspect| suspect.turn == turn));
+        let mut wait = hold.pause;
         for suspect in held {
             if suspects.announce(suspect.turn, wait)
                 && let Some(known) = self.turn(suspect.turn)?
             {
                 self.apply(&known.turn.notice(kept_notice(wait), now), now)?;
             }
-            wait = wait.saturating_add(hold.map(|hold| hold.stable).unwrap_or_default());
+            wait = wait.saturating_add(hold.stable);
         }
         if suspects == before {
             return Ok(());

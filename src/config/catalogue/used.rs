@@ -422,7 +422,7 @@ pub(super) const KEYS: &[Key] = &[
         "gateway.restart_loop_guard.max_restarts",
         Count(0, 1_000_000),
         "3",
-        "starts after a crash after which interrupted turns are resumed one by one; 0 = always at once",
+        "starts after a crash after which interrupted turns are resumed one by one; 0 = starts are not counted",
     )
     .forgiving(),
     key("gateway.restart_loop_guard.window_seconds", Number, "60", "seconds in which they must fall")

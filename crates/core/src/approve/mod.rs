@@ -34,7 +34,7 @@ pub use policy::{Audience, Because, Decision, Mode, Policy, Refusal, decide};
 pub use request::{
     Answer, Ask, Choice, Effect, Ending, Event, MOST_WAITING, Queue, Remembered, Reply, TIMEOUT, Which, name,
 };
-pub use words::{Subject, buttons, outcome, question};
+pub use words::{Offer, Subject, buttons, outcome, question};
 
 /// Longer commands are refused unread.
 pub const MOST_CHARS: usize = 128_000;

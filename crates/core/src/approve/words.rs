@@ -20,15 +20,39 @@ pub struct Subject<'a> {
     pub folder: Option<&'a str>,
 }
 
+/// The choices that the person who caused the request may take. The answer is checked again when it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// An administrator is asked.
+    Every,
+    /// Anyone else is asked: choices that last are left out.
+    OnlyThisCommand,
+}
+
+impl Offer {
+    fn includes(self, choice: Choice) -> bool {
+        match self {
+            Self::Every => true,
+            Self::OnlyThisCommand => !choice.lasts(),
+        }
+    }
+}
+
 /// The question as it stands in a chat: the whole command, and how to answer by typing.
 #[must_use]
-pub fn question(ask: &Ask, subject: Subject, seconds: u64) -> String {
+pub fn question(ask: &Ask, subject: Subject, seconds: u64, offer: Offer) -> String {
     let warning = if ask.advised_against { "\nThe second model advises against it." } else { "" };
     let scopes: Vec<_> = ask.choices().into_iter().filter_map(scope).collect();
-    let scopes = if scopes.is_empty() { String::new() } else { format!(" [{}]", scopes.join("|")) };
+    let (scopes, remark) = match offer {
+        _ if scopes.is_empty() => (String::new(), ""),
+        Offer::Every => (format!(" [{}]", scopes.join("|")), ""),
+        Offer::OnlyThisCommand => {
+            (String::new(), " An administrator may add session or always to allow such commands for longer.")
+        }
+    };
     format!(
         "⚠️ May I run this command?\n\n```\n{}\n```\n{}{warning}{}\n\nAnswer within {seconds} s: /approve{scopes} or \
-         /deny [reason]. From another chat, name it: /approve {}",
+         /deny [reason]. From another chat, name it: /approve {}{remark}",
         subject.command,
         describe(&ask.categories),
         remarks(subject),
@@ -71,9 +95,9 @@ pub fn outcome(command: &str, ending: &Ending) -> String {
     format!("{what}\n\n```\n{}\n```", preview(command))
 }
 
-/// One for each choice. Empty if the id does not fit behind a button.
+/// One for each choice that is offered. Empty if the id does not fit behind a button.
 #[must_use]
-pub fn buttons(ask: &Ask) -> Vec<Button> {
+pub fn buttons(ask: &Ask, offer: Offer) -> Vec<Button> {
     let button = |choice: Choice| {
         let data = Reply { choice, id: ask.id.clone() }.encode()?;
         let label = match choice {
@@ -84,7 +108,7 @@ pub fn buttons(ask: &Ask) -> Vec<Button> {
         };
         Some(Button { label: label.to_string(), data })
     };
-    ask.choices().into_iter().filter_map(button).collect()
+    ask.choices().into_iter().filter(|choice| offer.includes(*choice)).filter_map(button).collect()
 }
 
 fn scope(choice: Choice) -> Option<&'static str> {
@@ -121,20 +145,31 @@ mod tests {
 
     #[test]
     fn a_question_says_what_it_is_about_and_how_to_answer() {
-        let text = question(&ask(Category::RecursiveDelete), about("rm -rf ./x"), 60);
+        let text = question(&ask(Category::RecursiveDelete), about("rm -rf ./x"), 60, Offer::Every);
         for phrase in
             ["rm -rf ./x", "Deletes folders", "/approve [session|always]", "/deny", "60 s", "q01234567"]
         {
             assert!(text.contains(phrase), "{phrase:?} is missing in {text}");
         }
-        let obscured = question(&ask(Category::Obscured), about("$X"), 60);
+        let obscured = question(&ask(Category::Obscured), about("$X"), 60, Offer::Every);
         assert!(!obscured.contains("always"), "what cannot be remembered is not offered: {obscured}");
+    }
+
+    #[test]
+    fn question_to_a_guest_names_lasting_choices_only_as_an_administrators() {
+        let text = question(&ask(Category::RecursiveDelete), about("rm -rf ./x"), 60, Offer::OnlyThisCommand);
+        assert!(
+            text.contains("/approve or /deny") && text.contains("An administrator may add session"),
+            "{text}"
+        );
+        let obscured = question(&ask(Category::Obscured), about("$X"), 60, Offer::OnlyThisCommand);
+        assert!(!obscured.contains("administrator"), "no administrator may allow it for longer: {obscured}");
     }
 
     #[test]
     fn shows_long_commands_whole_and_repeats_only_their_beginning() {
         let command = format!("echo {}; rm -rf ./x", "x".repeat(900));
-        let text = question(&ask(Category::Obscured), about(&command), 60);
+        let text = question(&ask(Category::Obscured), about(&command), 60, Offer::Every);
         assert!(text.contains(&format!("```\n{command}\n```")), "{text}");
         assert!(text.contains("is whole: 917 characters, 1 lines"), "{text}");
         let over = outcome(&command, &Ending::TimedOut);
@@ -144,17 +179,23 @@ mod tests {
     #[test]
     fn names_the_folder_and_explains_what_is_spelled_out() {
         let subject = Subject { command: "rm ⟨U+200B⟩", folder: Some("/srv/x") };
-        let text = question(&ask(Category::Obscured), subject, 60);
+        let text = question(&ask(Category::Obscured), subject, 60, Offer::Every);
         assert!(text.contains("Folder: `/srv/x`") && text.contains("cannot be seen"), "{text}");
     }
 
     #[test]
     fn every_button_comes_back_as_its_answer() {
-        for (category, count) in [(Category::Git, 4), (Category::Obscured, 2)] {
-            let buttons = buttons(&ask(category));
+        for (category, offer, count) in [
+            (Category::Git, Offer::Every, 4),
+            (Category::Obscured, Offer::Every, 2),
+            (Category::Git, Offer::OnlyThisCommand, 2),
+        ] {
+            let buttons = buttons(&ask(category), offer);
             let replies: Vec<_> = buttons.iter().filter_map(|button| Reply::decode(&button.data)).collect();
             assert_eq!((buttons.len(), replies.len()), (count, count));
             assert!(replies.iter().all(|reply| reply.id == "q01234567"));
+            let lasting = replies.iter().filter(|reply| reply.choice.lasts()).count();
+            assert_eq!(lasting, count - 2, "{category:?}, {offer:?}");
         }
     }
 

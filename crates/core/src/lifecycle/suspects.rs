@@ -1,8 +1,9 @@
 //! Turns that were executing when the process died.
 //!
 //! All of them are suspects. Each crash is counted against the suspect on trial, which was resumed alone after a pause, if
-//! there was one; otherwise against every turn that was executing. Messages that only waited, deliveries and turns that
-//! a stop left open are never suspects.
+//! there was one; otherwise against every turn that was executing. A crash that several turns share raises a count at most to
+//! one below the limit at which a turn is given up; a suspect at that count is resumed only on trial. Messages that only
+//! waited, deliveries and turns that a stop left open are never suspects.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -27,6 +28,18 @@ struct Suspicion {
     /// It was resumed alone and has not run for the stable interval yet.
     #[serde(default)]
     trial: bool,
+}
+
+/// The crash count of a turn or session that shares the blame for a crash with others; `blamed` counts all of them.
+/// `limit`: the count at which it is given up.
+pub fn raised(crashes: u32, blamed: usize, limit: u32) -> u32 {
+    let raised = crashes.saturating_add(1);
+    if blamed <= 1 || raised < limit { raised } else { crashes }
+}
+
+/// Whether the next crash that is counted against this turn alone gives it up.
+pub fn is_last_try(crashes: u32, limit: u32) -> bool {
+    crashes.saturating_add(1) >= limit
 }
 
 impl Suspects {
@@ -102,6 +115,46 @@ mod tests {
         assert_eq!(suspects.crashed(&[A, B]), [A, B]);
         assert!(suspects.contains(A) && suspects.contains(B) && !suspects.contains(C));
         assert_eq!(suspects.crashed(&[B]), [B]);
+    }
+
+    /// The counts of A, B and C after crashes in which these were executing, none of them on trial.
+    #[track_caller]
+    fn check_counts<const N: usize>(crashes: [&[TurnId]; N], limit: u32, want: [u32; 3]) {
+        let mut suspects = Suspects::default();
+        let mut counts = [0; 3];
+        for executing in crashes {
+            let blamed = suspects.crashed(executing);
+            for (turn, count) in [A, B, C].into_iter().zip(&mut counts) {
+                if blamed.contains(&turn) {
+                    *count = raised(*count, blamed.len(), limit);
+                }
+            }
+        }
+        assert_eq!(counts, want, "{crashes:?} with limit {limit}");
+    }
+
+    #[test]
+    fn shared_crashes_never_raise_a_count_to_the_limit() {
+        check_counts([&[A, B]], 3, [1, 1, 0]);
+        check_counts([&[A, B]; 5], 3, [2, 2, 0]);
+        check_counts([&[A, B]; 5], 1, [0, 0, 0]);
+        check_counts([&[A, B], &[A, C], &[A, B, C]], 3, [2, 2, 2]);
+    }
+
+    #[test]
+    fn crashes_of_a_turn_that_executed_alone_reach_the_limit() {
+        check_counts([&[A]; 3], 3, [3, 0, 0]);
+        check_counts([&[A, B], &[A, B], &[A]], 3, [3, 2, 0]);
+        check_counts([&[B], &[A, B], &[A, B], &[B]], 3, [2, 3, 0]);
+    }
+
+    #[test]
+    fn last_try_is_one_below_the_limit() {
+        for (crashes, limit, want) in
+            [(0, 3, false), (1, 3, false), (2, 3, true), (0, 1, true), (u32::MAX, 3, true)]
+        {
+            assert_eq!(is_last_try(crashes, limit), want, "{crashes} of {limit}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sessions that take the gateway's stops down with them, counted across restarts.
 //!
 //! A session interrupted by three stops (or crashes) in a row is suspended at the next start: whatever it
-//! does, resuming it once more would not help. One successful turn, or one stop that did not interrupt it, clears
+//! does, resuming it once more would not help. The last of them is not a crash that it shares with other sessions. One successful turn, or one stop that did not interrupt it, clears
 //! its count.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::entry::Loose;
 use crate::ids::SessionKey;
+use crate::lifecycle::suspects::raised;
 
 const STUCK: u32 = 3;
 
@@ -31,14 +32,17 @@ impl FailureCounts {
     ) {
         let interrupted: BTreeSet<&SessionKey> = interrupted.into_iter().collect();
         self.0.retain(|key, _| interrupted.contains(key) || waiting.contains(key));
-        self.crashed(interrupted);
-    }
-
-    /// A crash: those the journal shows mid-turn count one more; of the others nothing is known.
-    pub fn crashed<'a>(&mut self, mid_turn: impl IntoIterator<Item = &'a SessionKey>) {
-        for key in mid_turn {
+        for key in interrupted {
             let count = self.0.entry(key.clone()).or_default();
             *count = count.saturating_add(1);
+        }
+    }
+
+    /// A crash that is counted against these. One that several share raises no count to [`STUCK`].
+    pub fn crashed(&mut self, blamed: &[SessionKey]) {
+        for key in blamed {
+            let count = self.0.entry(key.clone()).or_default();
+            *count = raised(*count, blamed.len(), STUCK);
         }
     }
 
@@ -99,7 +103,7 @@ mod tests {
             assert_eq!(counts.take_stuck(), []);
             counts.stopped([&key("a")], &[]);
         }
-        counts.crashed([&key("b")]);
+        counts.crashed(&[key("b")]);
         assert_eq!(counts.take_stuck(), [key("a")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (0, 1));
     }
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn a_turn_that_only_waited_learns_nothing_from_a_stop() {
         let mut counts = FailureCounts::default();
-        counts.crashed([&key("a"), &key("b")]);
+        counts.crashed(&[key("a"), key("b")]);
         counts.stopped([], &[key("a")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 0));
     }
@@ -128,8 +132,21 @@ mod tests {
     fn a_crash_leaves_the_counts_of_others_alone() {
         let mut counts = FailureCounts::default();
         counts.stopped([&key("a")], &[]);
-        counts.crashed([&key("b")]);
+        counts.crashed(&[key("b")]);
         assert_eq!((counts.count(&key("a")), counts.count(&key("b"))), (1, 1));
+    }
+
+    #[test]
+    fn shared_crashes_suspend_no_session() {
+        let mut counts = FailureCounts::default();
+        for _ in 0..5 {
+            counts.crashed(&[key("a"), key("b")]);
+            assert_eq!(counts.take_stuck(), []);
+        }
+        counts.crashed(&[key("b")]);
+        assert_eq!(counts.take_stuck(), [key("b")]);
+        counts.stopped([&key("a")], &[]);
+        assert_eq!(counts.take_stuck(), [key("a")]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::{Ended, People, Question};
-use petasos_core::approve::{self, Ending, MOST_WAITING};
+use petasos_core::approve::{self, Ending, MOST_WAITING, Offer};
 use petasos_core::ids::RowId;
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
@@ -31,6 +31,7 @@ pub(crate) struct Asker {
     origin: Source,
     show: Arc<watch::Sender<View>>,
     scope: Scope,
+    offer: Offer,
 }
 
 /// What may be asked.
@@ -48,6 +49,7 @@ impl Asker {
         origin: &Source,
         show: &Arc<watch::Sender<View>>,
         scope: Scope,
+        offer: Offer,
     ) -> Self {
         Self {
             questions: questions.clone(),
@@ -58,6 +60,7 @@ impl Asker {
             origin: origin.clone(),
             show: show.clone(),
             scope,
+            offer,
         }
     }
 }
@@ -108,7 +111,7 @@ impl Asker {
     async fn put(&self, call: &str, question: Question, patience: Duration) -> Result<Ending, Error> {
         let now = clock::now();
         let (id, expires_at) = (approve::name(clock::random()), now.after(patience));
-        let (text, buttons) = shown(&id, &question, now, expires_at);
+        let (text, buttons) = shown(&id, &question, self.offer, now, expires_at);
         let row = QuestionRow {
             id: id.clone(),
             key: self.key.clone(),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use petasos_agent::Question;
-use petasos_core::approve::{self, Ask, Ending, Subject};
+use petasos_core::approve::{self, Ask, Ending, Offer, Subject};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
 use petasos_core::{Millis, SessionKey, TurnId};
@@ -190,11 +190,18 @@ pub(crate) fn as_ask(id: &str, question: &Question, expires_at: Millis) -> Optio
 }
 
 /// What people are asked, and the buttons below it.
-fn shown(id: &str, question: &Question, now: Millis, expires_at: Millis) -> (String, Vec<Button>) {
+fn shown(
+    id: &str,
+    question: &Question,
+    offer: Offer,
+    now: Millis,
+    expires_at: Millis,
+) -> (String, Vec<Button>) {
     match (question, as_ask(id, question, expires_at)) {
         (Question::Approval { command, folder, .. }, Some(ask)) => {
             let subject = Subject { command, folder: folder.as_deref() };
-            (approve::question(&ask, subject, expires_at.since(now).as_secs()), approve::buttons(&ask))
+            let seconds = expires_at.since(now).as_secs();
+            (approve::question(&ask, subject, seconds, offer), approve::buttons(&ask, offer))
         }
         (Question::Approval { command, .. }, None) => (command.clone(), vec![]),
         (Question::Clarify { text, choices }, _) => {

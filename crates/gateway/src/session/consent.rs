@@ -167,11 +167,8 @@ impl Session {
         Who { key: self.key.clone(), owner: own || home, source, written_at }
     }
 
-    /// The local owner at the page or the terminal may always.
     async fn may_decide_lastingly(&self, pending: &Pending) -> bool {
-        let source = &pending.inbound.source;
-        let shell = &self.shell;
-        shell.channels.is_local(source.platform) || shell.owners.may_decide_lastingly(&shell.db, source).await
+        self.shell.may_decide_lastingly(&pending.inbound.source).await
     }
 
     /// Questions off, or on again, for the transcript that this conversation is in.

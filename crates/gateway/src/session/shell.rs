@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use petasos_agent::{Brain, Role, Tools};
 use petasos_core::session::platform_of;
-use petasos_core::{Millis, Platform, SessionKey};
+use petasos_core::{Millis, Platform, SessionKey, Source};
 use tokio::sync::Semaphore;
 
 use crate::approvals::Approvals;
@@ -87,6 +87,11 @@ impl Shell {
             Some(Role::Orchestrator) => &self.orchestrator,
             None => platform_of(key).and_then(|platform| self.narrowed.get(&platform)).unwrap_or(&self.tools),
         }
+    }
+
+    /// Whether the author may allow commands for longer than once. The local owner at the page or the terminal may always.
+    pub(crate) async fn may_decide_lastingly(&self, source: &Source) -> bool {
+        self.channels.is_local(source.platform) || self.owners.may_decide_lastingly(&self.db, source).await
     }
 
     /// How long this process has been at it.

@@ -10,6 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use petasos_agent::compact::Force;
 use petasos_agent::outcome::{Room, present};
 use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, ToolSpec, repeated};
+use petasos_core::approve::Offer;
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
 use petasos_core::session::Reader;
@@ -357,10 +358,15 @@ async fn context(
             Person::NobodyNeeded
         }
         (Reader::Interactive, Later::Supported) => {
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Anything)))
+            let offer = match shell.may_decide_lastingly(&source).await {
+                true => Offer::Every,
+                false => Offer::OnlyThisCommand,
+            };
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Anything, offer)))
         }
         (Reader::Machine, _) if answers(shell, turn, &source).await => {
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Consent)))
+            let (scope, offer) = (Scope::Consent, Offer::Every);
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, scope, offer)))
         }
         (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
     };

@@ -226,6 +226,37 @@ fn given_up(world: &mut World, text: &str) -> i64 {
 }
 
 #[test]
+fn suspects_at_their_last_try_are_held_although_the_breaker_is_off() {
+    let mut world = World::with(tripping_at(0, NEVER));
+    let (_poison, slow) = poison_and_slow(&world);
+    world.telegram.push_text(7, 7, "poison");
+    world.telegram.push_text(8, 8, "slow");
+    for times in 1..=2 {
+        asks(&world, "poison", times);
+        asks(&world, "slow", times);
+        world.crash();
+        world.start();
+    }
+    for chat in [7, 8] {
+        world.sees(chat, "run for about");
+        assert_eq!(blamed(&world, chat), Some(2));
+    }
+    hears(&world, 9);
+    assert_eq!((asked(&world, "poison"), asked(&world, "slow")), (2, 2), "neither is resumed yet");
+    assert!(!boots::path(world.home()).exists());
+    slow.open();
+    wants(&mut world, SHORT);
+    world.restart();
+    asks(&world, "poison", 3);
+    world.crash();
+    world.start();
+    world.sees(7, "interrupted 3 times while working on it, so I have stopped trying");
+    world.sees(8, "slow");
+    settles(&world);
+    assert_eq!(world.count(8, "I have stopped trying"), 0, "{:?}", world.telegram.texts(8));
+}
+
+#[test]
 fn poison_turn_is_given_up_and_its_neighbour_is_answered() {
     let mut world = World::with(tripping_at(0, NEVER));
     let turn = given_up(&mut world, "poison");

@@ -10,7 +10,7 @@ use petasos_core::message::Delivery;
 use petasos_core::session::{CrashRecovery, Window};
 use petasos_core::turn::Limits;
 use petasos_core::{Platform, TurnId};
-use petasos_store::{Booted, Candidate, Found, Hold, Terms};
+use petasos_store::{Booted, Candidate, Found, Hold, Scope, Terms};
 
 use super::{Event, Gate, Line, Process, STORE_RETRY, Word};
 use crate::outside::Class;
@@ -42,9 +42,10 @@ impl Sim {
         let found = Found { clean: std::mem::take(&mut self.clean), ..Found::default() };
         let now = self.now;
         let mut boots = self.boots.clone();
+        let stable = Guard::default().stable;
         let hold = match boots.record(Guard::default(), now) {
-            Resume::AtOnce => None,
-            Resume::OneByOne { pause, .. } => Some(Hold { pause, stable: Guard::default().stable }),
+            Resume::AtOnce => Hold { scope: Scope::LastTry, pause: stable, stable },
+            Resume::OneByOne { pause, .. } => Hold { scope: Scope::All, pause, stable },
         };
         let terms = Terms {
             crash_recovery: CrashRecovery::Journal,
@@ -54,7 +55,7 @@ impl Sim {
         };
         let clean = found.clean;
         let booted = self.commit("take over", move |tx| tx.take_over(&found, &terms, |_, _| Ok(true), now));
-        let Some(Booted { due, candidates, suspects, penalties, .. }) = Self::unless_full(booted)? else {
+        let Some(Booted { due, candidates, held, penalties, report }) = Self::unless_full(booted)? else {
             // Without its store nothing starts. What was left for it is still there.
             self.clean = clean;
             self.gone();
@@ -71,13 +72,13 @@ impl Sim {
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Marker(marker)).0;
         process.gate.life = std::mem::take(&mut process.gate.life).step(now, Life::Started).0;
         process.waiting = candidates;
-        if !suspects.is_empty() {
+        if report.suspects > 0 {
             self.boots = boots;
-            if let Some(hold) = hold {
-                self.figures.held += suspects.len() as u64;
-                self.p().held = suspects.into();
-                self.later(Event::Release { life: self.life }, hold.pause.as_millis() as u64);
-            }
+        }
+        if !held.is_empty() {
+            self.figures.held += held.len() as u64;
+            self.p().held = held.into();
+            self.later(Event::Release { life: self.life }, hold.pause.as_millis() as u64);
         }
         let served: &[Class] =
             if self.plan.relayed { &[Class::Relayed] } else { &[Class::Plain, Class::Keyed] };

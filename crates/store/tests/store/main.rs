@@ -20,4 +20,5 @@ mod rest;
 mod salvage;
 mod scale;
 mod sessions;
+mod suspects;
 mod transcripts;

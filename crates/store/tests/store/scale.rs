@@ -6,7 +6,7 @@ use std::time::Duration;
 use petasos_core::session::{CrashRecovery, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::Limits;
 use petasos_core::{Millis, SessionKey};
-use petasos_store::{FinalizeFrom, Found, Store, Terms};
+use petasos_store::{FinalizeFrom, Found, Hold, Scope, Store, Terms};
 
 use crate::fill::fill;
 use crate::fixture::{Home, NOW, finish, key, later, start, telegram, turn};
@@ -40,7 +40,8 @@ fn check(homes: &mut [Home; 2], name: &str, work: impl Fn(&mut Store)) {
 
 fn start_up(store: &mut Store, clean: bool, crash_recovery: CrashRecovery) {
     let window = Window::default();
-    let terms = Terms { crash_recovery, window, limits: Limits::default(), hold: None };
+    let hold = Hold { scope: Scope::LastTry, pause: Duration::ZERO, stable: Duration::ZERO };
+    let terms = Terms { crash_recovery, window, limits: Limits::default(), hold };
     let found = Found { clean, ..Found::default() };
     store.sessions_imported().unwrap();
     store.write(|tx| tx.take_over(&found, &terms, |_, _| Ok(true), NOW)).unwrap();
