@@ -2,10 +2,10 @@
 //!
 //! A crash leaves a folder half removed: the next look removes the rest.
 
-use std::collections::HashSet;
-use std::fs::{self, DirEntry};
+use std::collections::HashMap;
+use std::fs::{self, DirEntry, ReadDir};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use petasos_agent::file_name;
@@ -18,9 +18,14 @@ const PAGES: usize = 200;
 /// Jobs of which there are pages, and texts that were too long for one message.
 const JOBS: usize = 1000;
 
-/// Folders of conversations in which nothing was written for long, by name.
+/// Entries that one step of a pass looks at.
+const STEP: usize = 500;
+/// Names that one pass collects. The next pass finds the rest.
+const MOST_UNUSED: usize = 10_000;
+
+/// Folders of conversations without recent writes, by the name that they share.
 #[derive(Debug, Default)]
-pub(crate) struct Unused(HashSet<String>);
+pub(crate) struct Unused(HashMap<String, Vec<PathBuf>>);
 
 impl Unused {
     pub(crate) fn is_empty(&self) -> bool {
@@ -33,32 +38,66 @@ impl Unused {
     }
 }
 
-pub(crate) fn unused(home: &Path, now: SystemTime) -> io::Result<Unused> {
-    let old = |entry: &DirEntry| {
+/// One pass over the folders of all conversations, a bounded number of entries per step.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// The folder being read is the last one.
+    folders: Vec<Folder>,
+    reading: Option<ReadDir>,
+    unused: Unused,
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// Only entries whose names start like this belong to a conversation.
+    prefix: &'static str,
+}
+
+impl Pass {
+    pub(crate) fn new(home: &Path) -> Self {
+        let terminals = Folder { path: home.join("terminal/sessions"), prefix: "" };
+        // Memory of an unnamed person belongs to the conversation and goes with it; memory of a named person stays.
+        let memories = Folder { path: home.join("memories/people"), prefix: "agent_" };
+        Self { folders: vec![memories, terminals], reading: None, unused: Unused::default() }
+    }
+
+    /// Looks at the next entries. The result of the pass when it is over.
+    pub(crate) fn step(mut self, now: SystemTime) -> io::Result<Result<Unused, Self>> {
+        for _ in 0..STEP {
+            let Some(folder) = self.folders.last().filter(|_| self.unused.0.len() < MOST_UNUSED) else {
+                return Ok(Ok(self.unused));
+            };
+            let reading = match self.reading.take() {
+                Some(reading) => Some(reading),
+                None => read(&folder.path)?,
+            };
+            let (prefix, entry) = (folder.prefix, reading.map(|mut reading| (reading.next(), reading)));
+            let Some((Some(entry), reading)) = entry else {
+                self.folders.pop();
+                continue;
+            };
+            self.reading = Some(reading);
+            self.note(prefix, &entry?, now);
+        }
+        Ok(Err(self))
+    }
+
+    fn note(&mut self, prefix: &str, entry: &DirEntry, now: SystemTime) {
+        let name = entry.file_name().to_string_lossy().into_owned();
         let last = last_change(&entry.path());
-        last.is_some_and(|last| now.duration_since(last).is_ok_and(|age| age > KEPT))
-    };
-    let terminals = entries(&home.join("terminal/sessions"))?.into_iter();
-    // Memory of an unnamed person belongs to the conversation and goes with it; memory of a named person stays.
-    let memories =
-        entries(&home.join("memories/people"))?.into_iter().filter(|it| name(it).starts_with("agent_"));
-    Ok(Unused(terminals.chain(memories).filter(old).map(|entry| name(&entry)).collect()))
+        let is_old = last.is_some_and(|last| now.duration_since(last).is_ok_and(|age| age > KEPT));
+        if is_old && name.starts_with(prefix) {
+            self.unused.0.entry(name).or_default().push(entry.path());
+        }
+    }
 }
 
-fn name(entry: &DirEntry) -> String {
-    entry.file_name().to_string_lossy().into_owned()
-}
-
-/// Removes these, and what jobs wrote long ago. Gives how many files and folders are gone.
+/// Removes these, and the oldest output of jobs. Gives how many files and folders are gone.
 pub(crate) fn clear(home: &Path, unused: &Unused) -> io::Result<usize> {
     let mut gone = 0;
-    for folder in ["terminal/sessions", "memories/people"] {
-        if unused.is_empty() {
-            break;
-        }
-        for entry in entries(&home.join(folder))? {
-            gone += remove_if(unused.0.contains(&name(&entry)), &entry)?;
-        }
+    for path in unused.0.values().flatten() {
+        gone += remove(path)?;
     }
     let output = home.join("cron/output");
     gone += keep_latest(&output, JOBS, |entry| !is_folder(entry))?;
@@ -71,9 +110,13 @@ pub(crate) fn clear(home: &Path, unused: &Unused) -> io::Result<usize> {
 
 /// Nothing, if there is no such folder.
 fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
+    read(folder)?.into_iter().flatten().collect()
+}
+
+fn read(folder: &Path) -> io::Result<Option<ReadDir>> {
     match fs::read_dir(folder) {
-        Ok(entries) => entries.collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(reading) => Ok(Some(reading)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -94,18 +137,15 @@ fn keep_latest(folder: &Path, most: usize, of: impl Fn(&DirEntry) -> bool) -> io
     let Some(too_many) = found.len().checked_sub(most).filter(|count| *count > 0) else { return Ok(0) };
     // Two of one second are told apart by their names.
     found.sort_by_cached_key(|entry| (last_change(&entry.path()), entry.file_name()));
-    found.iter().take(too_many).try_fold(0, |gone, entry| Ok(gone + remove_if(true, entry)?))
+    found.iter().take(too_many).try_fold(0, |gone, entry| Ok(gone + remove(&entry.path())?))
 }
 
-fn remove_if(unwanted: bool, entry: &DirEntry) -> io::Result<usize> {
-    if !unwanted {
-        return Ok(0);
-    }
-    let removed =
-        if is_folder(entry) { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+fn remove(path: &Path) -> io::Result<usize> {
+    let removed = fs::symlink_metadata(path)
+        .and_then(|meta| if meta.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
     match removed {
         Ok(()) => Ok(1),
-        // Somebody was faster.
+        // Removed meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(error),
     }
@@ -126,6 +166,31 @@ mod tests {
         names
     }
 
+    fn whole_pass(home: &Path, now: SystemTime) -> (Unused, usize) {
+        let mut pass = Pass::new(home);
+        for steps in 1.. {
+            match pass.step(now).unwrap() {
+                Ok(unused) => return (unused, steps),
+                Err(next) => pass = next,
+            }
+        }
+        unreachable!("a pass ends");
+    }
+
+    #[test]
+    fn a_step_looks_at_a_bounded_number_of_folders() {
+        let home = tempfile::tempdir().unwrap();
+        let sessions = home.path().join("terminal/sessions");
+        for number in 0..STEP + 3 {
+            fs::create_dir_all(sessions.join(format!("agent_{number}"))).unwrap();
+        }
+        let later = SystemTime::now() + 31 * DAY;
+        let first = Pass::new(home.path()).step(later).unwrap().expect_err("not over after one step");
+        assert!(first.unused.0.len() <= STEP, "{}", first.unused.0.len());
+        let (unused, steps) = whole_pass(home.path(), later);
+        assert_eq!((unused.0.len(), steps), (STEP + 3, 2));
+    }
+
     #[test]
     fn what_conversations_left_goes_when_they_are_forgotten_and_people_are_not() {
         let home = tempfile::tempdir().unwrap();
@@ -141,7 +206,7 @@ mod tests {
             memory.change(Shelf::User, &[Change::Add("likes tea".into())]).unwrap();
         }
         let clear_at = |later| {
-            let mut unused = unused(home.path(), later).unwrap();
+            let (mut unused, _steps) = whole_pass(home.path(), later);
             unused.keep(&key("here"));
             clear(home.path(), &unused).unwrap()
         };

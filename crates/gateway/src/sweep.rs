@@ -19,9 +19,10 @@ const FILES: Duration = SWEEP;
 /// How often the folders of conversations and jobs are.
 const FOLDERS: Duration = Duration::from_secs(6 * 3600);
 const FIRST_FOLDERS: Duration = Duration::from_secs(600);
-/// Keys of the routing table that are read at a time, and the pause between two reads.
+/// Keys of the routing table that are read at a time.
 const KEYS: usize = 1000;
-const KEYS_PAUSE: Duration = Duration::from_millis(200);
+/// Between two steps of a pass over folders or keys.
+const STEP_PAUSE: Duration = Duration::from_millis(200);
 const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -71,9 +72,10 @@ pub(crate) async fn run(shell: Arc<Shell>) {
 
 /// What conversations that nobody knows any more left goes, and what jobs wrote long ago.
 async fn sweep_folders(shell: &Arc<Shell>) {
-    let home = shell.home.clone();
-    let found = tokio::task::spawn_blocking(move || leftovers::unused(&home, SystemTime::now())).await;
-    let Ok(Ok(mut unused)) = found else { return tracing::warn!("old folders could not be listed") };
+    let mut unused = match find_unused(shell).await {
+        Ok(unused) => unused,
+        Err(error) => return tracing::warn!(%error, "old folders could not be listed"),
+    };
     if let Err(error) = keep_known(shell, &mut unused).await {
         return tracing::warn!(%error, "no folder was cleared: its conversation may go on");
     }
@@ -87,6 +89,19 @@ async fn sweep_folders(shell: &Arc<Shell>) {
     }
 }
 
+/// Step by step, so that neither a thread nor the disk is busy for long.
+async fn find_unused(shell: &Shell) -> std::io::Result<leftovers::Unused> {
+    let mut pass = leftovers::Pass::new(&shell.home);
+    loop {
+        let step = tokio::task::spawn_blocking(move || pass.step(SystemTime::now())).await;
+        match step.map_err(std::io::Error::other)?? {
+            Ok(unused) => return Ok(unused),
+            Err(next) => pass = next,
+        }
+        tokio::time::sleep(STEP_PAUSE).await;
+    }
+}
+
 /// Takes out what belongs to conversations in the routing table. The table is read page by page, and only if there is
 /// anything to take out of.
 async fn keep_known(shell: &Shell, unused: &mut leftovers::Unused) -> Result<(), crate::Error> {
@@ -95,7 +110,7 @@ async fn keep_known(shell: &Shell, unused: &mut leftovers::Unused) -> Result<(),
         let page = shell.db.read(move |reader| reader.keys_after(&behind, KEYS)).await?;
         page.iter().for_each(|key| unused.keep(key));
         after = page.last().cloned();
-        tokio::time::sleep(KEYS_PAUSE).await;
+        tokio::time::sleep(STEP_PAUSE).await;
     }
     Ok(())
 }

@@ -63,10 +63,6 @@ impl Suspects {
         self.0.contains_key(&turn.0)
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether its chat is to be notified that it waits this long after a start. Later starts repeat the notice only when the
     /// wait has more than doubled, so a chain of starts sends few of them.
     pub fn announce(&mut self, turn: TurnId, wait: Duration) -> bool {
@@ -192,7 +188,7 @@ mod tests {
         }
         assert_eq!(announced, [10, 30, 70, 150]);
         suspects.retain(|turn| turn != A);
-        assert!(suspects.is_empty());
+        assert_eq!(suspects, Suspects::default());
     }
 
     #[test]
