@@ -8,6 +8,7 @@
 //! Absent on purpose: the store, reconnecting (the supervisor owns it) and repeating a send (the
 //! outbox owns it). One request is one try; the error says what to do next.
 
+mod backfill;
 pub mod body_budget;
 mod called;
 pub mod discord;
@@ -109,8 +110,9 @@ impl Adapter {
     pub fn lacks(&self) -> Vec<Lack> {
         match self {
             Self::Slack(it) => it.lacks(),
+            Self::Discord(it) => it.lacks(),
             // They have one account each: it is theirs or lost.
-            Self::Discord(_) | Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Vec::new(),
+            Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Vec::new(),
         }
     }
 

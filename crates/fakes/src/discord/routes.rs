@@ -40,6 +40,7 @@ pub(crate) fn find(method: &str, path: &str) -> Route {
         ("GET", ["applications", "@me"]) => route("getApplication", None, 0, ""),
         ("GET", ["users", "@me", "guilds"]) => route("getGuilds", None, 0, ""),
         ("GET", ["guilds", guild, "channels"]) => route("getGuildChannels", None, id(guild), ""),
+        ("GET", ["guilds", guild, "threads", "active"]) => route("getActiveThreads", None, id(guild), ""),
         ("GET", ["channels", channel]) => here("getChannel", channel),
         ("GET", ["channels", channel, "messages"]) => here("getMessages", channel),
         ("POST", ["channels", channel, "messages"]) => here("createMessage", channel),
@@ -83,6 +84,7 @@ pub(crate) fn apply(world: &mut World, route: &Route, asked: &Asked) -> Done {
         }
         "getGuilds" => Ok((guilds(world), None)),
         "getGuildChannels" => guild_channels(world, route.message),
+        "getActiveThreads" => active_threads(world, route.message),
         "getChannel" => Ok((known(world, channel)?.wire(), None)),
         "getMessages" => messages(world, channel, asked),
         "createMessage" => create(world, channel, &asked.body, &asked.files),
@@ -121,6 +123,12 @@ fn guild_channels(world: &World, guild: u64) -> Done {
     }
     let within = world.channels.values().filter(|it| it.guild == Some(guild) && !it.is_thread());
     Ok((within.map(Channel::wire).collect(), None))
+}
+
+fn active_threads(world: &World, guild: u64) -> Done {
+    let within = world.channels.values().filter(|it| it.guild == Some(guild) && it.is_thread());
+    let threads: Vec<Value> = within.map(Channel::wire).collect();
+    Ok((json!({ "threads": threads }), None))
 }
 
 fn known(world: &World, channel: u64) -> Result<&Channel, Refusal> {

@@ -202,13 +202,15 @@ fn replies(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     page(all, params)
 }
 
-/// What stands in the channel itself, newest first.
+/// The channel itself, newest first, between `oldest` and `latest`.
 fn history(world: &mut World, workspace: &Workspace, params: &Params) -> Done {
     let oldest = params.str("oldest").unwrap_or_default().to_owned();
+    let latest = params.str("latest").map(str::to_owned);
     let mut all = told(world, workspace, params)?;
     all.retain(|it| {
         let alone = it["thread_ts"].is_null() || it["thread_ts"] == it["ts"];
-        alone && it["ts"].as_str().unwrap_or_default() > oldest.as_str()
+        let ts = it["ts"].as_str().unwrap_or_default();
+        alone && ts > oldest.as_str() && latest.as_deref().is_none_or(|latest| ts < latest)
     });
     all.reverse();
     page(all, params)

@@ -3,8 +3,7 @@
 //! Owns the place (`place.rs`) and the list of channels. Events are taken in the order of the socket, several
 //! at a time; one that cannot be read is set aside. A batch with messages is committed at once; a place that only
 //! moved is committed after a while, for whatever comes again meanwhile is known by its id.
-//! What was missed is fetched beside that (`catch_up.rs`); a message in a channel of which something is still missing
-//! waits for it (`held.rs`), nothing else does.
+//! Missed messages are fetched beside that (`backfill.rs`); only live messages of a channel with a gap wait for them.
 
 use std::future;
 use std::time::Duration;
@@ -15,23 +14,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
-use super::catch_up::{self, Reading, Rounds};
-use super::gaps::Gaps;
-use super::held::Held;
+use super::backfill::{self, Answer, Request};
+use super::cursor::{Me, Place, Session};
 use super::parse::{self, Spot};
-use super::place::{Me, Place, Session};
 use super::rooms::{Room, Rooms};
 use super::session::{Arrived, Event, Kept};
-use super::stretch::Stretch;
 use super::tokens::Wants;
 use super::wire::{self, Ready, first_of};
 use super::{Discord, Error};
+use crate::backfill::buffer::Buffer;
+use crate::backfill::schedule::Schedule;
 use crate::intake::{Health, Intake, NotTaken, Unreadable};
 
 /// Events that become one batch.
 const BATCH: usize = 64;
 /// How long a place that only moved may wait.
 const MOVED: Duration = Duration::from_secs(5);
+/// Live messages that wait for older ones.
+const HELD: usize = 1024;
 /// Longest wait for a gateway that cannot keep a batch.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -39,9 +39,12 @@ pub(super) struct Digest<'a> {
     pub(super) discord: &'a Discord,
     pub(super) place: Place,
     pub(super) rooms: Rooms,
-    pub(super) rounds: Rounds,
-    pub(super) reading: Option<Reading<'a>>,
-    pub(super) held: Held,
+    pub(super) schedule: Schedule<u64>,
+    pub(super) request: Option<Request<'a>>,
+    /// Live messages with their sequence numbers.
+    pub(super) buffer: Buffer<u64, (u64, Box<RawValue>)>,
+    /// Messages that the backfill under way has found.
+    pub(super) found: usize,
     /// What the next batch holds.
     pub(super) batch: Vec<Inbound>,
     pub(super) unreadable: Vec<Unreadable>,
@@ -72,16 +75,17 @@ impl<'a> Digest<'a> {
     pub(super) fn new(discord: &'a Discord, mut place: Place, intake: &'a Intake, ends: Ends) -> Self {
         let Ends { arrived, kept, greeted, told, behind } = ends;
         if discord.config.catch_up.messages == 0 {
-            place.gaps = Gaps::default();
+            place.channels.gaps.clear();
         }
         let reached = place.session.as_ref().map_or(0, |session| session.sequence);
         Self {
             discord,
             place,
             rooms: Rooms::default(),
-            rounds: Rounds::default(),
-            reading: None,
-            held: Held::default(),
+            schedule: Schedule::new(),
+            request: None,
+            buffer: Buffer::new(HELD),
+            found: 0,
             batch: Vec::new(),
             unreadable: Vec::new(),
             intake,
@@ -98,18 +102,18 @@ impl<'a> Digest<'a> {
     pub(super) async fn run(mut self) -> Error {
         let now = Instant::now;
         loop {
-            self.read_on();
-            let behind = self.reading.is_some();
+            self.request_next();
+            let behind = self.request.is_some();
             self.behind.send_if_modified(|said| std::mem::replace(said, behind) != behind);
             let due = self.moved.map(|moved| moved + MOVED);
-            let waiting = self.held.longest(|channel| self.rounds.moved(channel));
+            let waiting = self.buffer.longest(|channel| self.schedule.moved_at(channel));
             let overdue = waiting.map(|(since, channel)| (since + self.discord.config.hold, channel));
             let outcome = tokio::select! {
                 arrived = self.arrived.recv() => match arrived {
                     Some(arrived) => self.take(arrived).await,
                     None => return Error::Closed,
                 },
-                stretch = read(&mut self.reading) => self.caught(stretch).await,
+                answer = answer(&mut self.request) => self.answered(answer).await,
                 () = sleep_until(overdue.map_or_else(now, |(at, _)| at)), if overdue.is_some() => {
                     match overdue {
                         Some((_, channel)) => self.overtake(channel).await,
@@ -193,7 +197,7 @@ impl<'a> Digest<'a> {
         let (id, resume_url) = (ready.session_id, ready.resume_gateway_url);
         self.place.session = Some(Session { id, resume_url, sequence: 0 });
         self.place.me = Some(Me { id: ready.user.id.get(), application });
-        self.place.begin(first_of(catch_up::now()).saturating_sub(1));
+        self.place.begin(first_of(backfill::now()).saturating_sub(1));
         self.rooms.clear();
         let _nobody_asks = self.greeted.send(application);
     }
@@ -284,8 +288,8 @@ impl<'a> Digest<'a> {
 
     /// Asks until the gateway has the batch. Its own trouble is no reason to give the link up.
     pub(super) async fn commit(&mut self) -> Result<(), Error> {
-        // What waits is not on disk.
-        self.place.passed(self.held.first().map_or(self.reached, |first| first.saturating_sub(1)));
+        // Messages in the buffer are not on disk.
+        self.place.passed(self.buffer.first().map_or(self.reached, |(first, _)| first.saturating_sub(1)));
         let cursor = self.place.write();
         let mut wait = self.discord.config.reconnect_base;
         loop {
@@ -329,10 +333,10 @@ impl<'a> Digest<'a> {
     }
 }
 
-/// `None` is never read.
-async fn read(reading: &mut Option<Reading<'_>>) -> Stretch {
-    match reading {
-        Some(reading) => reading.await,
+/// Never, if no request is under way.
+async fn answer(request: &mut Option<Request<'_>>) -> Answer {
+    match request {
+        Some(request) => request.await,
         None => future::pending().await,
     }
 }

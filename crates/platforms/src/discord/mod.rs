@@ -11,18 +11,17 @@
 //! into committed batches. Between them is a bounded queue; back goes the last committed sequence number.
 
 mod api;
-mod catch_up;
+mod backfill;
 mod channels;
 mod check;
+mod cursor;
 mod digest;
 mod error;
-mod gaps;
 mod gate;
-mod held;
+mod history;
 mod ladder;
 mod menu;
 mod parse;
-mod place;
 mod pulse;
 mod react;
 mod receive;
@@ -31,7 +30,6 @@ mod rooms;
 mod send;
 mod session;
 mod socket;
-mod stretch;
 mod threads;
 mod tokens;
 mod wire;
@@ -47,6 +45,7 @@ use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 use tokio::time::Instant;
 
+use crate::backfill::loss::Loss;
 use crate::download::{self, Fetched, Fetcher};
 pub use crate::intake::CatchUp;
 use crate::outgoing::FILES_HINT;
@@ -201,6 +200,8 @@ pub struct Discord {
     /// When the last session was begun: Discord counts across links.
     identified: Mutex<Option<Instant>>,
     registration: Registration,
+    /// Missed messages that could not be fetched.
+    loss: Mutex<Loss>,
 }
 
 impl Discord {
@@ -229,6 +230,7 @@ impl Discord {
             tokens: Tokens::default(),
             identified: Mutex::default(),
             registration: Registration::default(),
+            loss: Mutex::default(),
             config,
         })
     }

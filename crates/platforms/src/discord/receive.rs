@@ -3,8 +3,8 @@
 
 use tokio::sync::{mpsc, watch};
 
+use super::cursor::Place;
 use super::digest::{Digest, Ends};
-use super::place::Place;
 use super::session::{Kept, Sockets};
 use super::{Discord, Error};
 use crate::intake::{Health, Intake};

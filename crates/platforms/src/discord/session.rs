@@ -16,8 +16,8 @@ use tracing::{info, warn};
 use twilight_model::gateway::payload::outgoing::{Heartbeat, Resume};
 use twilight_model::gateway::{Intents, OpCode};
 
+use super::cursor::Session;
 use super::ladder::{Ended, INVALID, Ladder, Step, closed};
-use super::place::Session;
 use super::pulse::{Pulse, Unanswered};
 use super::socket::{Heard, Socket};
 use super::wire::{Frame, Gateway, Hello, Ready};

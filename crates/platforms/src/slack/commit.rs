@@ -1,10 +1,10 @@
 //! From what was read to what is on disk, and only then acknowledged.
 //!
-//! Owns what waits, the one commit under way and the one catch-up. Whatever arrives meanwhile goes into the next
+//! Owns the envelopes that wait, the one commit under way and the one backfill round. Whatever arrives meanwhile goes into the next
 //! commit, so a slow store makes batches larger and never blocks the socket. An envelope whose commit is refused or
 //! late, or for which there is no room, is not acknowledged: Slack says it again, and the inbox knows it by `dedup`.
-//! Slack does so only a few times, so its channel has a gap from then on (`progress.rs`), and as long as there is one,
-//! catch-ups begin. A crash at any point leaves an envelope unacknowledged, too, and the cursor before it.
+//! Slack does so only a few times, so its channel has a gap from then on (`crate::backfill`), and rounds follow until it is
+//! filled. A crash at any point leaves an envelope unacknowledged, too, and the cursor before it.
 
 use std::time::Duration;
 
@@ -14,14 +14,16 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::Error;
-use super::progress::{Filled, Moment};
+use super::cursor::{self, Fill, Position, Ts};
+use super::history::{Fetched, List, Work};
+use super::parse::is_private;
 use super::receive::Link;
+use crate::backfill::gaps::Reached;
+use crate::backfill::schedule::Schedule;
 use crate::intake::{self, NotTaken};
 
 /// Envelopes that may wait for the commit under way; more are left to Slack, which says them again.
-const MOST_WAITING: usize = 256;
-/// A catch-up is put off for no longer than this.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const MOST_WAITING: usize = 256;
 
 /// What an envelope holds.
 #[derive(Debug)]
@@ -31,9 +33,9 @@ pub(super) enum Told {
 }
 
 impl Told {
-    fn moment(&self) -> Option<Moment> {
+    fn position(&self) -> Option<Position> {
         match self {
-            Self::Event(event) => Moment::of(event),
+            Self::Event(event) => cursor::position(event),
             Self::Unreadable(_) => None,
         }
     }
@@ -49,90 +51,123 @@ pub(super) struct Due {
     reply: Option<Value>,
 }
 
-/// What a catch-up found, and what is closed by it.
-#[derive(Debug)]
-pub(super) struct Caught {
-    pub(super) found: Vec<Told>,
-    pub(super) filled: Vec<Filled>,
-    /// Somebody would not say now.
-    pub(super) deferred: bool,
-}
+/// Fetched messages, and the gaps that they fill.
+pub(super) type Closing = (Vec<Told>, Vec<Fill>);
 
 /// Whether a batch was kept, and what to do then.
 pub(super) struct Committed {
     taken: Result<(), NotTaken>,
     dues: Vec<Due>,
-    told: Vec<Moment>,
+    told: Vec<Position>,
     cursor: Option<String>,
-    filled: Vec<Filled>,
+    fills: Vec<Fill>,
 }
 
 impl Link<'_> {
     /// For the next commit.
     pub(super) fn wait(&mut self, at: usize, envelope: Option<String>, reply: Option<Value>, told: Told) {
-        if self.waiting.len() >= MOST_WAITING {
+        let (socket, arrived, position) = (self.sockets[at].number, Instant::now(), told.position());
+        let channel = position.as_ref().map(|position| position.channel.clone());
+        let due = Due { socket, envelope, arrived, reply };
+        if self.waiting.push(channel, arrived, (told, due)).is_err() {
             warn!(platform = "slack", "too much waits for the store; an envelope is left to Slack");
-            self.slack.memory().progress.missed(told.moment().as_slice());
-            return;
+            self.missed(position.into_iter().collect());
         }
-        let (socket, arrived) = (self.sockets[at].number, Instant::now());
-        self.waiting.push((told, Due { socket, envelope, arrived, reply }));
     }
 
-    /// The store is not to be asked at once again, nor Slack.
+    /// These were delivered and are not on disk.
+    fn missed(&self, told: Vec<Position>) {
+        let floor = self.floor();
+        let mut memory = self.slack.memory();
+        for position in told {
+            // Every channel is in a workspace, so its gap finds room.
+            let _opened = memory.channels.missed(position, floor);
+        }
+    }
+
+    fn floor(&self) -> Ts {
+        Ts::floor(self.slack.config.catch_up.window)
+    }
+
+    /// Neither the store nor Slack is asked again at once.
     fn put_off(&mut self) {
-        let least = self.slack.config.reconnect_base;
-        self.patience = (2 * self.patience).clamp(least, LONGEST_PATIENCE.max(least));
+        self.schedule.defer(None, self.slack.config.reconnect_base);
     }
 
-    /// Nobody told us anything until now.
+    /// No socket delivered anything until now.
     pub(super) fn was_away(&mut self) {
-        self.slack.memory().progress.away();
-        (self.catching, self.patience) = (None, Duration::ZERO);
+        let mut memory = self.slack.memory();
+        cursor::interrupted(&mut memory.channels, self.floor());
+        memory.scans.clear();
+        (self.fetching, self.schedule) = (None, Schedule::new());
     }
 
-    /// Fetches what is missing, if anything may be and nobody is at it.
-    pub(super) fn catch_up(&mut self) {
-        if self.catching.is_some() || self.closing.is_some() || self.committing.is_some() {
+    /// Begins a round, if a gap is open and no round is under way.
+    pub(super) fn backfill(&mut self) {
+        // Before the first socket the tokens of the workspaces are not known.
+        let busy = self.fetching.is_some() || self.closing.is_some() || self.committing.is_some();
+        if busy || !self.stood {
             return;
         }
         let mut memory = self.slack.memory();
-        let gaps = memory.progress.gaps();
-        if gaps.is_empty() || self.slack.config.catch_up.messages == 0 {
-            let all: Vec<Filled> = gaps.into_iter().map(|gap| Filled { gap, to: None }).collect();
-            memory.progress.keep(&[], &all);
-            self.patience = Duration::ZERO;
+        if memory.channels.gaps.is_empty() || self.slack.config.catch_up.messages == 0 {
+            memory.channels.gaps.clear();
+            self.schedule = Schedule::new();
             drop(memory);
             self.up_to_date();
-        } else {
-            let (slack, wait) = (self.slack, self.patience);
-            self.catching = Some(Box::pin(async move {
-                sleep(wait).await;
-                slack.catch_up(gaps).await
-            }));
+            return;
         }
+        let gaps = &memory.channels.gaps;
+        let mut work = Work {
+            gaps: gaps.ready().map(|(channel, gap)| (channel.clone(), gap.clone())).collect(),
+            teams: gaps.to_list().map(|(team, gap)| (team.clone(), gap.number)).collect(),
+        };
+        drop(memory);
+        work.gaps.sort_by_key(|(channel, _)| self.schedule.rank(channel, is_private(channel)));
+        work.gaps.iter().for_each(|(channel, _)| self.schedule.asked(channel));
+        let (slack, wait) = (self.slack, self.schedule.wait());
+        self.fetching = Some(Box::pin(async move {
+            sleep(wait).await;
+            slack.fetch_missed(work).await
+        }));
     }
 
-    pub(super) fn caught_up(&mut self, Caught { found, filled, deferred }: Caught) -> Result<(), Error> {
-        if deferred {
+    pub(super) fn fetched(
+        &mut self,
+        Fetched { found, fills, lists, deferred }: Fetched,
+    ) -> Result<(), Error> {
+        if !deferred.is_empty() {
+            deferred.iter().for_each(|channel| self.schedule.failed(channel));
             self.put_off();
         }
-        if found.is_empty() {
-            self.slack.memory().progress.keep(&[], &filled);
-            return Ok(());
+        let mut memory = self.slack.memory();
+        for List { team, number, channels } in lists {
+            match channels {
+                Some(channels) => {
+                    let channels = channels.into_iter().map(|channel| (channel, None)).collect();
+                    memory.channels.gaps.listed(&team, number, channels);
+                }
+                None => {
+                    memory.channels.gaps.close_scope(&team, number);
+                    memory.loss.left_out(1);
+                }
+            }
         }
-        // Before what was told meanwhile.
-        let due = |told| (told, Due { socket: 0, envelope: None, arrived: Instant::now(), reply: None });
-        self.waiting.splice(0..0, found.into_iter().map(due));
-        self.closing = Some(filled);
+        for fill in fills.iter().filter(|fill| fill.reached != Reached::Refused) {
+            self.schedule.moved(&fill.channel, Instant::now());
+        }
+        if found.is_empty() {
+            memory.keep(None, &[], &fills);
+        } else {
+            self.closing = Some((found, fills));
+        }
         Ok(())
     }
 
-    /// When something that waits for a catch-up waits no longer.
+    /// When a message that waits for older ones waits no longer.
     pub(super) fn release(&self) -> Option<Instant> {
         // A commit under way is followed by the next one anyway.
-        let arrived = self.waiting.iter().map(|(_, due)| due.arrived).min();
-        arrived.filter(|_| self.committing.is_none()).map(|arrived| arrived + self.hold())
+        self.waiting.oldest().filter(|_| self.committing.is_none()).map(|arrived| arrived + self.hold())
     }
 
     /// How long a message may wait for what was said before it; it is to be acknowledged in time all the same.
@@ -140,61 +175,56 @@ impl Link<'_> {
         self.slack.config.ack_within / 2
     }
 
-    /// What may go to disk now. A message does not overtake those of its channel that a catch-up is about to bring.
+    /// Messages that may go to disk now. A message does not overtake those of its channel that are being fetched.
     fn take_ready(&mut self) -> Vec<(Told, Due)> {
         let hold = self.hold();
-        if self.patience > hold {
-            return std::mem::take(&mut self.waiting);
+        if self.schedule.wait() > hold {
+            return self.waiting.release(|_| false);
         }
         let memory = self.slack.memory();
-        let closing = self.closing.as_deref().unwrap_or_default();
-        let behind = |channel: &str| {
-            let closes = |filled: &Filled| filled.to.is_none() && filled.gap.from.channel == channel;
-            memory.progress.is_open(channel) && !closing.iter().any(closes)
+        let closing = self.closing.as_ref().map(|(_, fills)| fills.as_slice()).unwrap_or_default();
+        let behind = |channel: &String| {
+            let closes = |fill: &Fill| !matches!(fill.reached, Reached::Until(_)) && fill.channel == *channel;
+            memory.channels.gaps.get(channel).is_some() && !closing.iter().any(closes)
         };
-        let held = |(told, due): &(Told, Due)| {
-            let live = due.socket > 0 && due.arrived.elapsed() < hold;
-            live && told.moment().is_some_and(|moment| behind(&moment.channel))
-        };
-        let (waits, ready) = self.waiting.drain(..).partition(held);
-        drop(memory);
-        self.waiting = waits;
-        ready
+        self.waiting
+            .release(|held| held.arrived.elapsed() < hold && held.channel.as_ref().is_some_and(behind))
     }
 
     pub(super) fn commit_waiting(&mut self) {
-        if self.committing.is_some() || self.waiting.is_empty() {
+        if self.committing.is_some() {
             return;
         }
         let ready = self.take_ready();
-        if ready.is_empty() {
+        let (found, fills) = self.closing.take().unwrap_or_default();
+        if ready.is_empty() && found.is_empty() {
             return;
         }
-        let (mut events, mut unreadable, mut dues) = (Vec::new(), Vec::new(), Vec::new());
-        for (told, due) in ready {
-            dues.push(due);
+        let (live, dues): (Vec<Told>, Vec<Due>) = ready.into_iter().unzip();
+        let (mut events, mut unreadable) = (Vec::new(), Vec::new());
+        // Fetched messages are older than live ones.
+        for told in found.into_iter().chain(live) {
             match told {
                 Told::Event(event) => events.push(*event),
                 Told::Unreadable(envelope) => unreadable.push(envelope),
             }
         }
         let (slack, intake) = (self.slack, self.intake);
-        let filled = self.closing.take().unwrap_or_default();
         self.committing = Some(Box::pin(async move {
             slack.complete(&mut events).await;
-            let told: Vec<Moment> = events.iter().filter_map(Moment::of).collect();
-            let cursor = slack.memory().cursor(&told, &filled);
+            let told: Vec<Position> = events.iter().filter_map(cursor::position).collect();
+            let cursor = slack.memory().cursor(&told, &fills);
             let taken = intake.commit(events, unreadable, cursor.clone()).await;
-            Committed { taken, dues, told, cursor, filled }
+            Committed { taken, dues, told, cursor, fills }
         }));
     }
 
     pub(super) async fn committed(&mut self, done: Committed) -> Result<(), Error> {
-        let Committed { taken, dues, told, cursor, filled } = done;
+        let Committed { taken, dues, told, cursor, fills } = done;
         match taken {
             Ok(()) => {
                 self.ladder.proved();
-                self.slack.memory().keep(cursor, &told, &filled);
+                self.slack.memory().keep(cursor, &told, &fills);
             }
             Err(NotTaken::Refused | NotTaken::Unfit) => {
                 let reason = "slack_not_taken";
@@ -205,7 +235,7 @@ impl Link<'_> {
                     "left to Slack, which says it again"
                 );
                 // Slack may stop saying it before we can take it.
-                self.slack.memory().progress.missed(&told);
+                self.missed(told);
                 self.put_off();
                 self.troubled(reason);
                 return Ok(());

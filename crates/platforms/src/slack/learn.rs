@@ -6,7 +6,6 @@ use serde_json::value::RawValue;
 use super::Slack;
 use super::memory::{self, Memory, Place};
 use super::parse::{self, Knowledge, Read, Unreadable};
-use super::progress::Moment;
 use super::wire::Frame;
 
 impl Slack {
@@ -15,16 +14,19 @@ impl Slack {
         self.understand(|known| parse::envelope(frame, known))
     }
 
-    /// The same for a message that we fetched ourselves.
-    pub(super) fn read_fetched(&self, raw: &RawValue, place: &Moment) -> Result<Option<Read>, Unreadable> {
-        self.understand(|known| parse::fetched(raw, (&place.team, &place.channel), known))
+    /// The same for a message that we fetched ourselves; `place` is its workspace and channel.
+    pub(super) fn read_fetched(
+        &self,
+        raw: &RawValue,
+        place: (&str, &str),
+    ) -> Result<Option<Read>, Unreadable> {
+        self.understand(|known| parse::fetched(raw, place, known))
     }
 
     /// Whether such a message says anything to us; nothing is learnt from it.
-    pub(super) fn concerns_us(&self, raw: &RawValue, place: &Moment) -> bool {
-        let read = self.known(&self.memory(), |known| {
-            parse::fetched(raw, (&place.team, &place.channel), known).map(|read| read.is_some())
-        });
+    pub(super) fn concerns_us(&self, raw: &RawValue, place: (&str, &str)) -> bool {
+        let read =
+            self.known(&self.memory(), |known| parse::fetched(raw, place, known).map(|read| read.is_some()));
         // What cannot be read is set aside, not passed over.
         read.unwrap_or(true)
     }

@@ -2,16 +2,19 @@
 //! workspace, which threads we take part in, what people are called.
 //!
 //! Owned by the adapter behind one short lock. All of it is bounded, and all of it can be found out again,
-//! but for the threads and how far we have heard (`progress.rs`): they are the link's cursor, and are committed with
+//! but for the threads and how far we have heard (`cursor.rs`): they are the link's cursor, and are committed with
 //! the batch that changes them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::cursor::{self, Channels, Fill, Position, Stored};
+use super::history::Scans;
 use super::losses::Losses;
-use super::progress::{Filled, Moment, Progress};
 use super::team::Teams;
+use crate::backfill::gaps::Reached;
+use crate::backfill::loss::Loss;
 
 /// Threads in which we are heard without being called.
 const THREADS: usize = 500;
@@ -36,7 +39,10 @@ pub(super) struct Memory {
     threads: Recent<()>,
     /// Of these, the ones in which something was said before us that we have not read.
     entered: Recent<()>,
-    pub(super) progress: Progress,
+    pub(super) channels: Channels,
+    pub(super) scans: Scans,
+    /// Missed messages that could not be fetched.
+    pub(super) loss: Loss,
     /// The cursor on disk.
     kept: Option<String>,
 }
@@ -51,7 +57,7 @@ pub(super) struct Place {
 struct Cursor {
     threads: Vec<String>,
     #[serde(default)]
-    heard: Vec<Moment>,
+    heard: Vec<Stored>,
 }
 
 impl Default for Memory {
@@ -66,7 +72,9 @@ impl Default for Memory {
             calls: Recent::new(CALLS),
             threads: Recent::new(THREADS),
             entered: Recent::new(THREADS),
-            progress: Progress::default(),
+            channels: cursor::new(),
+            scans: Scans::new(),
+            loss: Loss::default(),
             kept: None,
         }
     }
@@ -80,7 +88,7 @@ impl Memory {
         for thread in threads {
             self.threads.put(thread, ());
         }
-        self.progress.restore(heard);
+        cursor::restore(&mut self.channels, heard);
         self.kept = cursor.map(str::to_owned);
     }
 
@@ -115,18 +123,25 @@ impl Memory {
     }
 
     /// What is true once these are on disk, if that is anything new.
-    pub(super) fn cursor(&self, told: &[Moment], filled: &[Filled]) -> Option<String> {
+    pub(super) fn cursor(&self, told: &[Position], fills: &[Fill]) -> Option<String> {
         let threads = self.threads.order.iter().cloned().collect();
-        let mut then = self.progress.clone();
-        then.keep(told, filled);
-        let cursor = serde_json::to_string(&Cursor { threads, heard: then.places() }).ok();
+        let mut then = self.channels.clone();
+        then.commit(told, fills);
+        let cursor = serde_json::to_string(&Cursor { threads, heard: cursor::store(&then) }).ok();
         cursor.filter(|cursor| self.kept.as_ref() != Some(cursor))
     }
 
     /// They are.
-    pub(super) fn keep(&mut self, cursor: Option<String>, told: &[Moment], filled: &[Filled]) {
+    pub(super) fn keep(&mut self, cursor: Option<String>, told: &[Position], fills: &[Fill]) {
         self.kept = cursor.or(self.kept.take());
-        self.progress.keep(told, filled);
+        for fill in self.channels.commit(told, fills) {
+            self.loss.too_old(fill.too_old);
+            match fill.reached {
+                Reached::Refused => self.loss.refused(&fill.channel),
+                Reached::Whole => self.loss.readable(&fill.channel),
+                Reached::Until(_) => {}
+            }
+        }
     }
 }
 
@@ -149,11 +164,6 @@ impl<V> Recent<V> {
 
     pub(super) fn get(&self, key: &str) -> Option<&V> {
         self.entries.get(key)
-    }
-
-    /// By age.
-    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
-        self.order.iter().filter_map(|key| self.entries.get(key))
     }
 
     pub(super) fn take(&mut self, key: &str) -> Option<V> {

@@ -4,20 +4,19 @@
 //! learnt from what comes in, or asked. The tokens are in headers only; no error and no log line shows them.
 
 mod api;
-mod catch_up;
 mod channels;
 mod commit;
+mod cursor;
 mod error;
 mod fetch;
 mod gate;
-mod haul;
+mod history;
 mod ladder;
 mod learn;
 mod losses;
 mod memory;
 mod parse;
 mod people;
-mod progress;
 mod react;
 mod receive;
 mod render;
@@ -214,9 +213,11 @@ impl Slack {
         &self.capabilities
     }
 
-    /// Workspaces that take us no more, while others do.
+    /// Workspaces that take us no more, while others do, and missed messages that could not be fetched.
     pub fn lacks(&self) -> Vec<Lack> {
-        self.memory().losses.told()
+        let memory = self.memory();
+        let missed = memory.loss.lack("slack_backfill_incomplete");
+        memory.losses.told().into_iter().chain(missed).collect()
     }
 
     /// Nothing to tell: whoever pressed a button was answered by the acknowledgement of its envelope.

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Secret;
 use crate::slack::api::{Sort, Token};
-use crate::slack::progress::Moment;
+use crate::slack::cursor::position;
 
 fn me(number: u32) -> Me {
     let token = Token { secret: Secret::new(format!("xoxb-{number}")), sort: Sort::Bot };
@@ -267,7 +267,7 @@ fn a_pressed_button_says_its_value_where_it_stands() {
     let event = setting().envelope("interactive", &payload(button)).expect("readable").expect("for us").event;
     assert_eq!((event.text.as_str(), event.dedup.as_str()), ("ea:once:1", "T1:pressed:t.2"));
     assert_eq!(event.sent_at, Some(Millis(1_600)));
-    assert_eq!(Moment::of(&event), None, "no history tells it again");
+    assert_eq!(position(&event), None, "no history tells it again");
     let source = event.source;
     assert_eq!((source.thread_id.as_deref(), source.message_id.as_deref()), (Some("1.2"), Some("1.5")));
     assert_eq!((source.user_id.as_deref(), source.chat_type), (Some("U7"), ChatType::Group));

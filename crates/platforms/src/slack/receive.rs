@@ -2,7 +2,7 @@
 //!
 //! Owns the sockets (one; two while Slack moves us from one to the next); what was read from them waits for its
 //! commit (`commit.rs`). Whenever the first socket stands after a time without one, what was written meanwhile is
-//! fetched (`catch_up.rs`); until that is committed, the cursor says how far we had heard before.
+//! fetched (`history.rs`); until that is committed, the cursor says how far we had heard before.
 
 use std::future;
 use std::pin::Pin;
@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tracing::{info, warn};
 
-use super::commit::{Caught, Committed, Due, Told};
+use super::commit::{Closing, Committed, Due, MOST_WAITING, Told};
+use super::history::Fetched;
 use super::ladder::Ladder;
 use super::parse::{self, Read, Unreadable};
-use super::progress::Filled;
 use super::socket::{Heard, Socket, ended};
 use super::team::Teams;
 use super::wire::Frame;
 use super::{Error, Slack};
+use crate::backfill::buffer::Buffer;
+use crate::backfill::schedule::Schedule;
 use crate::intake::{self, Health, Intake};
 
 /// A socket that Slack wants to close is read for at most this long after its successor stands.
@@ -56,11 +58,11 @@ impl Slack {
             sockets: Vec::new(),
             opened: 0,
             opening: None,
-            waiting: Vec::new(),
+            waiting: Buffer::new(MOST_WAITING),
             committing: None,
-            catching: None,
+            fetching: None,
             closing: None,
-            patience: Duration::ZERO,
+            schedule: Schedule::new(),
             ladder: Ladder::new(self.config.reconnect_base),
             stood: false,
             behind: false,
@@ -81,16 +83,15 @@ pub(super) struct Link<'a> {
     /// Sockets ever asked for; also the number of the last one.
     opened: u64,
     opening: Option<Task<'a, Result<Socket, Error>>>,
-    pub(super) waiting: Vec<(Told, Due)>,
+    pub(super) waiting: Buffer<String, (Told, Due)>,
     pub(super) committing: Option<Task<'a, Committed>>,
-    pub(super) catching: Option<Task<'a, Caught>>,
-    /// What the next commit closes: what was missing there is in it.
-    pub(super) closing: Option<Vec<Filled>>,
-    /// How long the next catch-up is put off.
-    pub(super) patience: Duration,
+    pub(super) fetching: Option<Task<'a, Fetched>>,
+    /// Fetched messages for the next commit.
+    pub(super) closing: Option<Closing>,
+    pub(super) schedule: Schedule<String>,
     pub(super) ladder: Ladder,
     /// A socket has stood since the link began.
-    stood: bool,
+    pub(super) stood: bool,
     /// Told with the last sign of life: something is missing.
     behind: bool,
 }
@@ -102,14 +103,14 @@ impl Link<'_> {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.open_after(Duration::ZERO);
         loop {
-            self.catch_up();
+            self.backfill();
             self.commit_waiting();
             let release = self.release();
             let done = tokio::select! {
                 (at, heard) = hear(&mut self.sockets) => self.heard(at, heard).await,
                 opened = done(&mut self.opening) => self.came(opened),
                 outcome = done(&mut self.committing) => self.committed(outcome).await,
-                found = done(&mut self.catching) => self.caught_up(found),
+                fetched = done(&mut self.fetching) => self.fetched(fetched),
                 () = sleep_until(release.unwrap_or_else(Instant::now)), if release.is_some() => Ok(()),
                 () = self.slack.workspaces.notified() => self.workspaces_changed(),
                 _ = beat.tick() => self.beat().await,
@@ -175,7 +176,7 @@ impl Link<'_> {
     fn alive(&mut self) {
         if self.pulse.is_none_or(|last| last.elapsed() >= PULSE) {
             self.pulse = Some(Instant::now());
-            self.behind = self.slack.memory().progress.is_behind();
+            self.behind = self.is_behind();
             (self.health)(if self.behind { Health::CatchingUp } else { Health::Polling });
         }
     }
@@ -188,9 +189,13 @@ impl Link<'_> {
         }
     }
 
-    /// The end of a catch-up.
+    fn is_behind(&self) -> bool {
+        !self.slack.memory().channels.gaps.is_empty()
+    }
+
+    /// The end of a backfill.
     pub(super) fn up_to_date(&mut self) {
-        if self.behind && !self.slack.memory().progress.is_behind() {
+        if self.behind && !self.is_behind() {
             self.changed();
         }
     }

@@ -303,3 +303,71 @@ async fn a_first_start_catches_nothing_up() {
     .await;
     assert!(rig.fake.calls_of("getMessages").is_empty());
 }
+
+#[tokio::test]
+async fn missed_messages_of_more_channels_than_the_bound_are_all_fetched() {
+    const CHANNELS: u64 = 1010;
+    let (old, cursor) = left_behind().await;
+    let mut missing = Vec::new();
+    for channel in 1000..1000 + CHANNELS {
+        old.fake.add_channel(GUILD, channel, "many");
+        let text = format!("in {channel}");
+        old.fake.push(Incoming::text(channel, USER, &text).mentioning_bot());
+        missing.push(text);
+    }
+    // A crash when only a part of them is on disk, of a session that can be resumed.
+    let mut kept = None;
+    rig_on(old.fake.clone(), |_| {})
+        .listen(Some(&cursor), async |gateway| {
+            let first = gateway.take(1).await;
+            missing.retain(|text| !texts(&first).contains(&text.as_str()));
+            kept = gateway.cursor.clone();
+        })
+        .await;
+    rig_on(old.fake.clone(), |_| {})
+        .listen(kept.as_deref(), async |gateway| {
+            while !missing.is_empty() {
+                let events = gateway.take(1).await;
+                missing.retain(|text| !texts(&events).contains(&text.as_str()));
+            }
+        })
+        .await;
+    assert_eq!(old.count(IDENTIFY), 2, "resumed");
+    assert!(!old.fake.calls_of("getGuildChannels").is_empty(), "nothing was merged");
+}
+
+#[tokio::test]
+async fn messages_that_cannot_be_fetched_are_counted_in_the_link_status() {
+    let (old, cursor) = left_behind_for(HOUR * 8).await;
+    old.fake.push(Incoming::text(DIRECT, USER, "too old").ago(HOUR * 7));
+    old.fake.push_text(DIRECT, USER, "missed");
+    old.fake.add_channel(GUILD, 71, "never heard");
+    old.fake.push_text(71, USER, "not for the bot");
+    old.fake.on("getMessages").channel(71).always().does(Fault::missing_access());
+    let rig = rig_on(old.fake.clone(), |_| {});
+    rig.listen(Some(&cursor), async |gateway| {
+        assert_eq!(texts(&gateway.take(1).await), ["missed"]);
+        gateway.settle("session2").await;
+    })
+    .await;
+    let lacks = rig.adapter.lacks();
+    let [lack] = lacks.as_slice() else { panic!("{lacks:?}") };
+    assert_eq!(lack.code, "discord_backfill_incomplete");
+    assert_eq!(lack.reason, "1 older than missed_message_backfill.window_seconds");
+
+    // The private channel was heard before: that it is closed is a loss.
+    old.fake.forget_sessions();
+    old.fake.push_text(DIRECT, USER, "behind a door");
+    old.fake.on("getMessages").channel(DIRECT).always().does(Fault::missing_access());
+    let again = rig_on(old.fake.clone(), |_| {});
+    again
+        .listen(Some(&cursor), async |gateway| {
+            gateway.settle("session3").await;
+            while again.adapter.lacks().is_empty() {
+                old.fake.push_command(ROOM, USER, "status", &[]);
+                gateway.take(1).await;
+            }
+        })
+        .await;
+    assert_eq!(again.adapter.lacks()[0].reason, "1 channels whose history the bot may not read");
+}

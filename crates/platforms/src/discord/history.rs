@@ -1,6 +1,6 @@
-//! One stretch of one channel's history, read over REST and understood.
+//! One page of one channel's history, read over REST and parsed.
 //!
-//! Touches nothing of the link: it runs beside the socket's events, and what it brings is the digest's to commit.
+//! Runs beside the socket's events and changes nothing of the link: the digest commits its messages.
 
 use petasos_core::{Fault, Inbound};
 use serde::Deserialize;
@@ -9,123 +9,114 @@ use tracing::warn;
 use twilight_model::id::Id;
 use twilight_model::id::marker::MessageMarker;
 
-use super::gaps::Gap;
 use super::parse::{self, Said, Spot};
 use super::rooms::{Room, Rooms};
 use super::{Discord, Error, wire};
-use crate::http::Failure;
+use crate::backfill::gaps::{Gap, Reached};
+use crate::backfill::round::Round;
 use crate::intake::Unreadable;
 
-/// What is to be read, and what we know of its channel.
+/// The gap to read, and the state it is parsed with.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) channel: u64,
-    pub(super) gap: Gap,
-    /// The channel and what it belongs to, as far as they are known.
+    pub(super) gap: Gap<u64, u64>,
+    /// The channel and its parent, as far as they are known.
     pub(super) rooms: Rooms,
     pub(super) me: u64,
-    /// It is a thread in which we have spoken.
+    /// It is a thread in which the bot has written.
     pub(super) joined: bool,
     pub(super) limit: usize,
 }
 
-/// What was read.
 #[derive(Debug)]
-pub(super) struct Stretch {
-    pub(super) channel: u64,
-    /// For us, with their numbers, oldest first.
-    pub(super) events: Vec<(u64, Inbound)>,
+pub(super) struct Page {
+    pub(super) round: Round<u64, u64, Inbound>,
     pub(super) unreadable: Vec<Unreadable>,
-    /// For us, and older than what is fetched.
-    pub(super) too_old: usize,
     /// Channels that were asked about, or opened.
     pub(super) rooms: Vec<wire::Channel>,
-    /// Threads in which we have spoken.
+    /// Threads in which the bot has written.
     pub(super) joined: Vec<u64>,
-    /// Nothing is missing up to this message.
+    /// The last message that was read, whether it is for us or not.
     pub(super) until: u64,
-    pub(super) end: End,
+    /// `None`: it was read as far as the round says.
+    pub(super) failure: Option<Error>,
 }
 
-/// Where it ended.
-#[derive(Debug)]
-pub(super) enum End {
-    /// At the newest message.
-    Whole,
-    /// There is more.
-    More,
-    /// It was not said; it may be later.
-    Later(Error),
-    /// It will not be said.
-    Refused(Error),
-    Fatal(Error),
+#[derive(Default)]
+struct Reading {
+    events: Vec<(u64, Inbound)>,
+    too_old: Vec<u64>,
+    unreadable: Vec<Unreadable>,
+    rooms: Vec<wire::Channel>,
+    joined: Vec<u64>,
+    until: u64,
 }
 
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        match error.fault() {
-            Fault::Later { .. } => Self::Later(error),
-            Fault::Refused => Self::Refused(error),
-            Fault::Fatal => Self::Fatal(error),
-        }
-    }
-}
-
-/// What every message has, even one we cannot read.
+/// Every message has an id, even an unreadable one.
 #[derive(Deserialize)]
 struct Numbered {
     id: Id<MessageMarker>,
 }
 
+/// Active threads of a server.
+#[derive(Deserialize)]
+struct Threads {
+    threads: Vec<wire::Channel>,
+}
+
 impl Discord {
-    pub(super) async fn stretch(&self, job: Job) -> Stretch {
-        let mut read = Stretch {
-            channel: job.channel,
-            events: Vec::new(),
-            unreadable: Vec::new(),
-            too_old: 0,
-            rooms: Vec::new(),
-            joined: Vec::new(),
-            until: job.gap.after,
-            end: End::Whole,
+    pub(super) async fn page(&self, job: Job) -> Page {
+        let mut round = Round::new(job.channel, &job.gap);
+        let mut read = Reading { until: job.gap.after, ..Reading::default() };
+        let outcome = self.read(job, &mut read).await;
+        let Reading { events, too_old, unreadable, rooms, joined, until } = read;
+        let (reached, failure) = match outcome {
+            Ok(reached) => (reached, None),
+            Err(error) if error.fault() == Fault::Refused => (Reached::Refused, Some(error)),
+            Err(error) => (Reached::Until(until), Some(error)),
         };
-        if let Err(end) = self.read(job, &mut read).await {
-            read.end = end;
-        }
-        read
+        round.add(events, too_old, reached);
+        Page { round, unreadable, rooms, joined, until, failure }
     }
 
-    async fn read(&self, mut job: Job, read: &mut Stretch) -> Result<(), End> {
-        let Job { channel, gap, limit, .. } = job;
-        let path = format!("/channels/{channel}/messages?after={}&limit={limit}", gap.after);
+    async fn read(&self, mut job: Job, read: &mut Reading) -> Result<Reached<u64>, Error> {
+        let (channel, limit, floor) = (job.channel, job.limit, job.gap.floor);
+        let path = format!("/channels/{channel}/messages?after={}&limit={limit}", job.gap.after);
         let page = self.api.get::<Vec<Box<RawValue>>>(&path).await?;
         if page.is_empty() {
-            return Ok(());
+            return Ok(Reached::Whole);
         }
         let whole = page.len() < limit;
         let room = self.room(&mut job, read).await?;
         let page = numbered(page, &mut read.unreadable);
         if page.is_empty() {
-            return Err(End::Refused(Failure::Garbage("messages without numbers".into()).into()));
+            return Ok(Reached::Refused);
         }
         for (id, raw) in page {
-            self.hear(id, &raw, &room, &mut job, read).await?;
+            self.message(id, &raw, &room, &mut job, read).await?;
             read.until = id;
         }
-        // Of what is too old a page is enough.
-        read.until = if whole { read.until } else { read.until.max(gap.floor.saturating_sub(1)) };
-        read.end = if whole { End::Whole } else { End::More };
-        Ok(())
+        // Of the messages that are too old, one page is enough.
+        Ok(if whole { Reached::Whole } else { Reached::Until(read.until.max(floor.saturating_sub(1))) })
     }
 
-    async fn hear(
+    /// The channels of a server, for a gap that was merged: its active threads are in a list of their own.
+    pub(super) async fn list(&self, guild: u64) -> Result<Vec<wire::Channel>, Error> {
+        let mut channels: Vec<wire::Channel> = self.api.get(&format!("/guilds/{guild}/channels")).await?;
+        let threads = self.api.get::<Threads>(&format!("/guilds/{guild}/threads/active")).await?;
+        channels.extend(threads.threads);
+        Ok(channels)
+    }
+
+    async fn message(
         &self,
         id: u64,
         raw: &RawValue,
         room: &Room,
         job: &mut Job,
-        read: &mut Stretch,
-    ) -> Result<(), End> {
+        read: &mut Reading,
+    ) -> Result<(), Error> {
         let channel = job.channel;
         let message = match serde_json::from_str::<wire::Message>(raw.get()) {
             Ok(message) => message,
@@ -146,10 +137,10 @@ impl Discord {
             return Ok(());
         };
         if id < job.gap.floor {
-            read.too_old += 1;
+            read.too_old.push(id);
             return Ok(());
         }
-        inbound.source.role_authorized = self.has_role(job.gap.guild, &message).await?;
+        inbound.source.role_authorized = self.has_role(job.gap.scope, &message).await?;
         let event = match thread {
             None => Some(inbound),
             Some(name) => match self.open_thread(channel, id, &name).await {
@@ -161,14 +152,14 @@ impl Discord {
                 Err(error) if error.fault() == Fault::Refused => {
                     self.without_thread(inbound, channel, id, &error).await
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             },
         };
         read.events.extend(event.map(|event| (id, event)));
         Ok(())
     }
 
-    /// What the socket tells with a message is not in what REST tells: the author's roles are asked for.
+    /// The history does not name the roles of an author; the socket does.
     async fn has_role(&self, guild: Option<u64>, message: &wire::Message) -> Result<bool, Error> {
         let Some(guild) = guild.filter(|_| self.gate.knows_roles()) else { return Ok(false) };
         let path = format!("/guilds/{guild}/members/{}", message.author.id);
@@ -181,8 +172,8 @@ impl Discord {
     }
 
     /// Asked for where it was not listed: a thread that was closed meanwhile, or a session that was only resumed.
-    async fn room(&self, job: &mut Job, read: &mut Stretch) -> Result<Room, Error> {
-        if job.gap.guild.is_none() {
+    async fn room(&self, job: &mut Job, read: &mut Reading) -> Result<Room, Error> {
+        if job.gap.scope.is_none() {
             return Ok(Room::default());
         }
         if let Some(room) = job.rooms.get(job.channel) {
@@ -199,16 +190,16 @@ impl Discord {
         Ok(room)
     }
 
-    async fn ask(&self, channel: u64, job: &mut Job, read: &mut Stretch) -> Result<Room, Error> {
+    async fn ask(&self, channel: u64, job: &mut Job, read: &mut Reading) -> Result<Room, Error> {
         let told = self.api.get::<wire::Channel>(&format!("/channels/{channel}")).await?;
-        job.rooms.put(&told, job.gap.guild);
-        let room = Room::read(&told, job.gap.guild);
+        job.rooms.put(&told, job.gap.scope);
+        let room = Room::read(&told, job.gap.scope);
         read.rooms.push(told);
         Ok(room)
     }
 }
 
-/// Oldest first. One that has no number has no place among the others.
+/// Oldest first. A message without an id cannot be ordered.
 fn numbered(page: Vec<Box<RawValue>>, unreadable: &mut Vec<Unreadable>) -> Vec<(u64, Box<RawValue>)> {
     let mut known = Vec::with_capacity(page.len());
     for raw in page {
