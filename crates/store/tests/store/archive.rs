@@ -3,7 +3,7 @@
 use petasos_core::session::Entry;
 use petasos_core::transcript::Message;
 use petasos_core::{Millis, SessionId};
-use petasos_store::{Archivable, Restored, Unused, local_time};
+use petasos_store::{Archivable, Restored, Said, Unused, local_time};
 use serde_json::Value;
 
 use crate::fill::fill;
@@ -148,4 +148,32 @@ fn forgets_only_archives_whose_files_are_deleted() {
     home.write(|tx| tx.forget_archives(&["0.jsonl.gz".to_owned()]));
     let left: Vec<_> = home.store.archives(10).unwrap().into_iter().map(|it| it.id).collect();
     assert_eq!(left, [id(1)]);
+}
+
+#[test]
+fn restores_behind_the_rows_of_other_conversations() {
+    let (from, mut to) = (home(), Home::new());
+    let lines = export(&from, &oldest(&from));
+    fill(&mut to.store, 5, 1, 3, NOW).unwrap();
+    let restored = to.write(|tx| tx.restore(lines.iter().cloned().map(Ok), NOW));
+    assert_eq!(restored, Restored::Done { id: id(0), messages: MESSAGES as u64 });
+    let after = to.store.rows_last(&id(0), 10_000).unwrap();
+    assert_eq!(after.first().map(|row| row.id.0), Some(4), "the first number that is free");
+    let texts = |rows: &[Said]| rows.iter().map(|row| row.message.content.clone()).collect::<Vec<_>>();
+    assert_eq!(texts(&after), texts(&from.store.rows_last(&id(0), 10_000).unwrap()));
+    assert_eq!(rows(&to, 5), 3);
+}
+
+#[test]
+fn marks_exported_rows_whose_text_is_not_utf8() {
+    let home = home();
+    let leaving = oldest(&home);
+    home.raw().execute("UPDATE messages SET content = CAST(X'41FF' AS TEXT) WHERE id = 3", []).unwrap();
+    let mut marked = Vec::new();
+    let lossy = home.store.export(&leaving, |line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        marked.extend((line["lossy"] == true).then(|| line["row"]["id"].clone()));
+        Ok(())
+    });
+    assert_eq!((lossy, marked), (Ok(1), vec![3.into()]));
 }

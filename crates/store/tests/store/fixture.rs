@@ -1,6 +1,7 @@
 //! A home folder with a database in it, and short ways to make things.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::{ChatType, Delivery};
@@ -78,6 +79,13 @@ impl Home {
     pub(crate) fn item(&self, id: OutboxId) -> Item {
         self.store.item(id).unwrap().unwrap()
     }
+}
+
+/// This test program again, in a process of its own: it runs one test that is otherwise ignored.
+pub(crate) fn own_process(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command
 }
 
 pub(crate) const NOW: Millis = Millis(1_794_766_325_000);

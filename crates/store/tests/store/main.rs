@@ -3,7 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests damage, copy and compare files on purpose")]
 
 mod archive;
+mod backups;
+mod boot;
 mod checkpoints;
+mod connector;
+mod dead_chats;
 mod delivery;
 mod detached;
 mod fill;
@@ -17,6 +21,8 @@ mod ownership;
 mod page_check;
 mod questions;
 mod rest;
+mod routing;
+mod runs;
 mod salvage;
 mod scale;
 mod sessions;

@@ -61,6 +61,18 @@ fn a_database_of_a_newer_version_is_left_untouched() {
 }
 
 #[test]
+fn readers_refuse_a_database_that_was_not_migrated_yet() {
+    let (_folder, path) = used();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.pragma_update(None, "user_version", SCHEMA - 1).unwrap();
+    raw.close().unwrap();
+    match Reader::open(&path).expect_err("its tables are not those of this version") {
+        OpenError::Older { found, known, .. } => assert_eq!((found, known), (SCHEMA - 1, SCHEMA)),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
 fn a_damaged_database_is_left_untouched() {
     let (_folder, path) = used();
     let mut bytes = fs::read(&path).unwrap();

@@ -3,22 +3,17 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use petasos_store::{Reader, Store};
 
-use crate::fixture::{Home, key};
+use crate::fixture::{Home, key, own_process};
 
 const DATABASE: &str = "PETASOS_TEST_OUTSIDE_DATABASE";
 
 /// The other process: this test binary again, with only [`client_in_another_process`].
 #[track_caller]
 fn outside_client(path: &Path) -> Seen {
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "ownership::client_in_another_process", "--ignored", "--nocapture"])
-        .env(DATABASE, path)
-        .output()
-        .unwrap();
+    let done = own_process("ownership::client_in_another_process").env(DATABASE, path).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(done.status.success(), "{said}");
     let value =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::outbox::State;
-use petasos_core::pairing::Approval;
+use petasos_core::pairing::{Approval, Book};
 use petasos_core::session::Entry;
 use petasos_core::{Millis, SessionId};
 use petasos_store::{
@@ -187,6 +187,16 @@ fn a_stranger_is_approved_by_the_code_they_were_given() {
 }
 
 #[test]
+fn unlocking_pairing_forgets_the_failed_approvals() {
+    let mut home = Home::new();
+    let locked = Book { failures: vec![NOW; 5], locked_until: Some(later(3600)), ..Book::default() };
+    home.write(|tx| tx.put_pairing_book(telegram(), &locked));
+    assert!(home.write(|tx| tx.pairing_unlock(telegram())));
+    assert_eq!(home.store.pairing_book(telegram()).unwrap(), Book::default());
+    assert!(!home.write(|tx| tx.pairing_unlock(telegram())), "it was not locked any more");
+}
+
+#[test]
 fn a_stranger_who_is_not_answered_costs_no_write() {
     let mut home = Home::new();
     home.write(|tx| tx.pairing_request(telegram(), "u1", None, NOW));
@@ -332,29 +342,42 @@ fn forgets_topics_that_were_not_used_for_longest() {
     assert_eq!(home.write(|tx| tx.prune_topics(later(2 * DAY))), 500, "a batch");
 }
 
+/// One in each millisecond, the first one `from` milliseconds after `NOW`.
+fn add_signatures(home: &Home, from: u64, count: u64) {
+    let rows = format!(
+        "WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {from} + {count})
+         INSERT INTO signatures (key, inbox, at) SELECT 'k' || i, 1, {} + i FROM n",
+        NOW.0
+    );
+    home.raw().execute_batch(&rows).unwrap();
+}
+
 #[test]
 fn keeps_the_newest_signatures_and_reads_only_new_ones() {
     let mut home = Home::new();
-    let add = |home: &Home, from: u64, count: u64| {
-        let rows = format!(
-            "WITH RECURSIVE n (i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {from} + {count})
-             INSERT INTO signatures (key, inbox, at) SELECT 'k' || i, 1, {} + i FROM n",
-            NOW.0
-        );
-        home.raw().execute_batch(&rows).unwrap();
-    };
     let left = |home: &Home| -> (i64, i64) {
         let read = "SELECT count(*), min(at) FROM signatures";
         home.raw().query_row(read, [], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? - NOW.0 as i64))).unwrap()
     };
-    add(&home, 0, 250_600);
+    add_signatures(&home, 0, 250_600);
     assert!(home.write(|tx| tx.prune(later(DAY))).more);
     assert!(!home.write(|tx| tx.prune(later(DAY))).more);
     assert_eq!(left(&home), (250_000, 600));
-    add(&home, DAY * 1000, 7);
+    add_signatures(&home, DAY * 1000, 7);
     let steps = home.store.count_steps();
     home.write(|tx| tx.prune(later(DAY + 60)));
     assert_eq!(left(&home), (250_000, 607));
+    assert!(steps.load(Ordering::Relaxed) < 5_000, "{steps:?}");
+}
+
+#[test]
+fn counts_signatures_once_while_there_are_few() {
+    let mut home = Home::new();
+    home.write(|tx| tx.prune(NOW));
+    add_signatures(&home, 0, 20_000);
+    home.write(|tx| tx.prune(later(DAY)));
+    let steps = home.store.count_steps();
+    home.write(|tx| tx.prune(later(DAY + 60)));
     assert!(steps.load(Ordering::Relaxed) < 5_000, "{steps:?}");
 }
 

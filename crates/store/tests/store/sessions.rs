@@ -340,6 +340,7 @@ fn a_compressed_transcript_is_followed_to_its_tip() {
     let mut home = Home::new();
     let first = next(&mut home, NOW).entry;
     let tip = home.write(|tx| tx.compress_session(&key("7"), later(1))).unwrap();
+    assert_eq!((tip.created_at, tip.updated_at), (first.created_at, local_time(later(1))));
     home.write(|tx| tx.put_entry(&first));
     let found = next(&mut home, later(2));
     assert_eq!((found.entry.session_id, found.resolution), (tip.session_id.clone(), Resolution::Keep));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use petasos_store::Store;
 use rusqlite::Connection;
 
 use super::{copied, dump, salvage};
@@ -57,5 +58,15 @@ fn finds_a_damaged_commit_in_front_of_failed_ones() {
     let mut bytes = fs::read(log(&path)).unwrap();
     bytes[LOG_HEADER + FRAME + 100] ^= 1;
     fs::write(log(&path), bytes).unwrap();
-    assert!(salvage(&path).is_some_and(|report| report.why.contains("write-ahead log")));
+    let report = salvage(&path).expect("it is damaged");
+    assert!(report.why.contains("write-ahead log"), "{}", report.why);
+    assert!(report.lost_cursors() && report.text().contains("\nlog:      "), "{}", report.text());
+}
+
+#[test]
+fn reports_no_lost_commits_of_a_sound_log() {
+    let (_folder, path) = copied(&Home::new().path());
+    Store::note_damage(&path, "a read failed").unwrap();
+    let report = salvage(&path).expect("noted damage is salvaged");
+    assert!(!report.lost_cursors() && !report.text().contains("log:"), "{}", report.text());
 }

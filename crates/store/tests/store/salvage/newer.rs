@@ -90,3 +90,20 @@ fn removes_a_map_that_cannot_be_brought_up_to_date() {
     Store::open(&path).unwrap();
     assert!(!map.exists());
 }
+
+#[test]
+fn map_names_the_new_version_before_a_migration() {
+    let home = Home::new();
+    let path = home.path();
+    let map = path.with_file_name(".petasos.db-map");
+    let raw = home.raw();
+    drop(home.store);
+    // The step cannot create a table that is there: what a process leaves that dies in the migration.
+    raw.pragma_update(None, "user_version", SCHEMA - 1).unwrap();
+    raw.close().unwrap();
+    let version = |number: u32| format!("\"schema\":{number}");
+    let before = fs::read_to_string(&map).unwrap().replace(&version(SCHEMA), &version(SCHEMA - 1));
+    fs::write(&map, &before).unwrap();
+    Store::open(&path).map(drop).unwrap_err();
+    assert_eq!(fs::read_to_string(&map).unwrap(), before.replace(&version(SCHEMA - 1), &version(SCHEMA)));
+}

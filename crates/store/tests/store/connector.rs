@@ -1,0 +1,174 @@
+//! The connector's database: tenants, and which instance owns authors, scopes, chats and files.
+
+use std::collections::HashSet;
+
+use petasos_core::Secret;
+use petasos_core::relay::session::{Carries, Entry};
+use petasos_store::connector::{Arrival, Chat, Media, Permission};
+use petasos_store::{Error, Result, Store, Tx};
+use tempfile::TempDir;
+
+use crate::fixture::{NOW, later, telegram};
+
+type Give = fn(&Tx<'_>) -> Result<()>;
+
+/// A database with the instances `a1` and `a2` of one tenant, and `b1` of another.
+struct Connector {
+    store: Store,
+    _folder: TempDir,
+}
+
+impl Connector {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open_connector(folder.path().join("connector.db")).unwrap();
+        let mut connector = Self { store, _folder: folder };
+        connector.write(|tx| {
+            for (tenant, instances) in [("a", &["a1", "a2"][..]), ("b", &["b1"])] {
+                tx.add_tenant(tenant, NOW)?;
+                instances.iter().try_for_each(|instance| tx.ensure_instance(instance, tenant, NOW))?;
+            }
+            Ok(())
+        });
+        connector
+    }
+
+    fn write<T>(&mut self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> T {
+        self.store.write(job).unwrap()
+    }
+
+    fn direct(&self) -> Option<String> {
+        self.store.instance_of_direct(telegram(), "u").unwrap()
+    }
+
+    fn scope(&self) -> Option<String> {
+        self.store.instance_of_scope(telegram(), "s").unwrap()
+    }
+}
+
+#[test]
+fn tenant_is_added_once() {
+    let mut it = Connector::new();
+    assert!(it.write(|tx| tx.add_tenant("c", NOW)));
+    assert!(!it.write(|tx| tx.add_tenant("c", NOW)));
+    assert_eq!(it.store.tenants().unwrap(), ["a", "b", "c"]);
+}
+
+#[test]
+fn direct_messages_go_to_an_instance_of_the_same_tenant() {
+    let mut it = Connector::new();
+    assert_eq!(it.direct(), None);
+    assert!(!it.write(|tx| tx.take_direct(telegram(), "u", "a1")), "the author is unknown");
+    it.write(|tx| tx.bind_author(telegram(), "u", "a1"));
+    assert_eq!(it.direct().as_deref(), Some("a1"));
+    for (instance, taken) in [("a2", true), ("b1", false)] {
+        assert_eq!(it.write(|tx| tx.take_direct(telegram(), "u", instance)), taken, "{instance}");
+        assert_eq!(it.direct().as_deref(), Some("a2"), "{instance}");
+    }
+    assert_eq!(it.store.instance_of_author(telegram(), "u").unwrap().as_deref(), Some("a1"));
+    for bound in [true, false] {
+        assert_eq!(it.write(|tx| tx.unbind_author(telegram(), "u")), bound);
+        assert_eq!(it.direct(), None);
+    }
+}
+
+#[test]
+fn scope_stays_with_its_instance_until_it_is_released_or_assigned() {
+    let mut it = Connector::new();
+    it.write(|tx| tx.grant_scope(telegram(), "s", "a1"));
+    it.write(|tx| tx.grant_scope(telegram(), "s", "a1"));
+    let refused = it.store.write(|tx| tx.grant_scope(telegram(), "s", "b1"));
+    assert_eq!(refused, Err(Error::Conflict("the scope belongs to another instance")));
+    assert!(!it.write(|tx| tx.release_scope(telegram(), "s", "b1")));
+    assert_eq!(it.scope().as_deref(), Some("a1"));
+    for holder in ["b1", "b1", "a2"] {
+        it.write(|tx| tx.assign_scope(telegram(), "s", holder));
+        assert_eq!(it.scope().as_deref(), Some(holder));
+    }
+    for held in [true, false] {
+        assert_eq!(it.write(|tx| tx.release_scope(telegram(), "s", "a2")), held);
+        assert_eq!(it.scope(), None);
+    }
+}
+
+#[test]
+fn nothing_is_given_to_an_unknown_instance() {
+    let mut it = Connector::new();
+    let gifts: [(&str, Give); 5] = [
+        ("author", |tx| tx.bind_author(telegram(), "u", "none")),
+        ("principal", |tx| tx.put_principal("none", telegram(), "u", Some(true))),
+        ("scope", |tx| tx.grant_scope(telegram(), "s", "none")),
+        ("assigned scope", |tx| tx.assign_scope(telegram(), "s", "none")),
+        ("link code", |tx| tx.add_link_code("none", later(60)).map(drop)),
+    ];
+    for (name, give) in gifts {
+        assert_eq!(it.store.write(give), Err(Error::Missing("instance")), "{name}");
+    }
+}
+
+#[test]
+fn chat_that_is_taken_is_lost_to_the_other_instances() {
+    let mut it = Connector::new();
+    for instance in ["a1", "b1"] {
+        let chat = Chat {
+            platform: telegram(),
+            chat_id: "7".into(),
+            session_key: "k".into(),
+            thread_id: None,
+            scope_id: None,
+            chat_type: "dm".into(),
+            name: None,
+        };
+        let entry = Entry {
+            id: instance.into(),
+            platform: "telegram".into(),
+            carries: Carries::Inbound,
+            size: 2,
+            at: NOW,
+            strikes: 0,
+        };
+        let seen = ("telegram/1".into(), instance.into());
+        let arrival = Arrival { entry, payload: "{}".into(), seen, chat: Some(chat) };
+        let permission = Permission {
+            id: instance.into(),
+            instance: instance.into(),
+            platform: telegram(),
+            chat_id: "7".into(),
+            session_key: "k".into(),
+            kind: "reply".into(),
+            value: Secret::new("token"),
+            expires_at: later(60),
+        };
+        it.write(|tx| {
+            tx.heard(instance, &arrival)?;
+            tx.lock_up(&permission)
+        });
+    }
+    let has = |it: &Connector, instance: &str| {
+        let met = it.store.met(instance, telegram(), "7").unwrap().is_some();
+        (met, it.store.permission(instance, instance, telegram(), "7", NOW).unwrap().is_some())
+    };
+    assert_eq!((has(&it, "a1"), has(&it, "b1")), ((true, true), (true, true)));
+    it.write(|tx| tx.take_chat(telegram(), "7", "b1"));
+    assert_eq!((has(&it, "a1"), has(&it, "b1")), ((false, false), (true, true)));
+}
+
+#[test]
+fn lists_the_files_that_are_stored_here() {
+    let mut it = Connector::new();
+    assert_eq!(it.store.media_here().unwrap(), HashSet::new());
+    for (id, reference) in [("stored", None), ("remote", Some("{}".to_owned()))] {
+        let (name, mime) = (None, None);
+        let media = Media {
+            id: id.into(),
+            instance: "a1".into(),
+            reference,
+            name,
+            mime,
+            size: 9,
+            expires_at: later(60),
+        };
+        it.write(|tx| tx.put_media(&media));
+    }
+    assert_eq!(it.store.media_here().unwrap(), HashSet::from(["stored".to_owned()]));
+}
