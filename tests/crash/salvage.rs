@@ -229,14 +229,38 @@ fn starts_with_an_undecodable_open_turn_in_a_large_database() {
 }
 
 #[test]
-fn tells_the_owner_and_shows_the_loss_in_status() {
+fn asks_the_service_manager_for_time_while_it_salvages() {
     let mut bench = bench();
     used(&mut bench);
-    // The rows of one table become unreadable.
+    damage_turn(&bench);
+    let socket = bench.home.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(SOON)).expect("a timeout");
+    bench.launch_with(&[("NOTIFY_SOCKET", socket.to_str().expect("text"))]);
+    let mut said = Vec::new();
+    while said.last().is_none_or(|last| last != "READY=1") {
+        let mut buffer = [0; 500];
+        let length = manager.recv(&mut buffer).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        said.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+    }
+    let shown = said.iter().position(|line| line == "STATUS=salvaging the damaged database: 0 %");
+    let extended = said.iter().position(|line| line == "EXTEND_TIMEOUT_USEC=120000000");
+    assert!(shown.is_some() && shown < extended, "{said:?}");
+}
+
+/// One row becomes unreadable.
+fn damage_turn(bench: &Bench) {
     let raw = rusqlite::Connection::open(bench.database()).expect("a database");
     raw.execute("UPDATE turns SET state = '{' WHERE id = 2", []).expect("a turn");
     raw.close().expect("closed");
-    age(&bench);
+    age(bench);
+}
+
+#[test]
+fn tells_the_owner_and_shows_the_loss_in_status() {
+    let mut bench = bench();
+    used(&mut bench);
+    damage_turn(&bench);
     answers(&mut bench, 500, "a damaged turn");
     let told = bench.wait_messages(OWNER, 1).join("\n");
     assert!(told.contains("My database was damaged") && told.contains("turns: row 2"), "{told}");

@@ -74,7 +74,13 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let channels = Arc::new(Channels::new(config.adapters));
     let homes = config.lifetime.home_channels.iter().map(|home| home.place().route()).collect();
     let world = World { rules: rules.clone(), channels: channels.clone(), homes };
-    let before = Before { home: &config.home, lifetime: &config.lifetime, settings: &config.settings, world };
+    let before = Before {
+        home: &config.home,
+        lifetime: &config.lifetime,
+        settings: &config.settings,
+        notifier: &config.notifier,
+        world,
+    };
     let Recovered { db, writer, mut booted, hold, processes } =
         takeover::recover(before, &stopper, started_at).await?;
     let held = std::mem::take(&mut booted.held);

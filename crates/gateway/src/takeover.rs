@@ -4,7 +4,7 @@
 //! pages. The database thread then notes the damage as it ends, and a second attempt salvages.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use petasos_agent::Known;
 use petasos_core::lifecycle::boots::Resume;
@@ -19,12 +19,17 @@ use crate::config::Settings;
 use crate::db::{self, Db, Writer};
 use crate::home::{self, restart};
 use crate::lifetime::Lifetime;
+use crate::sd::Notifier;
 use crate::start::{DATABASE, StartError};
 use crate::stopper::Stopper;
 use crate::{Error, clock, mirror, processes};
 
 /// A restart that was asked for longer ago is no news any more.
 const NEWS: Duration = Duration::from_secs(3600);
+/// Between two reports of the progress of a salvage.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// Syncing a large file is one step without a report.
+const START_EXTENSION: Duration = Duration::from_secs(120);
 
 /// Inputs of a recovery.
 #[derive(Debug)]
@@ -32,6 +37,7 @@ pub(crate) struct Before<'a> {
     pub(crate) home: &'a Path,
     pub(crate) lifetime: &'a Lifetime,
     pub(crate) settings: &'a Settings,
+    pub(crate) notifier: &'a Notifier,
     pub(crate) world: World,
 }
 
@@ -71,7 +77,7 @@ async fn attempt(
     last_change: Millis,
     now: Millis,
 ) -> Result<Recovered, StartError> {
-    let store = open(before.home, last_change).await?;
+    let store = open(before.home, last_change, before.notifier.clone()).await?;
     let (db, writer) = db::start(store, stopper.clone())?;
     let read = async {
         let (booted, hold) = take_over(&db, before, clean, now).await?;
@@ -88,11 +94,19 @@ async fn attempt(
     }
 }
 
-async fn open(home: &Path, last_change: Millis) -> Result<Store, StartError> {
+async fn open(home: &Path, last_change: Millis, notifier: Notifier) -> Result<Store, StartError> {
     let path = home.join(DATABASE);
-    let opened =
-        tokio::task::spawn_blocking(move || Store::open_or_salvage_changed(path, last_change, clock::now()))
-            .await;
+    let opened = tokio::task::spawn_blocking(move || {
+        let mut reported: Option<Instant> = None;
+        let mut progress = |percent: u8| {
+            if reported.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {
+                reported = Some(Instant::now());
+                report_progress(&notifier, percent);
+            }
+        };
+        Store::open_or_salvage_changed(path, last_change, clock::now(), &mut progress)
+    })
+    .await;
     let (store, salvage) =
         opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
     if let Some(salvage) = salvage {
@@ -107,6 +121,13 @@ async fn open(home: &Path, last_change: Millis) -> Result<Store, StartError> {
     Ok(store)
 }
 
+/// A service manager must not take a long salvage for a start that hangs.
+fn report_progress(notifier: &Notifier, percent: u8) {
+    tracing::warn!(percent, "salvaging the damaged database; messages are taken when this is done");
+    notifier.status(&format!("salvaging the damaged database: {percent} %"));
+    notifier.extend(START_EXTENSION);
+}
+
 /// Recovers the state of the previous process in one commit; says how its suspects are resumed.
 async fn take_over(
     db: &Db,
@@ -114,7 +135,7 @@ async fn take_over(
     clean: &mut Option<bool>,
     now: Millis,
 ) -> Result<(Booted, Hold), Error> {
-    let Before { home, lifetime, settings, world } = before;
+    let Before { home, lifetime, settings, world, notifier: _ } = before;
     let world = world.clone();
     let imported = db.read(|reader| reader.sessions_imported()).await?;
     let found = found(home, lifetime, imported, clean);

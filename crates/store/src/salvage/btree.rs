@@ -50,6 +50,8 @@ pub(crate) struct Trees<'a> {
 pub(crate) struct Walked {
     pub(crate) records: Vec<Record>,
     pub(crate) holes: Vec<Hole>,
+    /// Pages of the file that were read so far, by all walks.
+    pub(crate) used: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +80,10 @@ impl<'a> Trees<'a> {
         self.visit(root, None, Bounds { after: None, upto: None }, 0, each);
     }
 
+    pub(crate) fn used(&self) -> usize {
+        self.used.len()
+    }
+
     fn visit(
         &mut self,
         number: u32,
@@ -86,7 +92,8 @@ impl<'a> Trees<'a> {
         depth: usize,
         each: &mut dyn FnMut(Walked),
     ) {
-        let lost = |why: String| Walked { records: Vec::new(), holes: vec![bounds.hole(why)] };
+        let used = self.used.len();
+        let lost = |why: String| Walked { records: Vec::new(), holes: vec![bounds.hole(why)], used };
         if parent.is_some_and(|parent| self.is_elsewhere(number, parent)) {
             return each(lost(format!("page {number} belongs to another place")));
         }
@@ -131,8 +138,9 @@ impl<'a> Trees<'a> {
     fn inner(&mut self, page: &Page<'_>, bounds: Bounds, depth: usize, each: &mut dyn FnMut(Walked)) {
         let mut after = bounds.after;
         let mut covered = 0;
+        let used = self.used.len();
         let hole = |bounds: Bounds, why: String, each: &mut dyn FnMut(Walked)| {
-            each(Walked { records: Vec::new(), holes: vec![bounds.hole(why)] });
+            each(Walked { records: Vec::new(), holes: vec![bounds.hole(why)], used });
         };
         for cell in page.cells() {
             let key = cell.and_then(|at| varint(page.bytes, at + 4));
@@ -152,7 +160,7 @@ impl<'a> Trees<'a> {
     }
 
     fn leaf(&mut self, page: &Page<'_>, bounds: Bounds) -> Walked {
-        let mut walked = Walked::default();
+        let mut walked = Walked { used: self.used.len(), ..Walked::default() };
         let mut last = bounds;
         let mut broken = false;
         let mut covered = 0;
@@ -190,7 +198,7 @@ impl<'a> Trees<'a> {
 
     /// Rows of a table without row ids, whose pages are those of an index.
     fn keys(&mut self, page: &Page<'_>, bounds: Bounds, skip: usize) -> Walked {
-        let mut walked = Walked::default();
+        let mut walked = Walked { used: self.used.len(), ..Walked::default() };
         let mut covered = 0;
         let mut broken = 0;
         let most = (page.bytes.len() - 12) * 64 / 255 - 23;
@@ -314,11 +322,11 @@ impl<'a> Page<'a> {
         };
         let mut free = usize::from(self.bytes[self.start + 7]);
         let mut block = half(self.start + 1);
-        let mut steps = 0;
-        while block != 0 && block + 4 <= self.bytes.len() && steps < self.bytes.len() {
+        let mut last = 0;
+        // SQLite keeps free blocks in ascending order; a damaged list may be circular.
+        while block > last && block + 4 <= self.bytes.len() {
             free += half(block + 2);
-            block = half(block);
-            steps += 1;
+            (last, block) = (block, half(block));
         }
         content.checked_add(cells + free) == Some(self.bytes.len())
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Transaction, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -13,6 +13,11 @@ use crate::salvage::decode;
 use crate::salvage::pages::Pages;
 use crate::salvage::report::{Loss, Range};
 use crate::schema::Schema;
+
+/// Written row by row by a trigger, the search index takes three times as long as everything else: it is filled at the end.
+const INDEXING: &str = "messages_index";
+/// Message ids that one statement adds to the search index.
+const INDEXED: i64 = 20_000;
 
 /// Numbers left out after the highest known one when the counter of a table is lost: none is used twice.
 const GAP: i64 = 1_000_000;
@@ -32,32 +37,83 @@ pub(crate) struct Copied {
 }
 
 /// Fills a new file at `target`.
-pub(crate) fn copy(pages: &Pages, map: &Map, schema: &Schema, target: &Path) -> Result<Copied> {
+pub(crate) fn copy(
+    pages: &Pages,
+    map: &Map,
+    schema: &Schema,
+    target: &Path,
+    progress: &mut dyn FnMut(u8),
+) -> Result<Copied> {
     let mut db = Connection::open(target)?;
     db.execute_batch(
         "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
-         PRAGMA foreign_keys = OFF;",
+         PRAGMA foreign_keys = OFF; PRAGMA cache_size = -32768;",
     )?;
     schema.migrate_to(&mut db, version(pages, map, schema))?;
     let mut trees = Trees::new(pages);
     let found = roots(&mut trees);
     let tx = db.transaction()?;
+    let trigger = take_trigger(&tx)?;
     let mut copied = Copied::default();
     for table in tables(&tx)? {
         let candidates = [found.get(&table.name), map.roots.get(&table.name)];
         let root = candidates.into_iter().flatten().copied().find(|root| is_root(pages, *root, &table));
         let mut losses = Ranges::new(&table);
         match root {
-            Some(root) => copied.rows += fill(&tx, &table, &mut trees, root, &mut losses)?,
+            Some(root) => {
+                let mut on_page = |used: usize| progress(percent(used, pages.count() as usize));
+                copied.rows += fill(&tx, &table, &mut trees, root, &mut losses, &mut on_page)?;
+            }
             None => losses.all("the beginning of the table cannot be found"),
         }
         copied.losses.extend(losses.done());
     }
     keep_sequences(&tx, &mut trees, found.get("sqlite_sequence").copied(), !copied.losses.is_empty())?;
+    if let Some(trigger) = trigger {
+        index_messages(&tx, percent(trees.used(), pages.count() as usize), progress)?;
+        tx.execute_batch(&trigger)?;
+    }
     tx.commit()?;
     schema.migrate_to(&mut db, schema.known())?;
     db.close().map_err(|(_, error)| error)?;
     Ok(copied)
+}
+
+/// Never 100: the file is still to be synced.
+fn percent(done: usize, all: usize) -> u8 {
+    u8::try_from(done.saturating_mul(100) / all.max(1)).unwrap_or(99).min(99)
+}
+
+/// Removes the trigger that writes the search index, and gives its definition. `None`: this schema has none.
+fn take_trigger(tx: &Transaction<'_>) -> Result<Option<String>> {
+    let read = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?1";
+    let definition: Option<String> = tx.query_row(read, [INDEXING], |row| row.get(0)).optional()?;
+    if definition.is_some() {
+        tx.execute_batch(&format!("DROP TRIGGER {INDEXING}"))?;
+    }
+    Ok(definition)
+}
+
+/// Fills the search index with the rows that the trigger would have added. `from`: percentage reached so far.
+fn index_messages(tx: &Transaction<'_>, from: u8, progress: &mut dyn FnMut(u8)) -> Result<()> {
+    let mut add = tx.prepare(
+        "INSERT INTO words (rowid, content) SELECT id, content FROM messages
+         WHERE id > ?1 AND id <= ?2 AND role IN ('user', 'assistant') AND content <> '' ORDER BY id",
+    )?;
+    let mut next = tx.prepare("SELECT min(id), max(id) FROM messages WHERE id > ?1")?;
+    let mut done = i64::MIN;
+    let mut first = None;
+    loop {
+        let (least, last): (Option<i64>, Option<i64>) =
+            next.query_row([done], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (Some(least), Some(last)) = (least, last) else { return Ok(()) };
+        let start = *first.get_or_insert(least);
+        done = least.saturating_add(INDEXED);
+        add.execute((least.saturating_sub(1), done))?;
+        let share = u64::from(percent(done.abs_diff(start) as usize, last.abs_diff(start) as usize));
+        let more = u64::from(99_u8.saturating_sub(from)) * share / 100;
+        progress(from.saturating_add(u8::try_from(more).unwrap_or(0)));
+    }
 }
 
 /// The version of the damaged file.
@@ -136,10 +192,12 @@ fn fill(
     trees: &mut Trees<'_>,
     root: u32,
     lost: &mut Ranges<'_>,
+    on_page: &mut dyn FnMut(usize),
 ) -> Result<u64> {
     let mut rows = 0;
     let mut failure = None;
     trees.walk(root, &mut |walked: Walked| {
+        on_page(walked.used);
         walked.holes.into_iter().for_each(|hole| lost.hole(hole));
         for record in walked.records {
             let placed = match complaint(table, &record) {
@@ -272,7 +330,7 @@ fn keep_sequences(tx: &Transaction<'_>, trees: &mut Trees<'_>, root: Option<u32>
             None => highest,
         };
         let changed = tx.execute("UPDATE sqlite_sequence SET seq = ?2 WHERE name = ?1", (&name, next))?;
-        if changed == 0 && next > 0 {
+        if changed == 0 {
             tx.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", (&name, next))?;
         }
     }

@@ -56,7 +56,7 @@ impl Store {
         now: Millis,
     ) -> Result<(Self, Option<Salvage>), OpenError> {
         let last_change = Self::last_change(path.as_ref(), now);
-        Self::open_or_salvage_changed(path, last_change, now)
+        Self::open_or_salvage_changed(path, last_change, now, &mut |_percent| {})
     }
 
     /// When database or log last changed. To be asked before anything opens them: closing a connection folds the log.
@@ -64,19 +64,21 @@ impl Store {
         files::last_change(path).unwrap_or(now).min(now)
     }
 
-    /// The same for a database that this process opened before: `last_change` is from before that.
+    /// The same for a database that this process opened before: `last_change` is from before that. `progress` is called
+    /// from the beginning of a salvage on, with the percentage done.
     pub fn open_or_salvage_changed(
         path: impl AsRef<Path>,
         last_change: Millis,
         now: Millis,
+        progress: &mut dyn FnMut(u8),
     ) -> Result<(Self, Option<Salvage>), OpenError> {
         let path = path.as_ref();
         // A recovered copy is the database; the files that it replaces say nothing about it.
         reattach::finish(path)?;
-        let resumed = resume(path, &schema::GATEWAY)?;
+        let resumed = resume(path, &schema::GATEWAY, progress)?;
         let (store, salvaged) = match resumed {
             Some(salvaged) => (Self::open(path)?, Some(salvaged)),
-            None => look(path, &schema::GATEWAY, last_change, now)?,
+            None => look(path, &schema::GATEWAY, last_change, now, progress)?,
         };
         files::forget_damage(path).map_err(|error| failed(path, error))?;
         Ok((store, salvaged))
@@ -86,12 +88,15 @@ impl Store {
     pub fn repair(path: impl AsRef<Path>, now: Millis) -> Result<Option<Salvage>, OpenError> {
         let path = path.as_ref();
         let last_change = Self::last_change(path, now);
-        let (store, salvaged) = Self::open_or_salvage_changed(path, last_change, now)?;
+        let progress: &mut dyn FnMut(u8) = &mut |_percent| {};
+        let (store, salvaged) = Self::open_or_salvage_changed(path, last_change, now, progress)?;
         let damage = store.damage().map_err(|error| OpenError::Failed { path: path.into(), error })?;
         store.close().map_err(|error| OpenError::Failed { path: path.into(), error })?;
         match damage.first() {
             None => Ok(salvaged),
-            Some(first) => salvage(path, &schema::GATEWAY, first.to_string(), last_change, now).map(Some),
+            Some(first) => {
+                salvage(path, &schema::GATEWAY, first.to_string(), last_change, now, progress).map(Some)
+            }
         }
     }
 
@@ -107,14 +112,18 @@ impl Store {
 }
 
 /// Goes on with a salvage that a crash cut off.
-fn resume(path: &Path, schema: &'static Schema) -> Result<Option<Salvage>, OpenError> {
+fn resume(
+    path: &Path,
+    schema: &'static Schema,
+    progress: &mut dyn FnMut(u8),
+) -> Result<Option<Salvage>, OpenError> {
     let Some(begun) = Begun::unfinished(path).map_err(|error| failed(path, error))? else { return Ok(None) };
     newer::refuse(path, &begun, schema)?;
     if begun.aside(path).exists() && path.exists() {
         Begun::finish(path).map_err(|error| failed(path, error))?;
         return Ok(None);
     }
-    finish(path, schema, &begun).map(Some)
+    finish(path, schema, &begun, progress).map(Some)
 }
 
 /// Opens the database, salvaged if the files show damage or SQLite finds some.
@@ -123,6 +132,7 @@ fn look(
     schema: &'static Schema,
     last_change: Millis,
     now: Millis,
+    progress: &mut dyn FnMut(u8),
 ) -> Result<(Store, Option<Salvage>), OpenError> {
     let why = match shown(path, schema)? {
         // SQLite must not open it: it would drop what it cannot verify.
@@ -140,7 +150,7 @@ fn look(
             },
         },
     };
-    let salvaged = salvage(path, schema, why, last_change, now)?;
+    let salvaged = salvage(path, schema, why, last_change, now, progress)?;
     Ok((Store::open(path)?, Some(salvaged)))
 }
 
@@ -240,20 +250,27 @@ fn salvage(
     why: String,
     last_change: Millis,
     now: Millis,
+    progress: &mut dyn FnMut(u8),
 ) -> Result<Salvage, OpenError> {
     let begun =
         Begun::note(path, schema.known(), why, last_change, now).map_err(|error| failed(path, error))?;
-    finish(path, schema, &begun)
+    finish(path, schema, &begun, progress)
 }
 
-fn finish(path: &Path, schema: &'static Schema, begun: &Begun) -> Result<Salvage, OpenError> {
+fn finish(
+    path: &Path,
+    schema: &'static Schema,
+    begun: &Begun,
+    progress: &mut dyn FnMut(u8),
+) -> Result<Salvage, OpenError> {
+    progress(0);
     let io = |error: io::Error| failed(path, error);
     begun.move_aside(path).map_err(io)?;
     let aside = begun.aside(path);
     let pages = Pages::open(&aside).map_err(io)?;
     let filling = Begun::filling(path).map_err(io)?;
     let sql = |error: Error| OpenError::Failed { path: path.into(), error };
-    let copied = copy::copy(&pages, &read_map(path), schema, &filling).map_err(sql)?;
+    let copied = copy::copy(&pages, &read_map(path), schema, &filling, progress).map_err(sql)?;
     let mut salvage = Salvage {
         at: begun.at,
         why: begun.why.clone(),

@@ -95,6 +95,10 @@ impl Pages {
         Some((*map.get(entry)?, word(&map, entry + 1)?))
     }
 
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
     pub(crate) const fn size(&self) -> usize {
         self.size
     }

@@ -111,6 +111,60 @@ fn keeps_every_row_counter_and_word_of_a_sound_database() {
 }
 
 #[test]
+fn rebuilds_the_search_index_as_the_triggers_write_it() {
+    let home = filled();
+    let indexed = |path: &Path| -> Vec<i64> {
+        let db = Connection::open(path).unwrap();
+        let mut read = db.prepare("SELECT id FROM words_docsize ORDER BY id").unwrap();
+        read.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let raw = home.raw();
+    // Ids far apart, tool output and empty text: the last two are not searched.
+    for (id, role, content) in [
+        (60_000, "assistant", "needle"),
+        (60_001, "tool", "needle"),
+        (90_000_000, "user", ""),
+        (-5, "user", "needle"),
+    ] {
+        let row = "INSERT INTO messages (id, session, role, content, at) VALUES (?1, 's', ?2, ?3, 1)";
+        raw.execute(row, (id, role, content)).unwrap();
+    }
+    drop(raw);
+    let before = indexed(&home.path());
+    assert!(before.contains(&60_000) && before.contains(&-5) && !before.contains(&60_001));
+    let (_folder, path) = copied(&home.path());
+    Store::note_damage(&path, "a read failed").unwrap();
+    salvage(&path).expect("noted damage is salvaged");
+    assert_eq!(indexed(&path), before);
+    let raw = Connection::open(&path).unwrap();
+    let row = "INSERT INTO messages (session, role, content, at) VALUES ('s', 'user', 'afterwards', 1)";
+    raw.execute(row, []).unwrap();
+    assert_eq!(indexed(&path).len(), before.len() + 1, "new rows are indexed by the trigger again");
+}
+
+#[test]
+fn reports_rising_progress_of_a_salvage_and_none_without_damage() {
+    let (_folder, path) = copied(&filled().path());
+    let open = || {
+        let mut told = Vec::new();
+        Store::open_or_salvage_changed(&path, NOW, NOW, &mut |percent| told.push(percent))
+            .unwrap()
+            .0
+            .close()
+            .unwrap();
+        told
+    };
+    assert_eq!(open(), Vec::<u8>::new(), "a sound database is not salvaged");
+    Store::note_damage(&path, "a read failed").unwrap();
+    let told = open();
+    assert_eq!(told.first(), Some(&0));
+    assert!(
+        told.is_sorted() && told.len() > 10 && told.last().is_some_and(|last| (90..=99).contains(last)),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn keeps_the_damaged_files_and_writes_a_report() {
     let (_folder, path) = copied(&filled().path());
     let before = fs::read(&path).unwrap();
