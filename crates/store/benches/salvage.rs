@@ -73,6 +73,7 @@ fn fill_home(path: &Path, chats: usize) {
 }
 
 /// Overwrites leaf pages of the table and of its indexes, evenly spread.
+#[expect(clippy::disallowed_methods, reason = "a database that no connection uses")]
 fn damage(path: &Path) {
     let db = Connection::open(path).expect("a database");
     let mut pages: Vec<u32> = Vec::new();
