@@ -103,17 +103,19 @@ fn read(arguments: Arguments, most: usize) -> Result<Vec<Task>, String> {
         Some(Value::String(text)) => serde_json::from_str(&text).map_err(|_quotes_text| not_a_list())?,
         Some(_) => return Err(not_a_list()),
     };
+    if tasks.is_empty() && arguments.goal.is_none() {
+        return Err("Name a goal, or tasks with a goal each.".to_owned());
+    }
+    let count = tasks.len().max(1);
+    if count > most {
+        return Err(format!(
+            "Too many tasks: {count} were given, and at most {most} may run at the same time \
+             (delegation.max_concurrent_children). None was started."
+        ));
+    }
     if tasks.is_empty() {
         let Arguments { goal, context, role, .. } = arguments;
-        goal.as_ref().ok_or("Name a goal, or tasks with a goal each.")?;
         return Ok(vec![task(0, TaskArguments { goal, context, role })?]);
-    }
-    if tasks.len() > most {
-        return Err(format!(
-            "Too many tasks: {} were given, and at most {most} may run at the same time \
-             (delegation.max_concurrent_children). None was started.",
-            tasks.len()
-        ));
     }
     let parsed = |(at, value)| match value {
         Value::Object(object) => task(at, parse(object).map_err(|reason| format!("Task {at}: {reason}"))?),
