@@ -46,5 +46,5 @@ pub use terminal::{
 };
 pub use tools::{
     Alive, Delegate, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, Role,
-    SessionCtx, Status, Task, Todo, ToolResult, Tools, readable, repeated,
+    SessionCtx, Status, Task, Todo, ToolResult, Tools, Toolset, readable, repeated,
 };

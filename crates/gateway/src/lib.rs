@@ -100,6 +100,7 @@ pub use start::{DATABASE, StartError, start};
 pub use status::{LinkStatus, Salvaged, Status};
 pub use view::{Asked, Live, View};
 
+pub use petasos_agent::{ToolSpec, Toolset};
 pub use petasos_store::{CardQuery, RowState, RunEnd, RunRow, Said, SessionCard, SessionRow};
 
 use petasos_core::admission::Refusal;

@@ -37,9 +37,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::tools::{Arguments, SessionCtx};
+use crate::tools::arguments::{Count, flag};
+use crate::tools::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
+use crate::tools::{SessionCtx, Tools};
 use capture::Capture;
 pub use environment::handed_on;
 use foreground::{Ran, Screen};
@@ -51,6 +55,48 @@ use shell::{Launch, Memory};
 pub use text::{has_private_key, redact, secret_words};
 pub use watch::Pace;
 use wish::Wish;
+
+pub(crate) fn tool() -> Definition {
+    Definition {
+        name: "terminal",
+        description: "Runs a shell command on the owner's machine. The directory and exported variables persist between calls of \
+             this conversation. With background=true it returns at once; see the tool process.",
+        toolset: Toolset::Terminal,
+        service: Service::Terminal,
+        effects: Effects::Anything,
+        reach: Reach::Turn,
+        runner: Runner::new(|tools, ctx, arguments: Arguments| {
+            Box::pin(async move { Ok(of(tools)?.run(ctx, &arguments).await) })
+        }),
+    }
+}
+
+fn of(tools: &Tools) -> Result<&Terminal, String> {
+    tools.terminal().map(Arc::as_ref).ok_or_else(|| "There is no terminal here.".to_owned())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// The command, for the shell
+    #[schemars(required, with = "String")]
+    command: Option<Value>,
+    /// Start it and go on; for servers and long work
+    #[serde(default, deserialize_with = "flag")]
+    background: bool,
+    /// Seconds a foreground command may take, default 180, at most 600
+    #[schemars(range(min = 1))]
+    timeout: Option<Count>,
+    /// Directory to run it in; default: where the last command ended
+    workdir: Option<String>,
+    /// Give it a terminal, for interactive programs
+    #[serde(default, deserialize_with = "flag")]
+    pty: bool,
+    /// Background: be told in a turn of its own when it ends
+    #[serde(default, deserialize_with = "flag")]
+    notify_on_complete: bool,
+    /// Background: be told of lines that contain one of these texts; for rare events in something that does not end
+    watch_patterns: Option<Vec<String>>,
+}
 
 /// How commands are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,14 +218,10 @@ impl Terminal {
         self.processes.kill_all().await;
     }
 
-    pub(crate) async fn process(&self, ctx: &SessionCtx, arguments: &Arguments) -> Value {
-        process::run(&self.processes, ctx, arguments).await
-    }
-
-    pub(crate) async fn run(&self, ctx: &SessionCtx, arguments: &Arguments) -> Value {
-        let command = match arguments.0.get("command") {
+    async fn run(&self, ctx: &SessionCtx, arguments: &Arguments) -> Value {
+        let command = match &arguments.command {
             Some(Value::String(command)) => command,
-            other => return not_a_command(other),
+            other => return not_a_command(other.as_ref()),
         };
         match self.ask(ctx, command, arguments).await {
             Ok(result) | Err(result) => result,
@@ -188,19 +230,19 @@ impl Terminal {
 
     async fn ask(&self, ctx: &SessionCtx, command: &str, arguments: &Arguments) -> Result<Value, Value> {
         let wrong = |reason: String| json!({ "error": reason });
-        let background = arguments.flag("background").map_err(wrong)?;
+        let background = arguments.background;
         let limit = if background { Duration::MAX } else { self.limit(arguments)? };
         // Before it is judged and shown: what runs is exactly that.
         let command = if background { guard::without_trailing_ampersand(command) } else { command };
         let read = if background { guard::any(command) } else { guard::foreground(command) };
         read.map_err(|refused| not_run(&refused))?;
-        let workdir = arguments.maybe("workdir").map_err(wrong)?.filter(|path| !path.trim().is_empty());
+        let workdir = arguments.workdir.as_deref().filter(|path| !path.trim().is_empty());
         if let Some(strange) = workdir.and_then(guard::strange_in_path) {
             return Err(blocked(&format!(
                 "The workdir contains the character {strange:?}, which is not allowed."
             )));
         }
-        let screen = if arguments.flag("pty").map_err(wrong)? { Screen::Terminal } else { Screen::None };
+        let screen = if arguments.pty { Screen::Terminal } else { Screen::None };
         let wish = Wish::of(arguments).map_err(wrong)?;
         let memory = self.memory(ctx).await.map_err(|error| cannot_run(&error))?;
         let cwd = self.place(ctx, &memory, workdir).map_err(|error| cannot_run(&error))?;
@@ -219,8 +261,8 @@ impl Terminal {
     fn limit(&self, arguments: &Arguments) -> Result<Duration, Value> {
         let longest = self.config.longest.as_secs();
         let default = usize::try_from(self.config.timeout.as_secs()).unwrap_or(usize::MAX);
-        let asked =
-            arguments.count("timeout", default, usize::MAX).map_err(|reason| json!({ "error": reason }))?;
+        let asked = Count::within(arguments.timeout.as_ref(), "timeout", default, usize::MAX)
+            .map_err(|reason| json!({ "error": reason }))?;
         if asked as u64 > longest {
             return Err(json!({ "error": format!(
                 "A foreground command may take at most {longest} seconds, and {asked} were asked for. It was not run. Use \
@@ -327,27 +369,6 @@ fn new_id() -> io::Result<String> {
     let mut random = [0; 6];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     Ok(random.iter().fold("proc_".to_owned(), |id, byte| format!("{id}{byte:02x}")))
-}
-
-pub(crate) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "description": "The command, for the shell"},
-            "background": {"type": "boolean", "default": false, "description": "Start it and go on; for servers and long work"},
-            "timeout": {"type": "integer", "minimum": 1, "description": "Seconds a foreground command may take, default 180, at most 600"},
-            "workdir": {"type": "string", "description": "Directory to run it in; default: where the last command ended"},
-            "pty": {"type": "boolean", "default": false, "description": "Give it a terminal, for interactive programs"},
-            "notify_on_complete": {"type": "boolean", "default": false, "description": "Background: be told in a turn of its own when it ends"},
-            "watch_patterns": {"type": "array", "items": {"type": "string"}, "description": "Background: be told of lines that contain one of these texts; for rare events in something that does not end"},
-        },
-        "required": ["command"],
-    });
-    (
-        "Runs a shell command on the owner's machine. The directory and exported variables persist between calls of \
-         this conversation. With background=true it returns at once; see the tool process.",
-        parameters,
-    )
 }
 
 fn not_a_command(value: Option<&Value>) -> Value {

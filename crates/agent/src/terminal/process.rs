@@ -1,14 +1,19 @@
 //! `process`: a session looks after the processes it started in the background. It sees nobody else's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::live::Process;
 use super::processes::{Processes, now};
 use super::record::{Promise, Reason};
-use super::text;
-use crate::tools::{Arguments, SessionCtx, local};
+use super::{of as terminal, text};
+use crate::tools::arguments::{Count, needed};
+use crate::tools::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
+use crate::tools::{SessionCtx, local};
 
 /// The longest wait of one call.
 const LONGEST_WAIT: usize = 180;
@@ -24,65 +29,88 @@ const AT_END: usize = 2000;
 /// Characters of a command in a list.
 const COMMAND: usize = 200;
 
-pub(crate) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "action": {
-                "type": "string",
-                "enum": ["list", "poll", "log", "wait", "kill", "write", "submit", "close"],
-            },
-            "session_id": {"type": "string", "description": "The process (proc_…); for all actions but list"},
-            "data": {"type": "string", "description": "What write and submit send; submit adds a newline"},
-            "timeout": {"type": "integer", "minimum": 1, "description": "Seconds wait may take, at most 180"},
-            "offset": {"type": "integer", "minimum": 0, "description": "First line of log, counted from 0; default: the last ones"},
-            "limit": {"type": "integer", "minimum": 1, "description": "Lines of log, default 200"},
-        },
-        "required": ["action"],
-    });
-    (
-        "Looks after background processes of this conversation: list them, poll one, read its log, wait for its end, kill \
-         it, write to its input, submit a line, or close its input.",
-        parameters,
-    )
-}
-
-pub(super) async fn run(processes: &Processes, ctx: &SessionCtx, arguments: &Arguments) -> Value {
-    match answer(processes, ctx, arguments).await {
-        Ok(value) => value,
-        Err(reason) => json!({ "error": reason }),
+pub(crate) fn tool() -> Definition {
+    Definition {
+        name: "process",
+        description: "Looks after background processes of this conversation: list them, poll one, read its log, wait for its end, kill \
+             it, write to its input, submit a line, or close its input.",
+        toolset: Toolset::Terminal,
+        service: Service::Terminal,
+        effects: Effects::Anything,
+        reach: Reach::Turn,
+        runner: Runner::new(|tools, ctx, arguments: Arguments| {
+            Box::pin(async move {
+                match answer(&terminal(tools)?.processes, ctx, &arguments).await {
+                    Ok(value) | Err(value) => Ok(value),
+                }
+            })
+        }),
     }
 }
 
-async fn answer(processes: &Processes, ctx: &SessionCtx, arguments: &Arguments) -> Result<Value, String> {
-    let action = arguments.text("action")?;
-    if action == "list" {
-        return Ok(list(processes, ctx).await);
-    }
-    if !["poll", "log", "wait", "kill", "write", "submit", "close"].contains(&action) {
-        return Err(format!("Unknown process action: {action}"));
-    }
-    let id = arguments.maybe("session_id")?.filter(|id| !id.is_empty());
-    let id = id.ok_or_else(|| format!("session_id is required for {action}"))?;
-    let Some(process) = processes.find(&ctx.key, id) else {
-        return Ok(json!({ "status": "not_found", "error": format!("No process with ID {id}") }));
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    #[schemars(with = "Action")]
+    action: String,
+    /// The process (proc_…); for all actions but list
+    session_id: Option<String>,
+    /// What write and submit send; submit adds a newline
+    data: Option<String>,
+    /// Seconds wait may take, at most 180
+    #[schemars(range(min = 1))]
+    timeout: Option<Count>,
+    /// First line of log, counted from 0; default: the last ones
+    #[schemars(range(min = 0))]
+    offset: Option<Count>,
+    /// Lines of log, default 200
+    #[schemars(range(min = 1))]
+    limit: Option<Count>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    List,
+    Poll,
+    Log,
+    Wait,
+    Kill,
+    Write,
+    Submit,
+    Close,
+}
+
+async fn answer(processes: &Processes, ctx: &SessionCtx, arguments: &Arguments) -> Result<Value, Value> {
+    let wrong = |reason: String| json!({ "error": reason });
+    let Ok(action) = serde_json::from_value(json!(arguments.action)) else {
+        return Err(wrong(format!("Unknown process action: {}", arguments.action)));
     };
+    let named = || find(processes, ctx, arguments);
     match action {
-        "poll" => Ok(poll(&process).await),
-        "log" => log(processes, &process, arguments).await,
-        "wait" => wait(processes, &process, arguments).await,
-        "kill" => Ok(kill(processes, &process).await),
-        "submit" => {
-            let mut data = arguments.maybe("data")?.unwrap_or_default().to_owned();
-            data.push('\n');
-            Ok(write(&process, &data).await)
+        Action::List => Ok(list(processes, ctx).await),
+        Action::Poll => Ok(poll(&*named()?).await),
+        Action::Log => log(processes, &*named()?, arguments).await.map_err(wrong),
+        Action::Wait => wait(processes, &*named()?, arguments).await.map_err(wrong),
+        Action::Kill => Ok(kill(processes, &*named()?).await),
+        Action::Submit => {
+            let data = arguments.data.as_deref().unwrap_or_default();
+            Ok(write(&*named()?, &format!("{data}\n")).await)
         }
-        "write" => Ok(write(&process, arguments.text("data")?).await),
-        _ => Ok(match process.close().await {
+        Action::Write => Ok(write(&*named()?, needed(&arguments.data, "data").map_err(wrong)?).await),
+        Action::Close => Ok(match named()?.close().await {
             Ok(message) => json!({ "status": "ok", "message": message }),
             Err(error) => cannot(&error),
         }),
     }
+}
+
+/// The process that the call names.
+fn find(processes: &Processes, ctx: &SessionCtx, arguments: &Arguments) -> Result<Arc<Process>, Value> {
+    let id = arguments.session_id.as_deref().filter(|id| !id.is_empty());
+    let id =
+        id.ok_or_else(|| json!({ "error": format!("session_id is required for {}", arguments.action) }))?;
+    let missing = || json!({ "status": "not_found", "error": format!("No process with ID {id}") });
+    processes.find(&ctx.key, id).ok_or_else(missing)
 }
 
 async fn list(processes: &Processes, ctx: &SessionCtx) -> Value {
@@ -134,11 +162,11 @@ async fn poll(process: &Process) -> Value {
 }
 
 async fn log(processes: &Processes, process: &Process, arguments: &Arguments) -> Result<Value, String> {
-    let limit = arguments.count("limit", LINES, MOST_LINES)?;
+    let limit = Count::within(arguments.limit.as_ref(), "limit", LINES, MOST_LINES)?;
     let ended = process.end().is_some();
     let output = process.tail(WINDOW).await;
     let lines: Vec<&str> = output.lines().collect();
-    let first = match arguments.0.get("offset").and_then(Value::as_u64) {
+    let first = match arguments.offset.as_ref().and_then(Count::number) {
         Some(offset) => usize::try_from(offset).unwrap_or(usize::MAX).min(lines.len()),
         None => lines.len().saturating_sub(limit),
     };
@@ -157,7 +185,7 @@ async fn log(processes: &Processes, process: &Process, arguments: &Arguments) ->
 }
 
 async fn wait(processes: &Processes, process: &Process, arguments: &Arguments) -> Result<Value, String> {
-    let asked = arguments.count("timeout", LONGEST_WAIT, usize::MAX)?;
+    let asked = Count::within(arguments.timeout.as_ref(), "timeout", LONGEST_WAIT, usize::MAX)?;
     let seconds = asked.min(LONGEST_WAIT);
     let clamped = (asked > seconds).then(|| format!("Waited at most {LONGEST_WAIT} s instead of {asked} s."));
     let ended = tokio::time::timeout(Duration::from_secs(seconds as u64), process.ended()).await;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::record::Promise;
-use super::watch;
-use crate::tools::{Arguments, SessionCtx};
+use super::{Arguments, watch};
+use crate::tools::SessionCtx;
 
 /// What the model wants to hear of a background process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,24 +15,16 @@ pub(super) struct Wish {
 
 impl Wish {
     pub(super) fn of(arguments: &Arguments) -> Result<Self, String> {
-        let completion = arguments.flag("notify_on_complete")?;
-        let wrong = || {
-            let (most, longest) = (watch::PATTERNS, watch::PATTERN);
-            format!("watch_patterns must be at most {most} texts of at most {longest} characters.")
-        };
-        let lines = match arguments.0.get("watch_patterns") {
-            None | Some(Value::Null) => vec![],
-            Some(Value::Array(items)) => {
-                let text = |item: &Value| item.as_str().map(str::to_owned);
-                items.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(wrong)?
-            }
-            Some(_) => return Err(wrong()),
-        };
-        let lines: Vec<_> = lines.into_iter().filter(|pattern| !pattern.is_empty()).collect();
+        let lines = arguments.watch_patterns.iter().flatten().cloned();
+        let lines: Vec<_> = lines.filter(|pattern| !pattern.is_empty()).collect();
         if lines.len() > watch::PATTERNS || lines.iter().any(|it| it.chars().count() > watch::PATTERN) {
-            return Err(wrong());
+            return Err(format!(
+                "watch_patterns must be at most {} texts of at most {} characters.",
+                watch::PATTERNS,
+                watch::PATTERN
+            ));
         }
-        Ok(Self { completion, lines })
+        Ok(Self { completion: arguments.notify_on_complete, lines })
     }
 
     /// What can be promised: nothing that comes later, where nothing can come later.

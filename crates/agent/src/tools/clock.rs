@@ -3,22 +3,33 @@
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use petasos_core::Millis;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
-use super::{Arguments, Outcome, SessionCtx};
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
+use super::{Outcome, SessionCtx};
 
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "timezone": {"type": "string", "description": "IANA name such as Europe/Berlin; default: the owner's time zone"},
-        },
-    });
-    ("Tells the current date and time.", parameters)
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "clock",
+        description: "Tells the current date and time.",
+        toolset: Toolset::Other,
+        service: Service::None,
+        effects: Effects::None,
+        reach: Reach::Turn,
+        runner: Runner::immediate(run),
+    }
 }
 
-pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments) -> Outcome {
-    let zone = match arguments.maybe("timezone")?.filter(|name| !name.trim().is_empty()) {
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// IANA name such as Europe/Berlin; default: the owner's time zone
+    timezone: Option<String>,
+}
+
+fn run(ctx: &SessionCtx, arguments: &Arguments) -> Outcome {
+    let zone = match arguments.timezone.as_deref().filter(|name| !name.trim().is_empty()) {
         Some(name) => TimeZone::get(name.trim()).map_err(|_| format!("No time zone is called {name:?}."))?,
         None => zone(ctx.timezone.as_deref()),
     };

@@ -4,10 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-use super::{Arguments, Outcome, SessionCtx};
+use super::arguments::parse;
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
+use super::{Outcome, SessionCtx, Tools};
 
 /// Whoever has work done by others.
 pub trait Delegate: fmt::Debug + Send + Sync {
@@ -32,102 +35,114 @@ pub struct Task {
     pub role: Role,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     #[default]
     Leaf,
-    /// It may delegate in turn, if that is allowed.
+    // It may delegate in turn, if that is allowed. No doc comment: it would be in the schema.
     Orchestrator,
 }
 
 /// Characters of a goal, and of what is said with it.
 const MOST_TEXT: usize = 50_000;
 
-pub(super) async fn run(delegate: &dyn Delegate, ctx: &SessionCtx, arguments: &Arguments) -> Outcome {
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "delegate_task",
+        description: "Gives work to subagents, each with a conversation and a terminal of its own. They know nothing of this one: say \
+         everything they need. Where the channel allows it the work goes on in the background, and its results come as a \
+         message of their own.",
+        toolset: Toolset::Other,
+        service: Service::Delegation,
+        effects: Effects::Anything,
+        reach: Reach::Subagents,
+        runner: Runner::new(|tools, ctx, arguments| Box::pin(run(tools, ctx, arguments))),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// What is to be done, for one task
+    goal: Option<String>,
+    /// Everything the other needs to know: it sees nothing of this conversation
+    context: Option<String>,
+    /// Several tasks that are done at the same time
+    #[schemars(with = "Option<Vec<TaskArguments>>")]
+    tasks: Option<Value>,
+    #[serde(default, deserialize_with = "role")]
+    role: Option<Role>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct TaskArguments {
+    #[schemars(required)]
+    goal: Option<String>,
+    context: Option<String>,
+    #[serde(default, deserialize_with = "role")]
+    role: Option<Role>,
+}
+
+/// A role that is not known is the one with fewer rights.
+fn role<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Role>, D::Error> {
+    Ok(Role::deserialize(Value::deserialize(deserializer)?).ok())
+}
+
+async fn run(tools: &Tools, ctx: &SessionCtx, arguments: Arguments) -> Outcome {
+    let delegate = tools.delegate.as_deref().ok_or("Nobody is there to delegate to.")?;
     let tasks = read(arguments, delegate.most())?;
     delegate.delegate(ctx, tasks).await
 }
 
-fn read(arguments: &Arguments, most: usize) -> Result<Vec<Task>, String> {
-    let tasks = match arguments.0.get("tasks") {
-        None | Some(Value::Null) => vec![],
-        Some(Value::Array(tasks)) => tasks.clone(),
+fn read(arguments: Arguments, most: usize) -> Result<Vec<Task>, String> {
+    let not_a_list = || "The argument \"tasks\" must be a list of tasks.".to_owned();
+    let tasks = match arguments.tasks {
+        None => vec![],
+        Some(Value::Array(tasks)) => tasks,
         // Some models write the list as a text.
-        Some(Value::String(text)) => serde_json::from_str(text)
-            .map_err(|_quotes_text| "The argument \"tasks\" must be a list of tasks.".to_owned())?,
-        Some(_) => return Err("The argument \"tasks\" must be a list of tasks.".to_owned()),
+        Some(Value::String(text)) => serde_json::from_str(&text).map_err(|_quotes_text| not_a_list())?,
+        Some(_) => return Err(not_a_list()),
     };
-    let tasks = match (tasks.is_empty(), arguments.maybe("goal")?) {
-        (false, _) => tasks,
-        (true, Some(_)) => vec![Value::Object(arguments.0.clone())],
-        (true, None) => return Err("Name a goal, or tasks with a goal each.".to_owned()),
-    };
-    if tasks.len() > most {
+    if tasks.is_empty() && arguments.goal.is_none() {
+        return Err("Name a goal, or tasks with a goal each.".to_owned());
+    }
+    let count = tasks.len().max(1);
+    if count > most {
         return Err(format!(
-            "Too many tasks: {} were given, and at most {most} may run at the same time \
-             (delegation.max_concurrent_children). None was started.",
-            tasks.len()
+            "Too many tasks: {count} were given, and at most {most} may run at the same time \
+             (delegation.max_concurrent_children). None was started."
         ));
     }
-    tasks.iter().enumerate().map(|(at, task)| one(at, task)).collect()
+    if tasks.is_empty() {
+        let Arguments { goal, context, role, .. } = arguments;
+        return Ok(vec![task(0, TaskArguments { goal, context, role })?]);
+    }
+    let parsed = |(at, value)| match value {
+        Value::Object(object) => task(at, parse(object).map_err(|reason| format!("Task {at}: {reason}"))?),
+        _ => Err(format!("Task {at} is not an object with a goal.")),
+    };
+    tasks.into_iter().enumerate().map(parsed).collect()
 }
 
-fn one(at: usize, task: &Value) -> Result<Task, String> {
-    let Value::Object(task) = task else {
-        return Err(format!("Task {at} is not an object with a goal."));
-    };
-    let text = |name: &str| cut(task, name);
-    let goal = text("goal").ok_or_else(|| format!("Task {at} has no goal."))?;
-    let role = match task.get("role").and_then(Value::as_str) {
-        Some("orchestrator") => Role::Orchestrator,
-        Some(_) | None => Role::Leaf,
-    };
-    Ok(Task { goal, context: text("context"), role })
+fn task(at: usize, TaskArguments { goal, context, role }: TaskArguments) -> Result<Task, String> {
+    let goal = goal.and_then(cut).ok_or_else(|| format!("Task {at} has no goal."))?;
+    Ok(Task { goal, context: context.and_then(cut), role: role.unwrap_or_default() })
 }
 
-fn cut(task: &Map<String, Value>, name: &str) -> Option<String> {
-    let text = task.get(name)?.as_str()?.trim();
+fn cut(text: String) -> Option<String> {
+    let text = text.trim();
     (!text.is_empty()).then(|| text.chars().take(MOST_TEXT).collect())
-}
-
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "goal": {"type": "string", "description": "What is to be done, for one task"},
-            "context": {"type": "string", "description": "Everything the other needs to know: it sees nothing of this conversation"},
-            "tasks": {
-                "type": "array",
-                "description": "Several tasks that are done at the same time",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "goal": {"type": "string"},
-                        "context": {"type": "string"},
-                        "role": {"type": "string", "enum": ["leaf", "orchestrator"]},
-                    },
-                    "required": ["goal"],
-                },
-            },
-            "role": {"type": "string", "enum": ["leaf", "orchestrator"]},
-        },
-    });
-    (
-        "Gives work to subagents, each with a conversation and a terminal of its own. They know nothing of this one: say \
-         everything they need. Where the channel allows it the work goes on in the background, and its results come as a \
-         message of their own.",
-        parameters,
-    )
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn tasks(arguments: Value) -> Result<Vec<Task>, String> {
         let Value::Object(map) = arguments else { panic!("an object") };
-        read(&Arguments(map), 3)
+        read(parse(map)?, 3)
     }
 
     #[test]

@@ -1,11 +1,14 @@
-//! The tools a model may call. A closed set; every result is bounded JSON text.
+//! The tools a model may call. `table.rs` lists them, `definition.rs` says what a tool is; every result is bounded JSON
+//! text.
 //!
 //! File work runs on a blocking thread that watches a flag: when the future is dropped the flag is set,
 //! and the thread stops before its next file, line or rename. Nothing else outlives a call.
 
+pub(crate) mod arguments;
 mod clarify;
 mod clock;
 pub(crate) mod context;
+pub(crate) mod definition;
 mod delegate;
 mod diff;
 mod errand;
@@ -16,28 +19,32 @@ mod plan;
 mod read;
 mod remember;
 mod search;
+mod table;
 mod workspace;
 mod write;
 
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use petasos_core::transcript::ToolCall;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub(crate) use clock::local;
 pub use context::{Alive, Later, SessionCtx};
+pub use definition::Toolset;
 pub use delegate::{Delegate, Role, Task};
 pub use errand::{Doing, Errand, Errands, JobErrand, Plan, Status, Todo};
 pub use html::readable;
 pub use person::{Ended, People, Person, Question};
 
-use plan::Touch;
+use arguments::{Arguments, object};
+use definition::{Definition, Reach, Service};
+use table::TABLE;
 
 use crate::mcp::{self, NotDone, Servers};
 use crate::request::ToolSpec;
-use crate::terminal::{self, Terminal};
+use crate::terminal::Terminal;
 
 /// Characters of a page that a tool shows at once.
 const RESULT: usize = 100_000;
@@ -55,124 +62,10 @@ pub struct ToolResult {
     pub unknown: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tool {
-    ReadFile,
-    WriteFile,
-    SearchFiles,
-    Patch,
-    Clock,
-    Memory,
-    Todo,
-    SessionSearch,
-    WebExtract,
-    SendMessage,
-    Cronjob,
-    Clarify,
-    Terminal,
-    Process,
-    Delegate,
-}
-
-impl Tool {
-    /// Those that are on unless somebody says otherwise.
-    const USUAL: [Self; 5] = [Self::ReadFile, Self::WriteFile, Self::Patch, Self::SearchFiles, Self::Clock];
-    /// Those that a gateway carries out.
-    const ERRANDS: [Self; 7] = [
-        Self::Memory,
-        Self::Todo,
-        Self::SessionSearch,
-        Self::WebExtract,
-        Self::SendMessage,
-        Self::Cronjob,
-        Self::Clarify,
-    ];
-
-    /// Those that the owner has to ask for.
-    const COMMANDS: [Self; 2] = [Self::Terminal, Self::Process];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ReadFile => "read_file",
-            Self::WriteFile => "write_file",
-            Self::SearchFiles => "search_files",
-            Self::Patch => "patch",
-            Self::Clock => "clock",
-            Self::Memory => "memory",
-            Self::Todo => "todo",
-            Self::SessionSearch => "session_search",
-            Self::WebExtract => "web_extract",
-            Self::SendMessage => "send_message",
-            Self::Cronjob => "cronjob",
-            Self::Clarify => "clarify",
-            Self::Terminal => "terminal",
-            Self::Process => "process",
-            Self::Delegate => "delegate_task",
-        }
-    }
-
-    /// It changes nothing: it may be repeated.
-    const fn read_only(self) -> bool {
-        match self {
-            Self::ReadFile | Self::SearchFiles | Self::Clock | Self::SessionSearch | Self::WebExtract => true,
-            Self::WriteFile
-            | Self::Patch
-            | Self::Memory
-            | Self::Todo
-            | Self::SendMessage
-            | Self::Cronjob
-            | Self::Clarify
-            | Self::Terminal
-            | Self::Process
-            | Self::Delegate => false,
-        }
-    }
-
-    /// What a call may touch: it decides which others run beside it.
-    fn touch(self, workspace: &Path, arguments: &Arguments) -> Touch {
-        match self {
-            Self::Clock | Self::SessionSearch | Self::WebExtract => Touch::Nothing,
-            Self::ReadFile => Touch::reads(workspace, arguments, ""),
-            Self::SearchFiles => Touch::reads(workspace, arguments, "."),
-            Self::WriteFile => Touch::writes(workspace, arguments),
-            Self::Patch
-            | Self::Memory
-            | Self::Todo
-            | Self::SendMessage
-            | Self::Cronjob
-            | Self::Clarify
-            | Self::Terminal
-            | Self::Process
-            | Self::Delegate => Touch::All,
-        }
-    }
-
-    fn spec(self) -> ToolSpec {
-        let (description, parameters) = match self {
-            Self::ReadFile => read::schema(),
-            Self::WriteFile => write::schema(),
-            Self::SearchFiles => search::schema(),
-            Self::Patch => patch::schema(),
-            Self::Clock => clock::schema(),
-            Self::Memory => remember::schema(),
-            Self::Todo => errand::todo_schema(),
-            Self::SessionSearch => errand::search_schema(),
-            Self::WebExtract => errand::fetch_schema(),
-            Self::SendMessage => errand::send_schema(),
-            Self::Cronjob => errand::jobs_schema(),
-            Self::Clarify => clarify::schema(),
-            Self::Terminal => terminal::schema(),
-            Self::Process => terminal::process::schema(),
-            Self::Delegate => delegate::schema(),
-        };
-        ToolSpec { name: self.name().to_owned(), description: description.to_owned(), parameters }
-    }
-}
-
 /// The tools that are on.
 #[derive(Debug, Clone)]
 pub struct Tools {
-    on: Vec<Tool>,
+    on: Vec<&'static Definition>,
     /// Of those that are on; made when somebody first asks.
     own: OnceLock<Arc<[ToolSpec]>>,
     /// There if its tools are on.
@@ -186,7 +79,7 @@ pub struct Tools {
 
 impl Default for Tools {
     fn default() -> Self {
-        Self::none().having(Tool::USUAL)
+        Self::none().and(Service::None)
     }
 }
 
@@ -204,24 +97,24 @@ impl Tools {
     }
 
     /// The only way to change which are on: what was said of the former ones is void.
-    fn having(self, on: impl IntoIterator<Item = Tool>) -> Self {
+    fn having(self, on: impl IntoIterator<Item = &'static Definition>) -> Self {
         Self { on: on.into_iter().collect(), own: OnceLock::new(), ..self }
     }
 
-    /// These, and more.
-    fn and(self, more: impl IntoIterator<Item = Tool>) -> Self {
+    /// These, and those that need this service.
+    fn and(self, service: Service) -> Self {
         let on = self.on.clone();
-        self.having(on.into_iter().chain(more))
+        self.having(on.into_iter().chain(TABLE.iter().filter(|tool| tool.service == service)))
     }
 
     /// With commands on the owner's machine.
     pub fn with_terminal(self, terminal: Arc<Terminal>) -> Self {
-        Self { terminal: Some(terminal), ..self.and(Tool::COMMANDS) }
+        Self { terminal: Some(terminal), ..self.and(Service::Terminal) }
     }
 
     /// With what a gateway does for its agent.
     pub fn with_errands(self, errands: Arc<dyn Errands>) -> Self {
-        Self { errands: Some(errands), ..self.and(Tool::ERRANDS) }
+        Self { errands: Some(errands), ..self.and(Service::Gateway) }
     }
 
     /// With the tools of other people's servers.
@@ -236,29 +129,24 @@ impl Tools {
 
     /// Of these only the ones that are named, and none of other people's.
     pub fn only(&self, names: &[String]) -> Self {
-        // Those who work for them, now or later, would have more.
-        let alone = |tool: &Tool| !matches!(tool, Tool::Delegate | Tool::Cronjob);
-        let named = |tool: &Tool| alone(tool) && names.iter().any(|name| name == tool.name());
-        let on = self.on.iter().copied().filter(named);
+        let named = |tool: &&Definition| names.iter().any(|name| name == tool.name);
+        let on = self.on.iter().copied().filter(|tool| tool.reach.in_restricted()).filter(named);
         Self { servers: Servers::default(), ..self.clone() }.having(on)
     }
 
-    /// The names of all that there are, on or off.
+    /// The names that a restricted list of tools may have, on or off.
     pub fn names() -> Vec<&'static str> {
-        Tool::USUAL.into_iter().chain(Tool::ERRANDS).chain(Tool::COMMANDS).map(Tool::name).collect()
+        TABLE.iter().filter(|tool| tool.reach != Reach::Subagents).map(|tool| tool.name).collect()
     }
 
     /// With work that others do.
     pub fn with_delegation(self, delegate: Arc<dyn Delegate>) -> Self {
-        Self { delegate: Some(delegate), ..self.and([Tool::Delegate]) }
+        Self { delegate: Some(delegate), ..self.and(Service::Delegation) }
     }
 
     /// What those have who work for somebody: nothing that speaks to people or for later.
     pub fn for_child(&self, role: Role) -> Self {
-        const THEIRS: [&str; 5] = ["clarify", "memory", "send_message", "execute_code", "cronjob"];
-        let delegates = role == Role::Orchestrator;
-        let kept = |tool: &Tool| !THEIRS.contains(&tool.name()) && (delegates || *tool != Tool::Delegate);
-        self.clone().having(self.on.iter().copied().filter(kept))
+        self.clone().having(self.on.iter().copied().filter(|tool| tool.reach.in_subagent(role)))
     }
 
     pub fn terminal(&self) -> Option<&Arc<Terminal>> {
@@ -275,13 +163,28 @@ impl Tools {
         }
     }
 
+    /// The tools that are on, with those of MCP servers, by toolset.
+    pub fn toolsets(&self) -> BTreeMap<Toolset, Vec<ToolSpec>> {
+        let mut sets = BTreeMap::<_, Vec<_>>::new();
+        for spec in self.specs().iter() {
+            let toolset = self.find(&spec.name).map_or(Toolset::Other, |tool| tool.toolset);
+            sets.entry(toolset).or_default().push(spec.clone());
+        }
+        sets
+    }
+
     pub fn knows(&self, name: &str) -> bool {
         self.find(name).is_some() || self.servers.knows(name)
     }
 
     /// Whether a call changes nothing and may be repeated.
     pub fn read_only(&self, name: &str) -> bool {
-        self.find(name).is_some_and(Tool::read_only)
+        self.find(name).is_some_and(Definition::read_only)
+    }
+
+    /// Whether a call has its work done by subagents.
+    pub fn delegates(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|tool| tool.reach == Reach::Subagents)
     }
 
     pub async fn run(&self, ctx: &SessionCtx, call: &ToolCall) -> ToolResult {
@@ -289,38 +192,13 @@ impl Tools {
             return self.elsewhere(call).await;
         }
         let Some(tool) = self.find(&call.name) else {
-            let names: Vec<_> = self.on.iter().map(|tool| tool.name()).collect();
+            let names: Vec<_> = self.on.iter().map(|tool| tool.name).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return failed(&format!("Unknown tool: {}. Available tools: {known}", call.name));
         };
-        let Some(arguments) = Arguments::read(&call.arguments) else {
-            return failed(NO_OBJECT);
-        };
+        let Some(arguments) = object(&call.arguments) else { return failed(NO_OBJECT) };
         let ctx = &SessionCtx { call: call.id.clone(), ..ctx.clone() };
-        let done = match tool {
-            Tool::Clock => clock::run(ctx, &arguments),
-            Tool::ReadFile => blocking(ctx, arguments, read::run).await,
-            Tool::WriteFile => blocking(ctx, arguments, write::run).await,
-            Tool::Patch => blocking(ctx, arguments, patch::run).await,
-            Tool::Memory => blocking(ctx, arguments, remember::run).await,
-            Tool::Todo => self.errand(ctx, errand::todo(&arguments)).await,
-            Tool::SessionSearch => self.errand(ctx, errand::search(&arguments)).await,
-            Tool::WebExtract => self.errand(ctx, errand::fetch(&arguments)).await,
-            Tool::SendMessage => self.errand(ctx, errand::send(&arguments)).await,
-            Tool::Clarify => clarify::run(ctx, &arguments).await,
-            Tool::Cronjob => self.errand(ctx, errand::jobs(&arguments)).await,
-            Tool::SearchFiles => blocking(ctx, arguments, search::run).await,
-            Tool::Delegate => match &self.delegate {
-                Some(delegate) => delegate::run(delegate.as_ref(), ctx, &arguments).await,
-                None => Err("Nobody is there to delegate to.".to_owned()),
-            },
-            Tool::Terminal | Tool::Process => match &self.terminal {
-                Some(terminal) if tool == Tool::Process => Ok(terminal.process(ctx, &arguments).await),
-                Some(terminal) => Ok(terminal.run(ctx, &arguments).await),
-                None => Err("There is no terminal here.".to_owned()),
-            },
-        };
-        match done {
+        match (tool.runner.run)(self, ctx, arguments).await {
             Ok(value) => {
                 ToolResult { failed: tells_of_failure(&value), ..done_with(bounded(value.to_string())) }
             }
@@ -330,8 +208,8 @@ impl Tools {
 
     /// A tool of somebody else's server.
     async fn elsewhere(&self, call: &ToolCall) -> ToolResult {
-        let Some(arguments) = Arguments::read(&call.arguments) else { return failed(NO_OBJECT) };
-        match self.servers.call(&call.name, arguments.0).await {
+        let Some(arguments) = object(&call.arguments) else { return failed(NO_OBJECT) };
+        match self.servers.call(&call.name, arguments).await {
             Ok(value) => done_with(bounded(value.to_string())),
             Err(NotDone::Surely(reason)) => failed(&reason),
             Err(NotDone::Perhaps(reason)) => {
@@ -351,8 +229,8 @@ impl Tools {
         }
     }
 
-    fn find(&self, name: &str) -> Option<Tool> {
-        self.on.iter().copied().find(|tool| tool.name() == name)
+    fn find(&self, name: &str) -> Option<&'static Definition> {
+        self.on.iter().copied().find(|tool| tool.name == name)
     }
 }
 
@@ -396,10 +274,10 @@ impl Drop for StopOnDrop {
     }
 }
 
-async fn blocking(
+async fn blocking<A: Arguments>(
     ctx: &SessionCtx,
-    arguments: Arguments,
-    work: fn(&SessionCtx, &Arguments, &Stop) -> Outcome,
+    arguments: A,
+    work: fn(&SessionCtx, &A, &Stop) -> Outcome,
 ) -> Outcome {
     let guard = StopOnDrop(Stop::default());
     let (ctx, stop) = (ctx.clone(), guard.0.clone());
@@ -421,55 +299,6 @@ fn bounded(text: String) -> String {
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{} (cut here: the result was too large)", &text[..end]),
         None => text,
-    }
-}
-
-/// Arguments of a call, checked as they are taken.
-#[derive(Debug)]
-pub(crate) struct Arguments(pub(crate) Map<String, Value>);
-
-impl Arguments {
-    /// `None`: not an object.
-    fn read(json: &str) -> Option<Self> {
-        match serde_json::from_str(json) {
-            Ok(Value::Object(map)) => Some(Self(map)),
-            Ok(_) | Err(_) => None,
-        }
-    }
-
-    pub(crate) fn text(&self, name: &str) -> Result<&str, String> {
-        self.maybe(name)?.ok_or_else(|| format!("The argument {name:?} is missing."))
-    }
-
-    pub(crate) fn maybe(&self, name: &str) -> Result<Option<&str>, String> {
-        match self.0.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(format!("The argument {name:?} must be a text.")),
-        }
-    }
-
-    /// `false` unless it is there.
-    pub(crate) fn flag(&self, name: &str) -> Result<bool, String> {
-        match self.0.get(name) {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(Value::String(text)) if text == "true" => Ok(true),
-            Some(Value::String(text)) if text == "false" => Ok(false),
-            Some(_) => Err(format!("The argument {name:?} must be true or false.")),
-        }
-    }
-
-    /// A whole number between 1 and `most`; larger ones are lowered to it.
-    pub(crate) fn count(&self, name: &str, default: usize, most: usize) -> Result<usize, String> {
-        let given = match self.0.get(name) {
-            None | Some(Value::Null) => return Ok(default),
-            Some(Value::String(text)) => text.trim().parse().ok(),
-            Some(value) => value.as_u64(),
-        };
-        let wrong = || format!("The argument {name:?} must be a whole number from 1.");
-        let count = given.filter(|count| *count > 0).ok_or_else(wrong)?;
-        Ok(usize::try_from(count).unwrap_or(most).min(most))
     }
 }
 

@@ -7,32 +7,46 @@ use std::ffi::OsString;
 use std::io::Read as _;
 
 use rustix::fs::AtFlags;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
+use super::arguments::{flag, needed};
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use super::diff::{self, Edit};
 use super::workspace::{Workspace, explain, show};
-use super::{Arguments, Outcome, SessionCtx, Stop, write};
+use super::{Outcome, SessionCtx, Stop, write};
 
 /// Characters of the difference that the model is shown.
 const SHOWN: usize = 8000;
 /// Files of one patch.
 const FILES: usize = 50;
 
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "File of the workspace in which old_string is replaced"},
-            "old_string": {"type": "string", "description": "Text as it stands in the file, with enough around it to occur once"},
-            "new_string": {"type": "string", "description": "What stands there afterwards; empty to remove it"},
-            "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
-            "patch": {"type": "string", "description": "Instead of the above: a unified diff (---, +++, @@) over one or more files; /dev/null makes or removes one"},
-        },
-    });
-    (
-        "Changes parts of text files of the workspace: one text for another, or a unified diff. If anything of it does not fit, nothing is changed.",
-        parameters,
-    )
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "patch",
+        description: "Changes parts of text files of the workspace: one text for another, or a unified diff. If anything of it does not fit, nothing is changed.",
+        toolset: Toolset::File,
+        service: Service::None,
+        effects: Effects::Anything,
+        reach: Reach::Turn,
+        runner: Runner::blocking(run),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// File of the workspace in which old_string is replaced
+    path: Option<String>,
+    /// Text as it stands in the file, with enough around it to occur once
+    old_string: Option<String>,
+    /// What stands there afterwards; empty to remove it
+    new_string: Option<String>,
+    /// Replace every occurrence
+    #[serde(default, deserialize_with = "flag")]
+    replace_all: Option<bool>,
+    /// Instead of the above: a unified diff (---, +++, @@) over one or more files; /dev/null makes or removes one
+    patch: Option<String>,
 }
 
 /// A file as it is and as it will be; `None`: it is not there.
@@ -42,9 +56,9 @@ struct Change {
     after: Option<String>,
 }
 
-pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
+fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
     let workspace = Workspace::open(&ctx.workspace)?;
-    let changes = match arguments.maybe("patch")?.filter(|patch| !patch.trim().is_empty()) {
+    let changes = match arguments.patch.as_deref().filter(|patch| !patch.trim().is_empty()) {
         Some(patch) => by_diff(&workspace, patch)?,
         None => vec![by_text(&workspace, arguments)?],
     };
@@ -69,8 +83,9 @@ pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outco
 }
 
 fn by_text(workspace: &Workspace, arguments: &Arguments) -> Result<Change, String> {
-    let names = workspace.inside(arguments.text("path")?)?;
-    let (old, new) = (arguments.text("old_string")?, arguments.text("new_string")?);
+    let names = workspace.inside(needed(&arguments.path, "path")?)?;
+    let old = needed(&arguments.old_string, "old_string")?;
+    let new = needed(&arguments.new_string, "new_string")?;
     if old.is_empty() {
         return Err("old_string is empty. Use write_file to make a file.".to_owned());
     }
@@ -85,7 +100,7 @@ fn by_text(workspace: &Workspace, arguments: &Arguments) -> Result<Change, Strin
     } else {
         (old.to_owned(), new.to_owned())
     };
-    let all = arguments.flag("replace_all")?;
+    let all = arguments.replace_all.unwrap_or_default();
     let after = match before.matches(old.as_str()).count() {
         0 => return Err(missing(&names, &before, &old)),
         1 => before.replacen(old.as_str(), &new, 1),

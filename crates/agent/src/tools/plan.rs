@@ -7,9 +7,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use petasos_core::transcript::ToolCall;
+use serde_json::Value;
 
+use super::Tools;
+use super::arguments::{Object, object};
 use super::workspace::inside;
-use super::{Arguments, Tools};
 use crate::mcp::PREFIX;
 
 /// What a call may touch.
@@ -25,11 +27,11 @@ pub(super) enum Touch {
 }
 
 impl Touch {
-    pub(super) fn reads(workspace: &Path, arguments: &Arguments, default: &str) -> Self {
+    pub(super) fn reads(workspace: &Path, arguments: &Object, default: &str) -> Self {
         path(workspace, arguments, default).map_or(Self::Nothing, Self::Reads)
     }
 
-    pub(super) fn writes(workspace: &Path, arguments: &Arguments) -> Self {
+    pub(super) fn writes(workspace: &Path, arguments: &Object) -> Self {
         path(workspace, arguments, "").map_or(Self::Nothing, Self::Writes)
     }
 
@@ -45,8 +47,11 @@ impl Touch {
 
 /// `None`: there is no such path in the workspace, so nothing of it is touched. No tool follows links, so the names say
 /// where a path leads.
-fn path(workspace: &Path, arguments: &Arguments, default: &str) -> Option<Vec<OsString>> {
-    let path = arguments.maybe("path").ok()?.unwrap_or(default);
+fn path(workspace: &Path, arguments: &Object, default: &str) -> Option<Vec<OsString>> {
+    let path = match arguments.get("path") {
+        None | Some(Value::Null) => default,
+        Some(path) => path.as_str()?,
+    };
     inside(workspace, path).ok()
 }
 
@@ -68,7 +73,7 @@ impl Tools {
     }
 
     fn touch(&self, workspace: &Path, call: &ToolCall) -> Touch {
-        match (self.find(&call.name), Arguments::read(&call.arguments)) {
+        match (self.find(&call.name), object(&call.arguments)) {
             (Some(tool), Some(arguments)) => tool.touch(workspace, &arguments),
             (None, _) if call.name.starts_with(PREFIX) && self.servers().parallel(&call.name) => {
                 Touch::Nothing
@@ -83,15 +88,14 @@ impl Tools {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::super::Tool;
+    use super::super::Service;
     use super::*;
 
     #[track_caller]
     fn check(calls: &[(&str, Value)], want: &[u32]) {
-        let mut tools = Tools::default();
-        tools.on.extend([Tool::Terminal, Tool::Process]);
+        let tools = Tools::default().and(Service::Terminal);
         let calls: Vec<_> = calls
             .iter()
             .map(|(name, arguments)| ToolCall {

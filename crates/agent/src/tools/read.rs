@@ -2,10 +2,14 @@
 
 use std::io::Read as _;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
+use super::arguments::Count;
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use super::workspace::{Workspace, show};
-use super::{Arguments, Outcome, RESULT, SessionCtx, Stop};
+use super::{Outcome, RESULT, SessionCtx, Stop};
 
 const LINES: usize = 500;
 const MOST_LINES: usize = 2000;
@@ -14,28 +18,35 @@ const LINE: usize = 2000;
 /// Beyond this a file is not counted to its end.
 const SCAN: u64 = 256 << 20;
 
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "Path relative to the workspace, or the path of a file that somebody sent"},
-            "offset": {"type": "integer", "description": "First line, counted from 1", "minimum": 1},
-            "limit": {"type": "integer", "description": "Number of lines, default 500", "maximum": MOST_LINES},
-        },
-        "required": ["path"],
-    });
-    (
-        "Reads a text file of the workspace, or one that somebody sent, as numbered lines. Long files come in pages: go on at next_offset.",
-        parameters,
-    )
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "read_file",
+        description: "Reads a text file of the workspace, or one that somebody sent, as numbered lines. Long files come in pages: go on at next_offset.",
+        toolset: Toolset::File,
+        service: Service::None,
+        effects: Effects::Reads { default: "" },
+        reach: Reach::Turn,
+        runner: Runner::blocking(run),
+    }
 }
 
-pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
-    let path = arguments.text("path")?;
-    let workspace = Workspace::readable(ctx, path)?;
-    let names = workspace.inside(path)?;
-    let offset = arguments.count("offset", 1, usize::MAX)?;
-    let limit = arguments.count("limit", LINES, MOST_LINES)?;
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Path relative to the workspace, or the path of a file that somebody sent
+    path: String,
+    /// First line, counted from 1
+    #[schemars(range(min = 1))]
+    offset: Option<Count>,
+    /// Number of lines, default 500
+    #[schemars(range(max = MOST_LINES))]
+    limit: Option<Count>,
+}
+
+fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
+    let workspace = Workspace::readable(ctx, &arguments.path)?;
+    let names = workspace.inside(&arguments.path)?;
+    let offset = Count::within(arguments.offset.as_ref(), "offset", 1, usize::MAX)?;
+    let limit = Count::within(arguments.limit.as_ref(), "limit", LINES, MOST_LINES)?;
     let mut file = workspace.file(&names)?;
     let size = file.metadata().map_err(|error| error.to_string())?.len();
     let mut page = Page::new(offset, limit);

@@ -1,40 +1,73 @@
 //! `memory`: what is worth knowing in later conversations.
 
 use petasos_core::person::Person;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
-use super::{Arguments, Outcome, SessionCtx, Stop};
+use super::arguments::{Object, needed};
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
+use super::{Outcome, SessionCtx, Stop};
 use crate::memory::{Change, Memory, Shelf};
 
 /// Changes of one call.
 const MOST: usize = 20;
 
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "target": {"type": "string", "enum": ["memory", "user"], "description": "memory: what you learned about the work and its surroundings; user: who the user is and what they prefer"},
-            "action": {"type": "string", "enum": ["add", "replace", "remove", "show"]},
-            "content": {"type": "string", "description": "The new entry (add, replace): one fact, short"},
-            "old_text": {"type": "string", "description": "A part of the entry that is meant (replace, remove)"},
-            "operations": {"type": "array", "description": "Several changes at once, all or none: objects with action, content, old_text", "items": {"type": "object"}},
-        },
-        "required": ["target"],
-    });
-    (
-        "Keeps short facts for later conversations; what is there now is in your instructions since the conversation began. Keep what will matter in weeks, not what happened today. Never keep secrets.",
-        parameters,
-    )
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "memory",
+        description: "Keeps short facts for later conversations; what is there now is in your instructions since the conversation began. Keep what will matter in weeks, not what happened today. Never keep secrets.",
+        toolset: Toolset::Other,
+        service: Service::Gateway,
+        effects: Effects::Anything,
+        reach: Reach::People,
+        runner: Runner::blocking(run),
+    }
 }
 
-pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, _stop: &Stop) -> Outcome {
-    let shelf = Shelf::parse(arguments.text("target")?).ok_or("target is memory or user.")?;
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// memory: what you learned about the work and its surroundings; user: who the user is and what they prefer
+    #[schemars(extend("enum" = ["memory", "user"]))]
+    target: String,
+    action: Option<Action>,
+    /// The new entry (add, replace): one fact, short
+    content: Option<String>,
+    /// A part of the entry that is meant (replace, remove)
+    old_text: Option<String>,
+    /// Several changes at once, all or none: objects with action, content, old_text
+    #[schemars(with = "Option<Vec<Object>>")]
+    operations: Option<Vec<Operation>>,
+}
+
+#[derive(Deserialize)]
+struct Operation {
+    action: Option<Action>,
+    content: Option<String>,
+    old_text: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Add,
+    Replace,
+    Remove,
+    Show,
+}
+
+fn run(ctx: &SessionCtx, arguments: &Arguments, _stop: &Stop) -> Outcome {
+    let shelf = Shelf::parse(&arguments.target).ok_or("target is memory or user.")?;
     let memory = Memory::of(&ctx.home, &Person::of(&ctx.source, &ctx.key));
-    let changes = match arguments.0.get("operations") {
-        None | Some(Value::Null) => changes(arguments)?.into_iter().collect(),
-        Some(Value::Array(many)) => batch(many)?,
-        Some(_) => return Err("operations must be a list.".to_owned()),
+    let changes: Vec<_> = match &arguments.operations {
+        None => vec![change(arguments.action, &arguments.content, &arguments.old_text)?],
+        Some(many) if many.len() > MOST => return Err(format!("At most {MOST} operations at once.")),
+        Some(many) => many
+            .iter()
+            .map(|one| change(one.action, &one.content, &one.old_text))
+            .collect::<Result<_, _>>()?,
     };
+    let changes: Vec<_> = changes.into_iter().flatten().collect();
     let entries = match changes.is_empty() {
         true => memory.entries(shelf).map_err(|error| format!("The memory cannot be read: {error}"))?,
         false => memory.change(shelf, &changes)?,
@@ -47,25 +80,18 @@ pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, _stop: &Stop) -> Outc
     }))
 }
 
-fn batch(many: &[Value]) -> Result<Vec<Change>, String> {
-    if many.len() > MOST {
-        return Err(format!("At most {MOST} operations at once."));
-    }
-    let one = |value: &Value| match value {
-        Value::Object(map) => changes(&Arguments(map.clone())),
-        _ => Err("Each operation is an object.".to_owned()),
-    };
-    Ok(many.iter().map(one).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-}
-
 /// `None`: nothing is to be changed.
-fn changes(arguments: &Arguments) -> Result<Option<Change>, String> {
-    let (content, old) = (|| arguments.text("content"), || arguments.text("old_text"));
-    Ok(match arguments.maybe("action")?.unwrap_or("show") {
-        "add" => Some(Change::Add(content()?.to_owned())),
-        "replace" => Some(Change::Replace(old()?.to_owned(), content()?.to_owned())),
-        "remove" => Some(Change::Remove(old()?.to_owned())),
-        "show" => None,
-        other => return Err(format!("There is no action {other:?}: add, replace, remove or show.")),
+fn change(
+    action: Option<Action>,
+    content: &Option<String>,
+    old_text: &Option<String>,
+) -> Result<Option<Change>, String> {
+    let content = || needed(content, "content").map(str::to_owned);
+    let old_text = || needed(old_text, "old_text").map(str::to_owned);
+    Ok(match action.unwrap_or(Action::Show) {
+        Action::Add => Some(Change::Add(content()?)),
+        Action::Replace => Some(Change::Replace(old_text()?, content()?)),
+        Action::Remove => Some(Change::Remove(old_text()?)),
+        Action::Show => None,
     })
 }

@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 
 use regex::{Regex, RegexBuilder};
 use rustix::fs::{Dir, FileType};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::arguments::Count;
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use super::workspace::{Workspace, kind, open_directory, open_file, show};
-use super::{Arguments, Outcome, SessionCtx, Stop};
+use super::{Outcome, SessionCtx, Stop};
 
 const MATCHES: usize = 50;
 const MOST_MATCHES: usize = 200;
@@ -25,39 +29,49 @@ const ENTRIES: usize = 100_000;
 const DEPTH: usize = 40;
 const TIME: Duration = Duration::from_secs(10);
 
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string", "description": "Regular expression; for files also a glob such as *.md"},
-            "target": {"type": "string", "enum": ["content", "files"], "description": "Search in lines (default) or in file names"},
-            "path": {"type": "string", "description": "Directory to search, default: the whole workspace; also the one of files that were sent"},
-            "limit": {"type": "integer", "description": "Most results, default 50", "maximum": MOST_MATCHES},
-        },
-        "required": ["pattern"],
-    });
-    (
-        "Searches the workspace: lines whose text matches, or files whose path matches. Case is ignored when the pattern has no capitals.",
-        parameters,
-    )
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "search_files",
+        description: "Searches the workspace: lines whose text matches, or files whose path matches. Case is ignored when the pattern has no capitals.",
+        toolset: Toolset::File,
+        service: Service::None,
+        effects: Effects::Reads { default: "." },
+        reach: Reach::Turn,
+        runner: Runner::blocking(run),
+    }
 }
 
-pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
-    let pattern = arguments.text("pattern")?;
-    let target = match arguments.maybe("target")? {
-        None | Some("content") => Target::Content,
-        Some("files" | "names") => Target::Files,
-        Some(other) => {
-            return Err(format!("The argument \"target\" must be content or files, not {other:?}."));
-        }
-    };
-    let path = arguments.maybe("path")?.unwrap_or(".");
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Regular expression; for files also a glob such as *.md
+    pattern: String,
+    /// Search in lines (default) or in file names
+    target: Option<Target>,
+    /// Directory to search, default: the whole workspace; also the one of files that were sent
+    path: Option<String>,
+    /// Most results, default 50
+    #[schemars(range(max = MOST_MATCHES))]
+    limit: Option<Count>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Target {
+    #[default]
+    Content,
+    #[serde(alias = "names")]
+    Files,
+}
+
+fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
+    let target = arguments.target.unwrap_or_default();
+    let path = arguments.path.as_deref().unwrap_or(".");
     let workspace = Workspace::readable(ctx, path)?;
     let names = workspace.inside(path)?;
     let mut search = Search {
-        pattern: compile(pattern, target)?,
+        pattern: compile(&arguments.pattern, target)?,
         target,
-        limit: arguments.count("limit", MATCHES, MOST_MATCHES)?,
+        limit: Count::within(arguments.limit.as_ref(), "limit", MATCHES, MOST_MATCHES)?,
         found: Vec::new(),
         entries: 0,
         bytes: 0,
@@ -75,12 +89,6 @@ pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outco
         result["incomplete"] = reason.into();
     }
     Ok(result)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    Content,
-    Files,
 }
 
 struct Search<'a> {

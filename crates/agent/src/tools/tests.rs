@@ -4,6 +4,8 @@ use petasos_core::message::ChatType;
 use petasos_core::{Millis, Platform, SessionId, SessionKey, Source};
 use tempfile::TempDir;
 
+use super::arguments::Count;
+use super::definition::{Effects, Runner};
 use super::*;
 
 struct Desk {
@@ -268,7 +270,8 @@ fn a_write_that_nobody_waits_for_leaves_nothing_behind() {
     let stop = Stop::default();
     stop.0.store(true, Ordering::Relaxed);
     let Value::Object(arguments) = json!({"path": "a", "content": "x"}) else { unreachable!() };
-    assert!(write::run(&desk.ctx, &Arguments(arguments), &stop).is_err());
+    let arguments = arguments::parse(arguments).unwrap();
+    assert!(write::run(&desk.ctx, &arguments, &stop).is_err());
     assert_eq!(std::fs::read_dir(&desk.ctx.workspace).unwrap().count(), 0);
 }
 
@@ -360,4 +363,130 @@ fn the_second_of_two_equal_calls_is_not_run() {
     let calls = [call("a"), call("b")];
     assert_eq!(repeated(&calls, &calls[0]), None);
     assert!(repeated(&calls, &calls[1]).unwrap().content.contains("same call as a"));
+}
+
+#[test]
+fn models_see_the_specs_of_the_checked_in_file() {
+    let want: Vec<Value> = serde_json::from_str(include_str!("specs.json")).unwrap();
+    let seen: Vec<Value> = TABLE
+        .iter()
+        .map(|tool| tool.spec())
+        .map(|it| json!({"name": it.name, "description": it.description, "parameters": it.parameters}))
+        .collect();
+    for (seen, want) in seen.iter().zip(&want) {
+        assert_eq!(seen, want, "{:#}", seen);
+    }
+    assert_eq!(seen.len(), want.len());
+}
+
+#[test]
+fn definitions_agree_with_themselves() {
+    let mut names: Vec<_> = TABLE.iter().map(|tool| tool.name).collect();
+    names.sort_unstable();
+    assert!(names.is_sorted_by(|one, next| one < next), "names are unique: {names:?}");
+    for tool in TABLE.iter() {
+        let has_path = tool.spec().parameters["properties"]["path"]["type"] == "string";
+        match tool.effects {
+            Effects::Reads { .. } | Effects::Writes => assert!(has_path, "{}", tool.name),
+            Effects::None | Effects::Anything => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_definition_is_all_that_a_tool_needs() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Arguments {
+        /// Directory to count in
+        path: Option<String>,
+        /// Number of entries
+        #[schemars(range(max = 10))]
+        limit: Option<Count>,
+    }
+    let run = |_: &SessionCtx, arguments: &Arguments| {
+        let limit = Count::within(arguments.limit.as_ref(), "limit", 3, 10)?;
+        Ok(json!({"path": arguments.path, "limit": limit}))
+    };
+    let toy = Definition {
+        name: "toy",
+        description: "Counts.",
+        toolset: Toolset::File,
+        service: Service::None,
+        effects: Effects::Reads { default: "." },
+        reach: Reach::Subagents,
+        runner: Runner::immediate(run),
+    };
+    let tools = Tools::none().having([&*Box::leak(Box::new(toy))]);
+    let spec = &tools.specs()[0];
+    assert_eq!((spec.name.as_str(), spec.description.as_str()), ("toy", "Counts."));
+    let want = json!({"type": "object", "properties": {
+        "path": {"type": "string", "description": "Directory to count in"},
+        "limit": {"type": "integer", "maximum": 10, "description": "Number of entries"},
+    }});
+    assert_eq!(spec.parameters, want);
+    assert_eq!(tools.toolsets().keys().collect::<Vec<_>>(), [&Toolset::File]);
+    assert!(tools.read_only("toy") && tools.delegates("toy") && tools.knows("toy"));
+    assert!(!tools.for_child(Role::Leaf).knows("toy") && tools.for_child(Role::Orchestrator).knows("toy"));
+    assert!(!tools.only(&["toy".to_owned()]).knows("toy"));
+    let call = |arguments: &str| ToolCall { id: "1".into(), name: "toy".into(), arguments: arguments.into() };
+    assert_eq!(tools.groups("/w".as_ref(), &[call("{}"), call("{}")]), [2]);
+    let desk = desk();
+    for (arguments, want) in [
+        (r#"{"limit": "99"}"#, json!({"path": null, "limit": 10})),
+        (r#"{"path": null}"#, json!({"path": null, "limit": 3})),
+        (r#"{"path": 7}"#, json!({"error": "The argument \"path\" must be a text."})),
+        (r#"{"limit": 0}"#, json!({"error": "The argument \"limit\" must be a whole number from 1."})),
+    ] {
+        let result = tools.run(&desk.ctx, &call(arguments)).await;
+        assert_eq!(serde_json::from_str::<Value>(&result.content).unwrap(), want, "{arguments}");
+    }
+}
+
+#[test]
+fn subagents_and_restricted_conversations_have_fewer_tools() {
+    let all = Tools::none().having(TABLE.iter());
+    let names = |tools: &Tools| tools.on.iter().map(|tool| tool.name).collect::<Vec<_>>();
+    let without = |left_out: &[&str]| -> Vec<_> {
+        names(&all).into_iter().filter(|name| !left_out.contains(name)).collect()
+    };
+    let people = ["clarify", "memory", "send_message", "cronjob"];
+    assert_eq!(names(&all.for_child(Role::Orchestrator)), without(&people));
+    assert_eq!(names(&all.for_child(Role::Leaf)), without(&[&people[..], &["delegate_task"]].concat()));
+    let everything: Vec<String> = names(&all).into_iter().map(str::to_owned).collect();
+    assert_eq!(names(&all.only(&everything)), without(&["cronjob", "delegate_task"]));
+    assert_eq!(Tools::names(), without(&["delegate_task"]));
+}
+
+#[test]
+fn errors_name_the_argument_and_what_it_must_be() {
+    #[track_caller]
+    fn check<A: Arguments>(arguments: Value, want: &str) {
+        let Value::Object(object) = arguments else { panic!("an object") };
+        assert_eq!(arguments::parse::<A>(object).err().as_deref(), Some(want));
+    }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[allow(dead_code, reason = "only parsed")]
+    struct Given {
+        needed: String,
+        #[serde(default, deserialize_with = "arguments::flag")]
+        flag: Option<bool>,
+        number: Option<i64>,
+        role: Option<Status>,
+        texts: Option<Vec<String>>,
+        todos: Option<Vec<Todo>>,
+    }
+    check::<Given>(json!({"needed": null}), "The argument \"needed\" is missing.");
+    let given = |name: &str, value: Value| json!({"needed": "", name: value});
+    check::<Given>(given("needed", json!(1)), "The argument \"needed\" must be a text.");
+    check::<Given>(given("flag", json!("yes")), "The argument \"flag\" must be true or false.");
+    check::<Given>(given("number", json!("x")), "The argument \"number\" must be a whole number.");
+    check::<Given>(
+        given("role", json!("king")),
+        "The argument \"role\" must be pending, in_progress, completed or cancelled.",
+    );
+    check::<Given>(given("texts", json!([1])), "The argument \"texts\" must be a list of texts.");
+    check::<Given>(
+        given("todos", json!([{"id": "1"}])),
+        "The argument \"todos\" must be a list of objects with id, content and status.",
+    );
 }

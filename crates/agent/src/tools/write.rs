@@ -10,33 +10,41 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
 
+use super::definition::{Definition, Effects, Reach, Runner, Service, Toolset};
 use super::workspace::{Workspace, explain, kind, show};
-use super::{Arguments, Outcome, SessionCtx, Stop};
+use super::{Outcome, SessionCtx, Stop};
 
 /// Bytes of one file.
 pub(super) const MOST: usize = 4 << 20;
 
-pub(super) fn schema() -> (&'static str, Value) {
-    let parameters = json!({
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "Path relative to the workspace"},
-            "content": {"type": "string", "description": "The whole new content"},
-        },
-        "required": ["path", "content"],
-    });
-    (
-        "Writes a text file of the workspace, replacing what is there. Missing directories are made.",
-        parameters,
-    )
+pub(super) fn tool() -> Definition {
+    Definition {
+        name: "write_file",
+        description: "Writes a text file of the workspace, replacing what is there. Missing directories are made.",
+        toolset: Toolset::File,
+        service: Service::None,
+        effects: Effects::Writes,
+        reach: Reach::Turn,
+        runner: Runner::blocking(run),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Arguments {
+    /// Path relative to the workspace
+    path: String,
+    /// The whole new content
+    content: String,
 }
 
 pub(super) fn run(ctx: &SessionCtx, arguments: &Arguments, stop: &Stop) -> Outcome {
-    let content = arguments.text("content")?;
+    let content = arguments.content.as_str();
     let workspace = Workspace::open(&ctx.workspace)?;
-    let names = workspace.inside(arguments.text("path")?)?;
+    let names = workspace.inside(&arguments.path)?;
     if content.len() > MOST {
         return Err(format!("The content is larger than {MOST} bytes. Write several files."));
     }

@@ -1,5 +1,8 @@
 //! Transcripts as programs keep them: made, renamed, ended, branched and removed by name.
 
+use std::collections::BTreeMap;
+
+use petasos_agent::{ToolSpec, Toolset};
 use petasos_core::session::{Entry, ModelOverride};
 use petasos_core::{Platform, SessionId};
 use petasos_store::{CardQuery, SessionCard, Tx, local_time};
@@ -152,9 +155,9 @@ impl Handle {
         &self.0.shell.settings.cron
     }
 
-    /// The names of the agent's tools, and what each does.
-    pub fn tools(&self) -> Vec<(String, String)> {
-        self.0.shell.tools.specs().iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect()
+    /// The agent's tools by toolset.
+    pub fn toolsets(&self) -> BTreeMap<Toolset, Vec<ToolSpec>> {
+        self.0.shell.tools.toolsets()
     }
 
     async fn make<F>(&self, owner: &str, id: SessionId, job: F) -> Result<SessionCard, NotChanged>

@@ -12,8 +12,6 @@ use tokio::time::Instant;
 use super::work::Work;
 use super::{Ended, Session, Waiting, begin};
 
-/// The tool whose work is done by others.
-const DELEGATE: &str = "delegate_task";
 /// How long the second half of a split message may take.
 const SPLIT_WAIT: Duration = Duration::from_secs(1);
 
@@ -90,7 +88,7 @@ impl Session {
     fn waits_for_others(&self) -> bool {
         match self.turn.as_ref().map(|turn| &turn.phase) {
             Some(Phase::Acting { calls, open, .. }) => {
-                calls.iter().any(|call| call.name == DELEGATE && open.contains(&call.id))
+                calls.iter().any(|call| self.shell.tools.delegates(&call.name) && open.contains(&call.id))
             }
             Some(Phase::Thinking | Phase::Over) | None => false,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use petasos_gateway::clock;
+use petasos_gateway::{ToolSpec, Toolset, clock};
 use serde_json::{Value, json};
 
 use super::Api;
@@ -112,26 +112,15 @@ pub(super) async fn skills() -> Answer {
 
 /// The agent's tools, by what they are for.
 pub(super) async fn toolsets(State(api): State<Arc<Api>>) -> Answer {
-    const SETS: [(&str, &str, &[&str]); 3] = [
-        ("file", "Files", &["read_file", "write_file", "search_files", "patch"]),
-        ("terminal", "Terminal", &["terminal", "process"]),
-        ("schedule", "Scheduled work", &["cronjob"]),
-    ];
-    let tools = api.handle.tools();
-    let set_of = |tool: &str| SETS.iter().find(|(_, _, names)| names.contains(&tool)).map(|it| (it.0, it.1));
-    let sets = SETS.iter().map(|it| (it.0, it.1)).chain([("other", "Other")]);
-    let data: Vec<_> = sets
-        .filter_map(|(name, label)| {
-            let of: Vec<_> = tools.iter().filter(|(tool, _)| set_of(tool).unwrap_or(("other", "Other")).0 == name).collect();
-            let names: Vec<_> = of.iter().map(|(tool, _)| tool.as_str()).collect();
-            let description = of.iter().map(|(_, what)| what.split(['.', '\n']).next().unwrap_or_default()).collect::<Vec<_>>().join("; ");
-            (!of.is_empty()).then(|| {
-                json!({
-                    "name": name, "label": label, "description": description, "enabled": true, "configured": true,
-                    "tools": names,
-                })
-            })
+    let shown = |(set, tools): (Toolset, Vec<ToolSpec>)| {
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let sentences: Vec<_> =
+            tools.iter().filter_map(|tool| tool.description.split(['.', '\n']).next()).collect();
+        json!({
+            "name": set.name(), "label": set.label(), "description": sentences.join("; "), "enabled": true,
+            "configured": true, "tools": names,
         })
-        .collect();
+    };
+    let data: Vec<_> = api.handle.toolsets().into_iter().map(shown).collect();
     Ok(Json(json!({ "object": "list", "platform": "api_server", "data": data })))
 }
