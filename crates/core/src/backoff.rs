@@ -1,6 +1,6 @@
 //! How long to wait before the next try.
 //!
-//! A schedule doubles from `base` up to `cap` and spreads the result by chance. Attempts count from one:
+//! A schedule grows from `base` up to `cap` and spreads the result by chance. Attempts count from one:
 //! the number of the try that has just failed. A roll is any number; only its remainder by 1001 matters.
 
 use core::time::Duration;
@@ -8,6 +8,7 @@ use core::time::Duration;
 /// What chance does to a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
+    None,
     /// Up to this share (per mille) shorter or longer; a roll of 500 changes nothing.
     Around(u32),
     /// Up to this share (per mille) longer.
@@ -21,9 +22,17 @@ pub enum Spread {
 /// The roll that leaves a wait `Around` as it is.
 pub const EVEN: u64 = 500;
 
+/// How a wait differs from the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    Double,
+    Add(Duration),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
     pub base: Duration,
+    pub growth: Growth,
     pub cap: Duration,
     pub spread: Spread,
 }
@@ -38,15 +47,21 @@ pub const MODEL: Schedule = schedule(2, 60, Spread::Above(500));
 pub const MODEL_MALFORMED: Schedule = schedule(5, 120, Spread::Above(500));
 
 const fn schedule(base: u64, cap: u64, spread: Spread) -> Schedule {
-    Schedule { base: Duration::from_secs(base), cap: Duration::from_secs(cap), spread }
+    let (base, cap) = (Duration::from_secs(base), Duration::from_secs(cap));
+    Schedule { base, growth: Growth::Double, cap, spread }
 }
 
 /// The wait after failed try number `attempt`.
 pub fn backoff(schedule: &Schedule, attempt: u32, roll: u64) -> Duration {
-    let doublings = attempt.saturating_sub(1).min(31);
-    let wait = schedule.base.saturating_mul(1 << doublings).min(schedule.cap);
+    let steps = attempt.saturating_sub(1);
+    let grown = match schedule.growth {
+        Growth::Double => schedule.base.saturating_mul(1 << steps.min(31)),
+        Growth::Add(step) => schedule.base.saturating_add(step.saturating_mul(steps)),
+    };
+    let wait = grown.min(schedule.cap);
     let roll = u32::try_from(roll % 1001).unwrap_or_default();
     match schedule.spread {
+        Spread::None => wait,
         Spread::Around(share) => wait - share_of(wait, share) + share_of(share_of(wait, share) * 2, roll),
         Spread::Above(share) => wait + share_of(share_of(wait, share), roll),
         Spread::Below(share) => wait - share_of(share_of(wait, share), roll),

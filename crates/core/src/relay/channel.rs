@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::close;
-use crate::backoff::{Schedule, Spread, backoff};
+use crate::backoff::{Growth, Schedule, Spread, backoff};
 use crate::time::Millis;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Default for Terms {
 
 /// Doubling up to `cap`, and up to half as much sooner, so that not all come back at once.
 pub const fn ladder(base: Duration, cap: Duration) -> Schedule {
-    Schedule { base, cap, spread: Spread::Below(500) }
+    Schedule { base, growth: Growth::Double, cap, spread: Spread::Below(500) }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

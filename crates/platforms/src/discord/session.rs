@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use petasos_core::link::redial::{Hint, NO_JITTER, Policy, Redial};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::error::TrySendError;
@@ -17,7 +18,7 @@ use twilight_model::gateway::payload::outgoing::{Heartbeat, Resume};
 use twilight_model::gateway::{Intents, OpCode};
 
 use super::cursor::Session;
-use super::ladder::{Ended, INVALID, Ladder, Step, closed};
+use super::ended::{Ended, closed, pause_before_session};
 use super::pulse::{Pulse, Unanswered};
 use super::socket::{Heard, Socket};
 use super::wire::{Frame, Gateway, Hello, Ready};
@@ -50,7 +51,7 @@ pub(super) struct Kept {
 pub(super) struct Sockets<'a> {
     discord: &'a Discord,
     known: Option<Known>,
-    ladder: Ladder,
+    redial: Redial,
     arrived: mpsc::Sender<Arrived>,
     kept: watch::Receiver<Option<Kept>>,
     told: mpsc::Sender<Health>,
@@ -93,27 +94,25 @@ impl<'a> Sockets<'a> {
             resume_url: session.resume_url.clone(),
             queued: session.sequence,
         });
-        let ladder = Ladder::new(discord.config.reconnect_base);
-        Self { discord, known, ladder, arrived, kept, told, stood: false }
+        let redial = Redial::new(Policy::resumed_socket(discord.config.reconnect_base));
+        Self { discord, known, redial, arrived, kept, told, stood: false }
     }
 
     pub(super) async fn run(mut self) -> Error {
         loop {
             let ended = self.once().await;
-            match ended {
-                Ended::Fresh { .. } => self.known = None,
+            if let Hint::NewSession { .. } = ended.hint {
+                self.known = None;
+            }
+            if !self.stood && ended.is_unreached() {
                 // There is no connection yet: how often to try is the supervisor's business.
-                Ended::Failed(error) if !self.stood => return error,
-                Ended::Resume { .. } | Ended::Failed(_) | Ended::End(_) => {}
+                return ended.error;
             }
-            match self.ladder.after(ended, chance()) {
-                Step::Wait { span, reason } => {
-                    warn!(platform = "discord", reason, wait = ?span, "socket ended");
-                    self.tell(Health::Degraded { reason });
-                    sleep(span).await;
-                }
-                Step::End(error) => return error,
-            }
+            let Some(wait) = self.redial.after(ended.hint, NO_JITTER) else { return ended.given_up() };
+            let reason = ended.reason();
+            warn!(platform = "discord", reason, ?wait, "socket ended");
+            self.tell(Health::Degraded { reason });
+            sleep(wait).await;
         }
     }
 
@@ -121,8 +120,8 @@ impl<'a> Sockets<'a> {
     async fn once(&mut self) -> Ended {
         let url = match self.address().await {
             Ok(url) => url,
-            Err(error @ Error::Exhausted { .. }) => return Ended::End(error),
-            Err(error) => return Ended::Failed(error),
+            Err(error @ Error::Exhausted { .. }) => return Ended::give_up(error),
+            Err(error) => return error.into(),
         };
         let limit = self.discord.config.connect_timeout;
         let deadline = Instant::now() + limit;
@@ -135,7 +134,7 @@ impl<'a> Sockets<'a> {
         let interval = match timeout_at(deadline, hello(&mut socket)).await {
             Ok(Ok(interval)) => interval,
             Ok(Err(ended)) => return ended,
-            Err(_elapsed) => return Ended::End(Error::NotReady(limit)),
+            Err(_elapsed) => return Ended::give_up(Error::NotReady(limit)),
         };
         if !self.greet(&mut socket).await {
             return closed(None);
@@ -151,8 +150,8 @@ impl<'a> Sockets<'a> {
     fn undialled(&mut self, error: Error) -> Ended {
         let elsewhere = self.known.as_mut().and_then(|known| known.resume_url.take());
         match elsewhere.filter(|_| self.discord.config.gateway_url.is_none()) {
-            Some(_) => Ended::Resume { reason: error.code() },
-            None => Ended::Failed(error),
+            Some(_) => Ended::exited(error.code(), Hint::Resume),
+            None => error.into(),
         }
     }
 
@@ -195,7 +194,7 @@ impl<'a> Sockets<'a> {
                 },
                 () = sleep_until(open.pulse.due()) => {
                     if let Err(Unanswered) = open.pulse.beat(Instant::now()) {
-                        return Ended::Resume { reason: "discord_heartbeat_missed" };
+                        return Ended::exited("discord_heartbeat_missed", Hint::Resume);
                     }
                     if !open.socket.say(&Heartbeat::new(self.sequence())).await {
                         return closed(None);
@@ -205,12 +204,12 @@ impl<'a> Sockets<'a> {
                 () = sleep_until(look), if open.ready && !liveness.interval.is_zero() => {
                     look = Instant::now() + liveness.interval;
                     match open.pulse.look(Instant::now(), &liveness) {
-                        Some(age) => return Ended::End(Error::Stale(age)),
+                        Some(age) => return Ended::give_up(Error::Stale(age)),
                         None => continue,
                     }
                 }
                 () = sleep_until(deadline), if !open.ready => {
-                    return Ended::End(Error::NotReady(self.discord.config.connect_timeout));
+                    return Ended::give_up(Error::NotReady(self.discord.config.connect_timeout));
                 }
             };
             match self.frame(&text, open) {
@@ -241,16 +240,20 @@ impl<'a> Sockets<'a> {
             Some(OpCode::HeartbeatAck) => {
                 open.pulse.acknowledged(Instant::now());
                 if open.ready {
-                    self.ladder.alive();
+                    self.redial.reset();
                     self.tell(Health::Polling);
                 }
                 Next::Go
             }
-            Some(OpCode::Reconnect) => Next::End(Ended::Resume { reason: "discord_reconnect_asked" }),
-            Some(OpCode::InvalidSession) => Next::End(match frame.d.as_ref().map(|data| data.get()) {
-                Some("true") => Ended::Resume { reason: INVALID },
-                Some(_) | None => Ended::Fresh { reason: INVALID },
-            }),
+            Some(OpCode::Reconnect) => Next::End(Ended::exited("discord_reconnect_asked", Hint::Resume)),
+            Some(OpCode::InvalidSession) => {
+                let after = pause_before_session(self.discord.config.reconnect_base, chance());
+                let hint = match frame.d.as_ref().map(|data| data.get()) {
+                    Some("true") => Hint::RetryAfter(after),
+                    Some(_) | None => Hint::NewSession { after },
+                };
+                Next::End(Ended::exited("discord_invalid_session", hint))
+            }
             Some(_) | None => Next::Go,
         }
     }
@@ -271,7 +274,7 @@ impl<'a> Sockets<'a> {
                 }
                 Err(error) => {
                     let place = format!("READY at column {}", error.column());
-                    return Next::End(Ended::Failed(Failure::Garbage(place).into()));
+                    return Next::End(Error::from(Failure::Garbage(place)).into());
                 }
             },
             "RESUMED" => {
@@ -295,8 +298,8 @@ impl<'a> Sockets<'a> {
     fn hand_on(&self, arrived: Arrived) -> Next {
         match self.arrived.try_send(arrived) {
             Ok(()) => Next::Go,
-            Err(TrySendError::Full(_)) => Next::End(Ended::End(Error::Overrun)),
-            Err(TrySendError::Closed(_)) => Next::End(Ended::End(Error::Closed)),
+            Err(TrySendError::Full(_)) => Next::End(Ended::give_up(Error::Overrun)),
+            Err(TrySendError::Closed(_)) => Next::End(Ended::give_up(Error::Closed)),
         }
     }
 

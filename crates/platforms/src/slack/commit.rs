@@ -223,7 +223,7 @@ impl Link<'_> {
         let Committed { taken, dues, told, cursor, fills } = done;
         match taken {
             Ok(()) => {
-                self.ladder.proved();
+                self.redial.reset();
                 self.slack.memory().keep(cursor, &told, &fills);
             }
             Err(NotTaken::Refused | NotTaken::Unfit) => {

@@ -338,6 +338,11 @@ impl Error {
         }
     }
 
+    /// The error with which a link ends whose sockets are given up.
+    pub(super) fn given_up(self) -> Self {
+        if self.fault() == Fault::Fatal { self } else { Self::Unreachable(Box::new(self)) }
+    }
+
     /// This workspace does not know the chat; another may.
     pub(super) fn is_chat_unknown(&self) -> bool {
         matches!(self, Self::Answered { error, .. } if class(error) == Class::NoChat)
@@ -441,6 +446,13 @@ mod tests {
         let wait = Some(Duration::from_secs(3));
         let later = Fault::Later { after: wait };
         check(&Error::Limited { after: wait }, later, No, Kind::RateLimited, "slack_rate_limited");
+    }
+
+    #[test]
+    fn a_link_that_is_given_up_ends_unreachable_unless_a_person_is_needed() {
+        let lost = Error::Dropped("reset".into());
+        assert_eq!(lost.clone().given_up(), Error::Unreachable(Box::new(lost)));
+        assert_eq!(answered("invalid_auth").given_up(), answered("invalid_auth"));
     }
 
     #[test]

@@ -11,7 +11,6 @@ mod error;
 mod fetch;
 mod gate;
 mod history;
-mod ladder;
 mod learn;
 mod losses;
 mod memory;

@@ -9,13 +9,13 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use petasos_core::link::redial::{NO_JITTER, Policy, Redial};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::commit::{Closing, Committed, Due, MOST_WAITING, Told};
 use super::history::Fetched;
-use super::ladder::Ladder;
 use super::parse::{self, Read, Unreadable};
 use super::socket::{Heard, Socket, ended};
 use super::team::Teams;
@@ -27,8 +27,6 @@ use crate::intake::{self, Health, Intake};
 
 /// A socket that Slack wants to close is read for at most this long after its successor stands.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// A connection that has lived this long has proved itself.
-const PROOF: Duration = Duration::from_secs(30);
 /// Signs of life are passed on no more often than this.
 const PULSE: Duration = Duration::from_secs(1);
 
@@ -63,7 +61,7 @@ impl Slack {
             fetching: None,
             closing: None,
             schedule: Schedule::new(),
-            ladder: Ladder::new(self.config.reconnect_base),
+            redial: Redial::new(Policy::unresumed_socket(self.config.reconnect_base)),
             stood: false,
             behind: false,
         };
@@ -89,7 +87,7 @@ pub(super) struct Link<'a> {
     /// Fetched messages for the next commit.
     pub(super) closing: Option<Closing>,
     pub(super) schedule: Schedule<String>,
-    pub(super) ladder: Ladder,
+    pub(super) redial: Redial,
     /// A socket has stood since the link began.
     pub(super) stood: bool,
     /// Told with the last sign of life: something is missing.
@@ -152,7 +150,9 @@ impl Link<'_> {
             return Err(error);
         }
         let reason = error.code();
-        let wait = self.ladder.after(error)?;
+        let Some(wait) = self.redial.after(error.fault().into(), NO_JITTER) else {
+            return Err(error.given_up());
+        };
         warn!(platform = "slack", reason, ?wait, "connecting again");
         self.troubled(reason);
         self.open_after(wait);
@@ -302,8 +302,8 @@ impl Link<'_> {
                 self.lost(at, Error::Silent(silence))?;
             } else if let Err(error) = socket.ping().await {
                 self.lost(at, error)?;
-            } else if self.sockets[at].opened.elapsed() >= PROOF {
-                self.ladder.proved();
+            } else {
+                self.redial.stood(self.sockets[at].opened.elapsed());
             }
         }
         Ok(())

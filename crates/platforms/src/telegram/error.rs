@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use petasos_core::link::redial::Hint;
 use petasos_core::{Fault, Reached};
 
 use crate::http::Failure;
@@ -155,6 +156,26 @@ impl Error {
         self.says("query is too old") || self.says("query id is invalid") || self.says("query_id_invalid")
     }
 
+    /// How a poll that failed goes on.
+    pub(super) fn hint(&self) -> Hint {
+        match self {
+            Self::Answered { code: 409, .. } if self.is_webhook_active() => Hint::Removable,
+            Self::Answered { code: 409, .. } => Hint::Denied,
+            error => error.fault().into(),
+        }
+    }
+
+    /// The error with which a link ends whose polls are given up.
+    pub(super) fn given_up(self) -> Self {
+        match self.hint() {
+            Hint::GiveUp => self,
+            Hint::Denied => Self::Conflict,
+            Hint::Resume | Hint::NewSession { .. } | Hint::RetryAfter(_) | Hint::Removable => {
+                Self::Unreachable(Box::new(self))
+            }
+        }
+    }
+
     /// A 409 that does not go away by waiting: somebody set a webhook.
     pub(super) fn is_webhook_active(&self) -> bool {
         matches!(self, Self::Answered { code: 409, description, .. } if lower(description, "webhook is active"))
@@ -237,6 +258,25 @@ mod tests {
         check(Error::Conflict, pause, Reached::No, "telegram_polling_conflict");
         let unreachable = Error::Unreachable(Box::new(answered(502, "Bad Gateway")));
         check(unreachable, SOON, Reached::No, "telegram_network_error");
+    }
+
+    #[test]
+    fn failed_polls_give_hints_and_the_error_of_a_link_that_is_given_up() {
+        let unreachable = |error: &Error| Error::Unreachable(Box::new(error.clone()));
+        let (server, token) = (answered(502, "Bad Gateway"), answered(401, "Unauthorized"));
+        let (lost, flood) = (Error::from(Failure::Lost("reset".into())), answered(429, "slow"));
+        let webhook = answered(409, "Conflict: can't use getUpdates method while webhook is active");
+        let poller = answered(409, "Conflict: terminated by other getUpdates request");
+        for (error, hint, end) in [
+            (&server, Hint::Resume, unreachable(&server)),
+            (&lost, Hint::Resume, unreachable(&lost)),
+            (&flood, Hint::RetryAfter(Duration::from_secs(7)), unreachable(&flood)),
+            (&webhook, Hint::Removable, unreachable(&webhook)),
+            (&poller, Hint::Denied, Error::Conflict),
+            (&token, Hint::GiveUp, token.clone()),
+        ] {
+            assert_eq!((error.hint(), error.clone().given_up()), (hint, end), "{error}");
+        }
     }
 
     #[test]

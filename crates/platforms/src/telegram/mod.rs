@@ -7,7 +7,6 @@ mod api;
 mod error;
 mod fetch;
 mod gate;
-mod ladder;
 mod parse;
 mod react;
 mod receive;

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use petasos_core::link::redial::{Hint, NO_JITTER, Policy, Redial};
 use petasos_core::{Inbound, Platform};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -17,7 +18,6 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::gate::Gate;
-use super::ladder::{Ladder, Step};
 use super::wire::Me;
 use super::{Error, Telegram, parse};
 use crate::intake::{Health, Intake, NotTaken, Unreadable};
@@ -58,7 +58,10 @@ impl Telegram {
         health: &mut (dyn FnMut(Health) + Send),
     ) -> Error {
         health(Health::Connecting);
-        let mut ladder = Ladder::new(self.config.poll_backoff_base);
+        let policy = Policy::long_poll(self.config.poll_backoff_base);
+        let mut redial = Redial::new(policy);
+        // A gateway that stores nothing at the moment is no reason to give the link up.
+        let mut unstored = Redial::new(policy.without_limit());
         let mut me: Option<Me> = None;
         // The first poll after trouble does not linger: its answer is the proof of life. Nor do those that catch up:
         // one that brings nothing is the proof that nothing waits.
@@ -82,9 +85,9 @@ impl Telegram {
                 // There is no connection yet: how often to try is the supervisor's business.
                 Err(error) => return error,
             };
-            let step = match polled {
+            match polled {
                 Ok(updates) => {
-                    ladder.answered();
+                    redial.reset();
                     let some = !updates.is_empty();
                     let more = updates.len() >= PAGE || (some && linger.is_zero());
                     health(if more { Health::CatchingUp } else { Health::Polling });
@@ -95,41 +98,33 @@ impl Telegram {
                     linger = if more { Duration::ZERO } else { self.config.poll_timeout };
                     match self.hand_over(updates, offset, me, intake).await {
                         Ok(next) => {
-                            ladder.taken();
+                            unstored.reset();
                             if hasty && next == offset {
                                 sleep(BREATH).await;
                             }
                             offset = next;
                             continue;
                         }
-                        Err(NotTaken::Refused | NotTaken::Unfit) => ladder.after_refusal(),
-                        Err(NotTaken::Closed) => Step::End(Error::Closed),
+                        Err(NotTaken::Refused | NotTaken::Unfit) => {
+                            let Some(wait) = unstored.after(Hint::Resume, NO_JITTER) else {
+                                return Error::Closed;
+                            };
+                            defer(wait, "telegram_not_taken", health).await;
+                        }
+                        Err(NotTaken::Closed) => return Error::Closed,
                     }
                 }
-                Err(error) => ladder.after(error),
-            };
+                Err(error) => match redial.after(error.hint(), NO_JITTER) {
+                    Some(Duration::ZERO) if error.is_webhook_active() => {
+                        warn!(platform = "telegram", "a webhook was set for this bot; removing it");
+                        self.delete_webhook().await;
+                    }
+                    Some(wait) => defer(wait, error.code(), health).await,
+                    None => return error.given_up(),
+                },
+            }
             linger = Duration::ZERO;
-            if let Err(error) = self.take_step(step, health).await {
-                return error;
-            }
         }
-    }
-
-    /// What follows a poll that failed or was not taken; an error ends the link.
-    async fn take_step(&self, step: Step, health: &mut (dyn FnMut(Health) + Send)) -> Result<(), Error> {
-        match step {
-            Step::Wait { span, reason } => {
-                warn!(platform = "telegram", reason, wait = ?span, "poll deferred");
-                health(Health::Degraded { reason });
-                sleep(span).await;
-            }
-            Step::DropWebhook => {
-                warn!(platform = "telegram", "a webhook was set for this bot; removing it");
-                self.delete_webhook().await;
-            }
-            Step::End(error) => return Err(error),
-        }
-        Ok(())
     }
 
     /// One poll. The first one finds out who we are at the same time; without that there is no connection.
@@ -211,6 +206,12 @@ impl Telegram {
             debug!(platform = "telegram", %error, "command menu not published");
         }
     }
+}
+
+async fn defer(wait: Duration, reason: &'static str, health: &mut (dyn FnMut(Health) + Send)) {
+    warn!(platform = "telegram", reason, ?wait, "poll deferred");
+    health(Health::Degraded { reason });
+    sleep(wait).await;
 }
 
 /// Never returns, so that it ends with the link it stands beside.

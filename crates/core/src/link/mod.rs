@@ -4,6 +4,11 @@
 //! that time can heal is retried for ever: fast and with growing waits at first, then as a slow probe.
 //! A failure that needs a person stops the link and says why. A link that stood is followed at once;
 //! one whose connection takes too long, or has fallen silent, counts as broken.
+//!
+//! An adapter that keeps its session over a broken connection reconnects by itself first (`redial`); meanwhile the
+//! link is troubled, not broken.
+
+pub mod redial;
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +17,8 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backoff::{EVEN, RECONNECT, backoff};
+use self::redial::Pace;
+use crate::backoff::{EVEN, RECONNECT};
 use crate::fault::Fault;
 use crate::time::Millis;
 
@@ -347,10 +353,9 @@ impl Link {
             State::Up { since } => (0, false, since.after(BREATH).since(now)),
             State::Connecting { .. } => {
                 let attempts = self.attempts.saturating_add(1);
-                let slow = terms.fast_attempts.is_some_and(|fast| attempts >= fast);
-                let roll = if terms.jitter { roll } else { EVEN };
-                let wait = if slow { terms.slow_probe } else { backoff(&RECONNECT, attempts, roll) };
-                (attempts, slow, wait)
+                let pace = Pace { immediate: 0, schedule: RECONNECT, give_up_at: terms.fast_attempts };
+                let wait = pace.wait(attempts, if terms.jitter { roll } else { EVEN });
+                (attempts, wait.is_none(), wait.unwrap_or(terms.slow_probe))
             }
         };
         let state = match failure.class {
@@ -408,5 +413,4 @@ const fn class(fault: Fault) -> Class {
 }
 
 #[cfg(test)]
-#[path = "link_tests.rs"]
 mod tests;
