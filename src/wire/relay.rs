@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use petasos_core::Platform;
 use petasos_core::access::Bots;
+use petasos_core::link::redial;
 use petasos_core::relay::Terms;
-use petasos_core::relay::channel::ladder;
 use petasos_gateway::{Doze, Lever};
 use petasos_platforms::relay::{self, Config, Credentials, Grant, Identity, Policy, Provision};
 use petasos_platforms::{Adapter, Secret};
@@ -155,13 +155,18 @@ fn config(
             .map(|(gateway_id, secret)| Credentials { gateway_id, secret: Secret::new(secret) }),
         provision,
         wake_url: settings.text("gateway.relay_wake_url"),
-        terms: Terms {
-            ladder: ladder(seconds(settings, "gateway.relay_reconnect_base").min(LONGEST_WAIT), LONGEST_WAIT),
-            auth_retry_once: settings.flag("gateway.relay_auth_retry_once"),
-            ..Terms::default()
-        },
+        terms: Terms { redial: redial(settings), ..Terms::default() },
         answer_timeout: seconds(settings, "gateway.relay_answer_timeout"),
         ..Config::new(url)
+    }
+}
+
+fn redial(settings: &Settings) -> redial::Policy {
+    let base = seconds(settings, "gateway.relay_reconnect_base").min(LONGEST_WAIT);
+    let policy = redial::Policy::relay(base, LONGEST_WAIT);
+    match settings.flag("gateway.relay_auth_retry_once") {
+        true => policy,
+        false => policy.without_retry_of_denial(),
     }
 }
 

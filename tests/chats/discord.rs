@@ -62,7 +62,7 @@ fn what_is_too_old_to_be_answered_after_an_outage_is_counted_and_said() {
     bench.settle();
     assert!(lost.iter().all(|thread| bench.discord().texts(*thread).is_empty()));
     let said = bench.kill();
-    assert!(said.contains("too_old=2") && said.contains("window_seconds"), "{said}");
+    assert!(said.contains("2 older than missed_message_backfill.window_seconds"), "{said}");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn by_status(status: u16) -> Class {
     }
 }
 
-/// Seconds, as whole or broken numbers. A date is not worth a calendar: the ladder takes over.
+/// Seconds, as whole or broken numbers. A date is not worth a calendar: the backoff takes over.
 pub(crate) fn retry_after(header: &str) -> Option<Duration> {
     let seconds: f64 = header.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()

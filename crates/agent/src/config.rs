@@ -86,7 +86,7 @@ pub struct ModelConfig {
     pub api_max_retries: u32,
     /// Silence on a stream after which it counts as dead.
     pub stream_stale: Duration,
-    /// First wait of the retry ladder; it doubles from there.
+    /// First wait of the retry backoff; it doubles from there.
     pub retry_base: Duration,
     /// Whether pictures are shown to it.
     pub vision: bool,

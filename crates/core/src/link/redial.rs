@@ -112,6 +112,11 @@ impl Policy {
         }
     }
 
+    /// A first denial ends the link.
+    pub const fn without_retry_of_denial(self) -> Self {
+        Self { denied: Pace { give_up_at: Some(1), ..self.denied }, ..self }
+    }
+
     /// The same waits without giving up.
     pub const fn without_limit(self) -> Self {
         Self { broken: Pace { give_up_at: None, ..self.broken }, ..self }

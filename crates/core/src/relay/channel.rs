@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::close;
-use crate::backoff::{Growth, Schedule, Spread, backoff};
+use crate::link::redial::{Hint, Policy, Redial};
 use crate::time::Millis;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,37 +52,23 @@ pub enum Idle {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Waits before dialling again.
-    pub ladder: Schedule,
-    /// The first wait of one who sleeps.
+    pub redial: Policy,
+    /// The wait of a channel that sleeps.
     pub dormant: Duration,
     pub handshake: Duration,
-    /// A connection that lasted so long starts the ladder anew.
-    pub stable: Duration,
-    /// After a connection that was taken over by another process of ours.
+    /// The least wait after a connection that another process of this gateway took over.
     pub superseded: Duration,
-    /// One more try with a fresh token before we believe that we are not wanted.
-    pub auth_retry_once: bool,
-    pub reconnect: bool,
 }
 
 impl Default for Terms {
     fn default() -> Self {
         Self {
-            ladder: ladder(Duration::from_secs(1), Duration::from_secs(30)),
+            redial: Policy::relay(Duration::from_secs(1), Duration::from_secs(30)),
             dormant: Duration::from_secs(1),
             handshake: Duration::from_secs(30),
-            stable: Duration::from_secs(60),
             superseded: Duration::from_secs(30),
-            auth_retry_once: true,
-            reconnect: true,
         }
     }
-}
-
-/// Doubling up to `cap`, and up to half as much sooner, so that not all come back at once.
-pub const fn ladder(base: Duration, cap: Duration) -> Schedule {
-    Schedule { base, growth: Growth::Double, cap, spread: Spread::Below(500) }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,18 +142,15 @@ pub enum Effect {
 pub struct Channel {
     pub state: State,
     pub generation: u64,
-    /// Failed dials and short connections in a row.
-    rung: u32,
+    redial: Redial,
     /// There was a descriptor in this process: we were wanted once.
     wanted: bool,
-    /// We were told that we are not wanted, and have one more try.
-    struck: bool,
 }
 
 impl Channel {
     /// `wanted`: an earlier channel of this process had a descriptor.
-    pub const fn new(wanted: bool) -> Self {
-        Self { state: State::New, generation: 0, rung: 0, wanted, struck: false }
+    pub const fn new(wanted: bool, terms: &Terms) -> Self {
+        Self { state: State::New, generation: 0, redial: Redial::new(terms.redial), wanted }
     }
 
     pub const fn wanted(&self) -> bool {
@@ -187,7 +170,7 @@ impl Channel {
         }
     }
 
-    pub fn step(self, now: Millis, roll: u64, event: Event, terms: &Terms) -> (Self, Vec<Effect>) {
+    pub fn step(mut self, now: Millis, roll: u64, event: Event, terms: &Terms) -> (Self, Vec<Effect>) {
         match event {
             Event::Connect => match self.state {
                 State::New => self.dial(vec![]),
@@ -221,7 +204,7 @@ impl Channel {
                 State::Dialing if self.generation == 1 && !self.wanted => {
                     self.becomes(State::Closed, vec![Effect::GiveUp])
                 }
-                State::Dialing => self.broke(now, roll, None, vec![], terms),
+                State::Dialing => self.ended(now, roll, Hint::Resume, vec![]),
                 State::New
                 | State::Handshaking { .. }
                 | State::Serving { .. }
@@ -243,12 +226,13 @@ impl Channel {
             },
             Event::Lost { close, .. } => self.lost(now, roll, close, terms),
             Event::Overflowed { .. } => self.dial_again(),
-            Event::IdleAck { .. } => self.granted(now, roll, terms),
+            Event::IdleAck { .. } => self.granted(now, roll),
             Event::GoIdle { wait } => self.go_idle(now, wait),
             Event::Sleep { hold } => match self.state {
                 State::Serving { idle: Idle::Granted, .. } => {
                     let until = now.after(hold.unwrap_or(terms.dormant));
-                    Self { rung: 0, ..self }.becomes(
+                    self.redial.reset_waits();
+                    self.becomes(
                         State::Waiting { until, dormant: true },
                         vec![Effect::Abandon, Effect::Close],
                     )
@@ -293,7 +277,7 @@ impl Channel {
         }
         match self.state {
             State::Waiting { .. } => self.dial(vec![]),
-            State::Handshaking { .. } => self.broke(now, roll, None, vec![Effect::Close], terms),
+            State::Handshaking { .. } => self.ended(now, roll, Hint::Resume, vec![Effect::Close]),
             State::Serving { since, idle: Idle::Asked { .. } } => {
                 let serving = State::Serving { since, idle: Idle::GivenUp };
                 self.becomes(serving, vec![Effect::Answer { granted: false }])
@@ -324,7 +308,7 @@ impl Channel {
         }
     }
 
-    fn granted(self, now: Millis, roll: u64, terms: &Terms) -> (Self, Vec<Effect>) {
+    fn granted(self, now: Millis, roll: u64) -> (Self, Vec<Effect>) {
         match self.state {
             State::Serving { since, idle: Idle::Asked { .. } } => {
                 let serving = State::Serving { since, idle: Idle::Granted };
@@ -334,7 +318,7 @@ impl Channel {
             State::Serving { idle: Idle::GivenUp, .. } => self.dial_again(),
             // We never asked: whatever that is, it is not answered by dialling as fast as we can.
             State::Serving { idle: Idle::No, .. } => {
-                self.broke(now, roll, None, vec![Effect::Abandon, Effect::Close], terms)
+                self.ended(now, roll, Hint::Resume, vec![Effect::Abandon, Effect::Close])
             }
             State::Serving { idle: Idle::Granted, .. }
             | State::New
@@ -346,49 +330,35 @@ impl Channel {
         }
     }
 
-    fn lost(self, now: Millis, roll: u64, close: Option<Closed>, terms: &Terms) -> (Self, Vec<Effect>) {
-        let lasted = match self.state {
-            State::Serving { since, .. } => now.since(since) >= terms.stable,
-            State::Dialing | State::Handshaking { .. } => false,
-            State::New | State::Waiting { .. } | State::Revoked | State::Closed => return (self, vec![]),
-        };
+    fn lost(mut self, now: Millis, roll: u64, close: Option<Closed>, terms: &Terms) -> (Self, Vec<Effect>) {
         let effects = self.farewell(Effect::Abandon);
-        // A connection that lasted proved that we are wanted.
-        let channel = if lasted { Self { rung: 0, struck: false, ..self } } else { self };
-        match close {
-            Some(Closed { code: close::UNAUTHORIZED, expired: false }) if channel.wanted => {
-                channel.refused(effects, terms)
+        match self.state {
+            State::Serving { since, .. } => self.redial.stood(now.since(since)),
+            State::Dialing | State::Handshaking { .. } => {}
+            State::New | State::Waiting { .. } | State::Revoked | State::Closed => return (self, vec![]),
+        }
+        let hint = match close {
+            Some(Closed { code: close::UNAUTHORIZED, expired: false }) if self.wanted => Hint::Denied,
+            Some(Closed { code: close::SUPERSEDED, .. }) => Hint::RetryAfter(terms.superseded),
+            Some(_) | None => Hint::Resume,
+        };
+        self.ended(now, roll, hint, effects)
+    }
+
+    /// The connection, or the attempt at one, ended.
+    fn ended(mut self, now: Millis, roll: u64, hint: Hint, mut effects: Vec<Effect>) -> (Self, Vec<Effect>) {
+        match self.redial.after(hint, roll) {
+            Some(Duration::ZERO) => self.dial(effects),
+            Some(wait) => self.becomes(State::Waiting { until: now.after(wait), dormant: false }, effects),
+            None if hint == Hint::Denied => {
+                effects.push(Effect::Revoked);
+                self.becomes(State::Revoked, effects)
             }
-            Some(close) => channel.broke(now, roll, Some(close.code), effects, terms),
-            None => channel.broke(now, roll, None, effects, terms),
+            None => {
+                effects.push(Effect::GiveUp);
+                self.becomes(State::Closed, effects)
+            }
         }
-    }
-
-    /// We were wanted once, and are told that we are not.
-    fn refused(self, mut effects: Vec<Effect>, terms: &Terms) -> (Self, Vec<Effect>) {
-        if terms.auth_retry_once && !self.struck && terms.reconnect {
-            return Self { struck: true, ..self }.dial(effects);
-        }
-        effects.push(Effect::Revoked);
-        self.becomes(State::Revoked, effects)
-    }
-
-    fn broke(
-        self,
-        now: Millis,
-        roll: u64,
-        code: Option<u16>,
-        mut effects: Vec<Effect>,
-        terms: &Terms,
-    ) -> (Self, Vec<Effect>) {
-        if !terms.reconnect {
-            effects.push(Effect::GiveUp);
-            return self.becomes(State::Closed, effects);
-        }
-        let rung = self.rung.saturating_add(1);
-        let wait = backoff(&terms.ladder, rung, roll);
-        let wait = if code == Some(close::SUPERSEDED) { wait.max(terms.superseded) } else { wait };
-        Self { rung, ..self }.becomes(State::Waiting { until: now.after(wait), dormant: false }, effects)
     }
 
     /// Closes what is open and dials at once.

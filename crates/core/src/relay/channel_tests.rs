@@ -10,7 +10,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self { channel: Channel::new(false), now: Millis(1_000), terms: Terms::default() }
+        Self { channel: Channel::new(false, &Terms::default()), now: Millis(1_000), terms: Terms::default() }
     }
 
     fn serving() -> Self {
@@ -71,7 +71,7 @@ fn a_first_dial_that_fails_is_the_callers_to_know_of() {
     assert_eq!(rig.step(Event::DialFailed { generation: 1 }), [Effect::GiveUp]);
     assert_eq!(rig.channel.state, State::Closed);
     assert_eq!(rig.channel.due(&rig.terms), None);
-    let mut known = Rig { channel: Channel::new(true), ..Rig::new() };
+    let mut known = Rig { channel: Channel::new(true, &Terms::default()), ..Rig::new() };
     known.step(Event::Connect);
     assert_eq!(known.step(Event::DialFailed { generation: 1 }), []);
     assert_eq!(known.gap(), 1, "it was there before, and will be again");
@@ -244,8 +244,10 @@ fn an_expired_token_is_no_refusal_and_one_try_can_be_switched_off() {
     let mut rig = Rig::serving();
     assert_eq!(rig.lost(4401, true), [Effect::Abandon]);
     assert_eq!(rig.gap(), 1);
-    let mut strict = Rig::serving();
-    strict.terms.auth_retry_once = false;
+    let redial = Terms::default().redial.without_retry_of_denial();
+    let mut strict = Rig { channel: Channel::new(true, &Terms { redial, ..Terms::default() }), ..Rig::new() };
+    strict.step(Event::Connect);
+    strict.up();
     assert_eq!(strict.lost(4401, false), [Effect::Abandon, Effect::Revoked]);
 }
 
@@ -264,17 +266,8 @@ fn an_overflow_is_followed_by_a_new_connection() {
 }
 
 #[test]
-fn chance_makes_waits_shorter_never_longer() {
-    let terms = Terms::default();
-    for roll in 0..2_000 {
-        let wait = backoff(&terms.ladder, 3, roll);
-        assert!((Duration::from_secs(2)..=Duration::from_secs(4)).contains(&wait), "{roll}: {wait:?}");
-    }
-}
-
-#[test]
 fn channel_is_wanted_once_a_descriptor_came() {
-    assert!(Channel::new(true).wanted());
+    assert!(Channel::new(true, &Terms::default()).wanted());
     let mut rig = Rig::new();
     rig.step(Event::Connect);
     assert!(!rig.channel.wanted());

@@ -60,7 +60,7 @@ impl World {
         Self {
             now: Millis(1),
             chance: seed | 1,
-            channel: Channel::new(false),
+            channel: Channel::new(false, &channel::Terms::default()),
             session: Session::default(),
             terms: session::Terms { durable_live, ..session::Terms::default() },
             wire: Wire::default(),
@@ -217,7 +217,7 @@ impl World {
             self.journal.push(id);
         }
         self.cut();
-        self.channel = Channel::new(false);
+        self.channel = Channel::new(false, &channel::Terms::default());
         self.ours(channel::Event::Connect);
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use petasos_core::Platform;
-use petasos_core::relay::channel::ladder;
+use petasos_core::link::redial::Policy;
 use petasos_fakes::Connector;
 use petasos_fakes::connector::{Reply, event};
 use petasos_platforms::Adapter;
@@ -47,7 +47,7 @@ impl Stage for Rig {
         let platform = Platform::parse("discord").expect("known");
         config.identities = vec![Identity { platform, bot_id: "app".into() }];
         config.credentials = Some(credentials("gw-1", "s3cret-of-a-gateway"));
-        config.terms.ladder = ladder(Duration::from_millis(20), Duration::from_millis(100));
+        config.terms.redial = Policy::relay(Duration::from_millis(20), Duration::from_millis(100));
         config.answer_timeout = patience.request();
         if patience == Patience::Short {
             (config.ping_every, config.silence) = (Duration::from_millis(500), Duration::from_secs(3));

@@ -91,7 +91,7 @@ impl<'a> Link<'a> {
         wire.standing.send_replace(Standing::Down);
         Self {
             asked: wire.open(),
-            channel: Channel::new(wire.wanted()),
+            channel: Channel::new(wire.wanted(), &wire.config.terms),
             started: Instant::now(),
             dialling: None,
             preparing: Some(Box::pin(wire.prepare())),

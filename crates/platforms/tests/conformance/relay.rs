@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use petasos_core::Platform;
-use petasos_core::relay::channel::ladder;
+use petasos_core::link::redial::Policy;
 use petasos_fakes::Connector;
 use petasos_fakes::connector::event;
 use petasos_platforms::Adapter;
@@ -83,7 +83,7 @@ fn boxed(fake: Arc<Connector>, temper: Temper) -> Box<dyn Peer> {
     let platform = Platform::parse("discord").expect("known");
     config.identities = vec![Identity { platform, bot_id: "app".into() }];
     config.credentials = Some(credentials("gw-1", SECRET));
-    config.terms.ladder = ladder(Duration::from_millis(20), Duration::from_millis(100));
+    config.terms.redial = Policy::relay(Duration::from_millis(20), Duration::from_millis(100));
     if temper == Temper::Impatient {
         config.open_timeout = Duration::from_millis(500);
         config.ping_every = Duration::from_millis(100);

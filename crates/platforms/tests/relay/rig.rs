@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use petasos_core::link::redial::Policy;
 use petasos_core::message::Delivery;
-use petasos_core::relay::channel::ladder;
 use petasos_core::{Inbound, Platform, Route, SessionKey};
 use petasos_fakes::Connector;
 use petasos_fakes::connector::{World, event};
@@ -41,7 +41,7 @@ pub(crate) fn rig_with(change: impl FnOnce(&mut Config)) -> Rig {
     let fake = Arc::new(Connector::start().expect("a fake"));
     let mut config = Config::new(fake.url());
     config.identities = vec![Identity { platform: platform("discord"), bot_id: "app".into() }];
-    config.terms.ladder = ladder(Duration::from_millis(50), Duration::from_millis(200));
+    config.terms.redial = Policy::relay(Duration::from_millis(50), Duration::from_millis(200));
     change(&mut config);
     let adapters = adapters(config).expect("valid").into_iter();
     Rig { fake, adapters: adapters.map(|relay| Arc::new(Adapter::Relay(relay))).collect() }

@@ -58,7 +58,7 @@ struct Told {
 impl Near {
     pub(crate) fn new(now: Millis) -> Self {
         Self {
-            channel: Channel::new(false),
+            channel: Channel::new(false, &Terms::default()),
             link: 0,
             wire: None,
             queue: VecDeque::new(),
@@ -84,7 +84,7 @@ impl Sim {
         self.relay_drop();
         let near = &mut self.p().near;
         near.link = generation;
-        near.channel = Channel::new(near.descriptor.is_some());
+        near.channel = Channel::new(near.descriptor.is_some(), &Terms::default());
         self.relay_later(Event::Beat { life: self.life }, PING_EVERY);
         self.feed_channel(channel::Event::Connect)
     }
