@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use petasos_core::lifecycle::stop_budget;
 use petasos_gateway::Lifetime;
+use petasos_gateway::home::bot_lock;
 use petasos_gateway::home::peers::{self, Peer};
 use petasos_gateway::home::process::{self, Record};
-use petasos_gateway::home::scoped;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::config::Home;
@@ -38,8 +38,8 @@ pub(crate) async fn take(home: &Home) -> Result<Lock, Failure> {
         let _stays_for_a_minute = peers::clear(home.path(), Peer::Takeover);
     }
     let lock = taken?;
-    if let Some(directory) = scoped::directory(|name| std::env::var_os(name))
-        && let Err(error) = scoped::release_of(&directory, &old)
+    if let Some(directory) = bot_lock::directory(|name| std::env::var_os(name))
+        && let Err(error) = bot_lock::release_of(&directory, &old)
     {
         tracing::warn!(%error, "what the old gateway had for itself may still look taken");
     }

@@ -27,7 +27,7 @@ use petasos_core::capability::ReplyTo;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
 use petasos_core::turn::{Circles, Limits, Patience};
 use petasos_core::{Platform, Secret};
-use petasos_gateway::home::scoped::{self, Sole};
+use petasos_gateway::home::bot_lock::{self, Sole};
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, network};
 use petasos_platforms::{Adapter, CatchUp};
@@ -123,7 +123,7 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
 }
 
 fn sole(home: &Home, spoken: &[Spoken]) -> Vec<Sole> {
-    let Some(directory) = scoped::directory(|name| std::env::var_os(name)) else { return vec![] };
+    let Some(directory) = bot_lock::directory(|name| std::env::var_os(name)) else { return vec![] };
     let used = spoken.iter().filter_map(|Spoken { adapter, sole }| {
         let (scope, identity) = sole.clone()?;
         let (directory, home) = (directory.clone(), home.path().into());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use petasos_core::access::Access;
 use petasos_core::relay::session::Terms;
 use petasos_core::session::KeyOptions;
-use petasos_gateway::home::scoped::Sole;
+use petasos_gateway::home::bot_lock::Sole;
 use petasos_platforms::Adapter;
 use petasos_platforms::listener::Place;
 

@@ -1,104 +1,65 @@
 //! The acting half of Petasos: it owns every task, carries out what `core` decides, and reports back.
 //!
-//! Absent on purpose: HTTP serving (`web`), SQL (`store`), wire formats (`platforms`, `agent`), and policy
-//! (`core`). The life of a message, by file: `supervise` hears it, `ingest` puts it on disk, `router` finds
-//! its session, `session` runs its turn, `deliver` takes the answer out. The life of the process: `start` and
-//! `boot` take over from the one before, `gate` knows who works and whether more may, `lookout` watches for
-//! markers, `stop` and `running` take everything apart.
+//! Absent on purpose: HTTP serving (`web`), SQL (`store`), wire formats (`platforms`, `agent`), and policy (`core`).
+//!
+//! | folder | what it does |
+//! |---|---|
+//! | `links` | connections to platforms: supervisors, capabilities, outages, sleep and wake |
+//! | `inbound` | access check, commit to the inbox, media download |
+//! | `sessions` | the router, and one task per conversation that runs its turns |
+//! | `delivery` | one lane per chat that sends what the outbox holds |
+//! | `background` | cron, delegation, processes, hooks, notifications |
+//! | `api` | the handle for web, terminal and commands; API runs; status |
+//! | `lifecycle` | startup, the gate for new turns, drain and shutdown |
+//! | `storage` | the database thread, files of the home, retention and cleanup |
+//! | `runtime` | clock, named tasks, commit points |
 
-mod approvals;
-mod boot;
-mod broken;
-mod channels;
-pub mod clock;
-mod commit;
-mod completions;
-mod config;
-mod connection;
-mod counts;
-pub mod cron;
-mod db;
-mod delegation;
-mod deliver;
-mod directory;
-mod doze;
-mod echo;
-mod errands;
-mod fetch;
-mod file_loss;
-mod gate;
-mod handle;
-pub mod home;
-mod homes;
-pub mod hooks;
-mod ingest;
-mod leftovers;
-mod lifetime;
+mod api;
+mod background;
+mod delivery;
+mod inbound;
+mod lifecycle;
 mod links;
-mod lookout;
-mod marks;
-mod mirror;
-pub mod network;
-mod outages;
-mod output;
-mod pass_on;
-mod post;
-mod processes;
-mod publish;
-mod pulse;
-mod quarantine;
-mod questions;
-mod rate_limits;
-mod relay;
-mod resume;
-pub mod retention;
-mod router;
-mod running;
-mod runs;
-mod salvage;
-pub mod sd;
-mod session;
-mod start;
-mod status;
-mod stop;
-mod stopper;
-mod supervise;
-mod sweep;
-mod takeover;
-mod tasks;
-mod view;
-mod watchdog;
+mod runtime;
+mod sessions;
+mod storage;
 
-pub use approvals::Consent;
-pub use commit::{Commit, Side};
+pub use background::{cron, hooks};
+pub use lifecycle::sd_notify as sd;
+pub use links::network;
+pub use runtime::clock;
+pub use storage::{home, retention};
+
+pub use runtime::commit::{Commit, Side};
+pub use sessions::approvals::Consent;
 /// What a connector is run with as well: the store's thread, supervised links, and how everything ends.
 pub mod shell {
-    pub use crate::db::{Db, Upkeep, Writer, start as open};
-    pub use crate::rate_limits::keep as keep_rate_limits;
-    pub use crate::stopper::Stopper;
-    pub use crate::supervise::{Kept, LinkHandle, Taker, supervisor};
-    pub use crate::tasks::vital;
+    pub use crate::lifecycle::shutdown::Stopper;
+    pub use crate::links::rate_limits::keep as keep_rate_limits;
+    pub use crate::links::supervisor::{Kept, LinkHandle, Taker, supervisor};
+    pub use crate::runtime::tasks::vital;
+    pub use crate::storage::database::{Db, Upkeep, Writer, start as open};
 }
 
-pub use config::Compression;
-pub use config::{Config, Page, Settings, Stall, Unbuilt};
-pub use delegation::Delegating;
-pub use deliver::{Policy, Reach, Streaming, Transport};
-pub use doze::{Doze, Lever};
-pub use fetch::Inward;
-pub use gate::{Leaving, Situation};
-pub use handle::{Handle, Leaver, Submitted};
-pub use lifetime::{HomeChannel, Lifetime};
-pub use output::Job;
-pub use post::{Fate, Mirror, Post, Posted};
-pub use running::{End, Running};
-pub use runs::{
+pub use api::handle::{Handle, Leaver, Submitted};
+pub use api::runs::{
     Approval, NewSession, NotChanged, NotStarted, Once, Place, RunAsk, RunLimits, Started, Told, Wish,
     fresh_id,
 };
-pub use start::{DATABASE, StartError, start};
-pub use status::{LinkStatus, Salvaged, Status};
-pub use view::{Asked, Live, View};
+pub use api::status::{LinkStatus, Salvaged, Status};
+pub use background::delegation::Delegating;
+pub use background::notifications::output::Job;
+pub use background::notifications::{Fate, Mirror, Post, Posted};
+pub use delivery::{Policy, Reach, Streaming, Transport};
+pub use inbound::downloads::Inward;
+pub use lifecycle::config::Compression;
+pub use lifecycle::config::{Config, Page, Settings, Stall, Unbuilt};
+pub use lifecycle::gate::{Leaving, Situation};
+pub use lifecycle::lifetime::{HomeChannel, Lifetime};
+pub use lifecycle::shutdown::running::{End, Running};
+pub use lifecycle::startup::{DATABASE, StartError, start};
+pub use links::idle::{Doze, Lever};
+pub use sessions::view::{Asked, Live, View};
 
 pub use petasos_agent::{ToolSpec, Toolset};
 pub use petasos_store::{CardQuery, RowState, RunEnd, RunRow, Said, SessionCard, SessionRow};

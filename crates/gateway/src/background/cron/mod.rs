@@ -1,0 +1,198 @@
+//! Scheduled work. Owns the timer; everything else is rows.
+//!
+//! A job that is due becomes a run: its row, its message in the inbox and the job's next moment are one commit, so there is
+//! one run per due time, whatever happens. The message goes the way of every message and is claimed like a person's: while
+//! nobody may start a turn, it waits. When its turn ends, the same commit marks the run; what was said is then owed to
+//! whoever is to hear it, in one commit with the mark that it was told (`tell.rs`).
+//!
+//! A crash leaves: jobs that are due (the next start decides what of it was missed), messages in the inbox, runs to tell.
+
+mod jobs;
+mod tell;
+mod timer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use petasos_core::cron::{self, Due, Job, Terms};
+use petasos_core::lifecycle::Door;
+use petasos_core::message::Platform;
+use petasos_core::session::{KeyOptions, session_key};
+use petasos_core::{Inbound, Millis};
+use petasos_store::{Error as StoreError, Pending, Tx};
+use tokio::sync::watch;
+
+pub(crate) use jobs::Asker;
+pub use jobs::{JobError, Scheduled};
+
+use crate::background::completions::Bell;
+use crate::runtime::commit::Commit;
+use crate::sessions::Shell;
+use crate::{Error, clock};
+use timer::Timer;
+
+/// How scheduled work is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub terms: Terms,
+    /// Say which job an answer comes from.
+    pub wrap: bool,
+    /// Whether the conversation in the chat learns what was said there.
+    pub mirror: bool,
+    /// IANA name; `None`: this machine's.
+    pub timezone: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let terms = Terms { missed: cron::Missed::Once, grace: Duration::from_secs(12 * 3600) };
+        Self { terms, wrap: true, mirror: false, timezone: None }
+    }
+}
+
+/// The channel that scheduled work runs on.
+pub(crate) const CHANNEL: &str = "cron";
+/// How long to wait when the store or the timer refuses.
+const RETRY: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(shell: Arc<Shell>, keys: KeyOptions, bell: Bell) {
+    let timer = loop {
+        match Timer::new() {
+            Ok(timer) => break timer,
+            Err(error) => {
+                tracing::error!(%error, "no timer for scheduled work");
+                if pause(&shell).await {
+                    return;
+                }
+            }
+        }
+    };
+    loop {
+        let mut news = shell.gate.watch();
+        let open = shell.gate.door() == Door::Open;
+        let next = match round(&shell, keys, open).await {
+            Ok(next) => next,
+            Err(Error::Stopping) => return,
+            Err(error) => {
+                tracing::warn!(%error, "scheduled work waits for the store");
+                if pause(&shell).await {
+                    return;
+                }
+                continue;
+            }
+        };
+        tokio::select! {
+            () = shell.stopper.stopped() => return,
+            () = bell.rung() => {}
+            () = opened(&shell, &mut news), if !open => {}
+            waited = timer.wait(next), if open => if let Err(error) = waited {
+                tracing::error!(%error, "the timer of scheduled work fails");
+                if pause(&shell).await {
+                    return;
+                }
+            },
+        }
+    }
+}
+
+/// Who works and who does not is no news; that more may start again is.
+async fn opened(shell: &Shell, news: &mut watch::Receiver<u64>) {
+    // The gate lives as long as the shell.
+    while shell.gate.door() != Door::Open && news.changed().await.is_ok() {}
+}
+
+/// `true`: we stop.
+async fn pause(shell: &Shell) -> bool {
+    tokio::select! {
+        () = shell.stopper.stopped() => true,
+        () = tokio::time::sleep(RETRY) => false,
+    }
+}
+
+/// Begins what is due, tells what has ended. Gives the next moment.
+async fn round(shell: &Arc<Shell>, keys: KeyOptions, open: bool) -> Result<Option<Millis>, Error> {
+    tell::all(shell).await?;
+    let now = clock::now();
+    let next = shell.db.read(|reader| reader.next_job_due()).await?;
+    if !open || next.is_none_or(|next| next > now) {
+        return Ok(next);
+    }
+    let settings = shell.settings.cron.clone();
+    let begun = shell.db.write(Commit::CronBegin, move |tx| begin_due(tx, &settings, &keys, now)).await?;
+    for pending in begun {
+        shell.router.arrived(pending.key.clone(), pending).await;
+    }
+    // What was missed for good is told at once.
+    tell::all(shell).await?;
+    shell.db.read(|reader| reader.next_job_due()).await
+}
+
+fn begin_due(
+    tx: &Tx<'_>,
+    settings: &Settings,
+    keys: &KeyOptions,
+    now: Millis,
+) -> Result<Vec<Pending>, StoreError> {
+    let mut begun = Vec::new();
+    for (mut job, first) in tx.jobs_due(now)? {
+        let zone = zone(job.timezone.as_deref().or(settings.timezone.as_deref()));
+        let schedule = match job.schedule(&zone) {
+            Ok(schedule) => schedule,
+            Err(why) => {
+                tracing::error!(job = %job.id, why, "a schedule cannot be read any more; its job is paused");
+                (job.enabled, job.paused_at) = (false, Some(now));
+                tx.put_job(&job, None)?;
+                continue;
+            }
+        };
+        let Due { run, skipped, next } = cron::due(&schedule, &zone, first, now, settings.terms);
+        job.skipped = job.skipped.saturating_add(skipped);
+        let over = run.is_empty() && next.is_none();
+        for due in run {
+            if job.is_spent() {
+                break;
+            }
+            begun.extend(begin(tx, &mut job, due, keys, now)?);
+        }
+        if over {
+            tx.accept_occurrence(&job, first, None, job.skipped, now)?;
+        }
+        let next = next.filter(|_| !job.is_spent());
+        tx.put_job(&job, next)?;
+    }
+    Ok(begun)
+}
+
+/// A run: its message and its row, or nothing if there is one for this moment.
+fn begin(
+    tx: &Tx<'_>,
+    job: &mut Job,
+    due: Millis,
+    keys: &KeyOptions,
+    now: Millis,
+) -> Result<Option<Pending>, StoreError> {
+    if tx.has_occurrence(&job.id, due)? {
+        return Ok(None);
+    }
+    let skipped = std::mem::take(&mut job.skipped);
+    job.completed = job.completed.saturating_add(1);
+    let inbound = Inbound::internal(
+        job.source(channel()?),
+        format!("cron:{}:{}", job.id, due.0),
+        cron::prompt(job, skipped),
+    );
+    let key = session_key(&inbound.source, keys);
+    let id = tx.accept(&inbound, &key, now)?.id();
+    tx.accept_occurrence(job, due, Some(id), skipped, now)?;
+    Ok(Some(Pending { id, key, inbound, received_at: now }))
+}
+
+fn channel() -> Result<Platform, StoreError> {
+    Platform::parse(CHANNEL).ok_or(StoreError::Missing("channel of scheduled work"))
+}
+
+/// A zone that nobody knows any more is this machine's: a job that runs at another hour is better than none.
+pub(crate) fn zone(name: Option<&str>) -> TimeZone {
+    name.and_then(|name| TimeZone::get(name).ok()).unwrap_or_else(TimeZone::system)
+}

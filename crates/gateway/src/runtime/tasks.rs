@@ -1,0 +1,42 @@
+//! Every long-lived task has a name, and the gateway does not outlive it unnoticed.
+//!
+//! A panic is an exit like any other: it is logged with the task's name, and the gateway stops, because it
+//! cannot keep its promises without the task. The next start recovers.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::lifecycle::shutdown::Stopper;
+
+/// Starts a task that must live as long as the gateway.
+pub fn vital(
+    name: &'static str,
+    stopper: &Stopper,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    let stopper = stopper.clone();
+    tokio::spawn(async move {
+        let ended = tokio::spawn(task).await;
+        if ended.is_err() {
+            tracing::error!(task = name, "task panicked");
+        }
+        if !stopper.stopping() {
+            tracing::error!(task = name, "the gateway cannot go on without this task and stops");
+            stopper.fail();
+        }
+    })
+}
+
+/// Runs a future to its end, also if the caller is dropped meanwhile: the handler of a closed HTTP connection, a tool
+/// call that `/stop` aborts. A commit and the hand-over that follows it belong into one such future; otherwise a
+/// caller that is dropped between the two leaves stored work that starts only after the next process start.
+///
+/// # Errors
+/// If the future panicked, or the runtime shuts down.
+pub(crate) async fn uncancelled<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(future).await.map_err(|_ended| Error::Io("the operation failed".into()))
+}

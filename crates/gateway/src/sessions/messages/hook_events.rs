@@ -1,0 +1,83 @@
+//! What hooks are told of a session, and what they are asked.
+
+use petasos_core::Source;
+use petasos_core::command::{self as slash, Parsed};
+use petasos_core::ids::SessionId;
+use petasos_core::journal::Outcome;
+use petasos_core::transcript::ToolCall;
+use petasos_store::Pending;
+use serde_json::{Value, json};
+
+use crate::background::hooks::{Said, context, shown};
+use crate::sessions::Session;
+
+impl Session {
+    /// Asked only about what the author may use: a hook opens nothing that is closed.
+    pub(in crate::sessions) async fn ask_hooks(&self, pending: &Pending) -> Said {
+        let (command, args) = match slash::parse(&pending.inbound.text) {
+            Parsed::Known(name, args) => (name.as_str().to_owned(), args),
+            Parsed::Unknown(name) => {
+                let args = pending.inbound.text.split_once(char::is_whitespace).map(|(_, args)| args.trim());
+                (name, args.unwrap_or_default().to_owned())
+            }
+            Parsed::Text => return Said::Allow,
+        };
+        if !self.allows(pending, &command) {
+            return Said::Allow;
+        }
+        let session = self.show.borrow().session.clone();
+        let mut about = context(&pending.inbound.source, session.as_ref());
+        about["command"] = command.as_str().into();
+        about["args"] = shown(&args).into();
+        about["message"] = shown(&pending.inbound.text).into();
+        self.shell.hooks.ask(&command, about).await
+    }
+
+    /// A turn begins. `fresh`: so does its transcript, in the place of that one.
+    pub(in crate::sessions) fn hooks_hear_the_start(&self, fresh: Option<Option<SessionId>>) {
+        if let (Some(before), Some(turn), Some(author)) = (fresh, &self.turn, &self.author) {
+            self.changed_to(author, before.as_ref(), Some(&turn.session));
+        }
+        self.shell.hooks.tell("agent:start", || self.about_the_turn());
+    }
+
+    pub(in crate::sessions) fn hooks_hear_a_step(&self, calls: &[ToolCall]) {
+        self.shell.hooks.tell("agent:step", || {
+            let mut about = self.about_the_turn();
+            about["iteration"] = self.turn.as_ref().map(|turn| turn.step).into();
+            about["tool_names"] = calls.iter().map(|call| call.name.as_str()).collect();
+            about
+        });
+    }
+
+    pub(in crate::sessions) fn hooks_hear_the_end(&mut self, outcome: Outcome) {
+        self.shell.hooks.tell("agent:end", || {
+            let mut about = self.about_the_turn();
+            about["response"] = self.answered.as_str().into();
+            about["outcome"] = outcome.as_str().into();
+            about
+        });
+        self.answered.clear();
+    }
+
+    /// Somebody asked for a new transcript, and it is there.
+    pub(in crate::sessions) fn hooks_hear_of_a_session(&self, author: &Source, before: Option<SessionId>) {
+        let now = self.show.borrow().session.clone();
+        self.changed_to(author, before.as_ref(), now.as_ref());
+    }
+
+    fn changed_to(&self, author: &Source, before: Option<&SessionId>, now: Option<&SessionId>) {
+        if before.is_some() {
+            self.shell.hooks.tell("session:end", || context(author, before));
+            self.shell.hooks.tell("session:reset", || context(author, now));
+        }
+        self.shell.hooks.tell("session:start", || context(author, now));
+    }
+
+    fn about_the_turn(&self) -> Value {
+        let session = self.turn.as_ref().map(|turn| &turn.session);
+        let mut about = self.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
+        about["message"] = self.asked.as_str().into();
+        about
+    }
+}

@@ -1,0 +1,6 @@
+//! Messages of a session: waiting for their files, admission, replies without a turn, hook events.
+
+pub(super) mod admit;
+pub(super) mod files;
+pub(super) mod hook_events;
+pub(super) mod reply;

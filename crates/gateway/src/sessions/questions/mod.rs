@@ -1,0 +1,236 @@
+//! Questions to people, for which a turn waits.
+//!
+//! Owns who waits for which answer, under one short lock; everything else is a row. A question is asked by committing
+//! its row together with the message that shows it, and it ends once: by an answer, by time, with its turn, or at the
+//! next start. The end and what the chat shows of it are one commit, and only then does whoever waits go on: a crash
+//! can lose the question, but never run what nobody agreed to. Whoever answers needs no session but the store, so
+//! two chats can answer each other's questions.
+//!
+//! A future that is dropped (stop, a time limit) leaves its question to [`run`], which ends it as denied.
+
+mod ask;
+mod end;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use petasos_agent::Question;
+use petasos_core::approve::{self, Ask, Ending, Offer, Subject};
+use petasos_core::ids::RowId;
+use petasos_core::outbox::Button;
+use petasos_core::{Millis, SessionKey, TurnId};
+use petasos_store::{Error as StoreError, QuestionRow};
+use tokio::sync::{Notify, oneshot, watch};
+
+pub(crate) use ask::{Asker, Scope};
+pub(crate) use end::{Found, Who, answer, answer_turn, lose, said, unstarted};
+
+use crate::delivery::Deliver;
+use crate::lifecycle::shutdown::Stopper;
+use crate::links::channels::Channels;
+use crate::runtime::commit::Commit;
+use crate::sessions::view::{self, View};
+use crate::storage::database::Db;
+use crate::{Error, clock};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Questions(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    db: Db,
+    deliver: Deliver,
+    channels: Arc<Channels>,
+    waiting: Mutex<BTreeMap<String, Waiter>>,
+    /// Somebody stopped waiting.
+    gone: Notify,
+}
+
+/// Whoever waits for an answer. Bounded by what the store takes for each session.
+#[derive(Debug)]
+struct Waiter {
+    key: SessionKey,
+    kind: Kind,
+    show: Arc<watch::Sender<View>>,
+    /// `None`: nobody waits any more.
+    answer: Option<oneshot::Sender<Ending>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Approval,
+    Clarify,
+}
+
+/// A question that has ended, and who is to hear of it.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    id: String,
+    /// The session that asked.
+    pub(crate) key: SessionKey,
+    ending: Ending,
+    /// What people are told of it.
+    pub(crate) text: String,
+    lane: Option<String>,
+    /// The row that says so to those who come for it.
+    last: Option<RowId>,
+}
+
+impl Questions {
+    pub(crate) fn new(db: Db, deliver: Deliver, channels: Arc<Channels>) -> Self {
+        let (waiting, gone) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Inner { db, deliver, channels, waiting, gone }))
+    }
+
+    /// Whether a plain word in this session may be the answer to such a question.
+    pub(crate) fn waits(&self, key: &SessionKey, kind: Kind) -> bool {
+        self.lock().values().any(|waiter| waiter.key == *key && waiter.kind == kind)
+    }
+
+    /// The turn is being stopped: ends all that wait in its session. Gives those of its calls that never got their
+    /// yes, and were therefore not run.
+    pub(crate) async fn turn_over(&self, key: &SessionKey, turn: TurnId) -> Result<Vec<String>, Error> {
+        if self.lock().values().any(|waiter| waiter.key == *key) {
+            let (key, channels) = (key.clone(), self.0.channels.clone());
+            let over = self.0.db.write(Commit::Question, move |tx| {
+                let rows = tx.open_questions(&key)?;
+                let over = rows.iter().map(|row| end::settle(tx, &channels, row, stopped(), clock::now()));
+                Ok(over.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+            });
+            self.release(over.await?).await;
+        }
+        self.0.db.read(move |reader| unstarted(reader, turn)).await
+    }
+
+    /// After the commit: those who wait go on, and those who watch see it.
+    pub(crate) async fn release(&self, settled: Vec<Settled>) {
+        for Settled { id, ending, lane, last, .. } in settled {
+            if let Some(answer) = self.forget(&id, last) {
+                // Whoever waited may have gone; the row says how it ended.
+                let _ = answer.send(ending);
+            }
+            if let Some(lane) = lane {
+                self.0.deliver.due(lane).await;
+            }
+        }
+    }
+
+    /// Gives whoever waits.
+    fn forget(&self, id: &str, last: Option<RowId>) -> Option<oneshot::Sender<Ending>> {
+        let waiter = self.lock().remove(id)?;
+        waiter.show.send_modify(|view| {
+            view.questions.retain(|known| known.id != id);
+            view.rows = view.rows.max(last);
+        });
+        waiter.answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Waiter>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the questions behind which nobody waits any more.
+pub(crate) async fn run(questions: Questions, stopper: Stopper) {
+    loop {
+        tokio::select! {
+            () = stopper.stopped() => return,
+            () = questions.0.gone.notified() => {}
+        }
+        let left: Vec<String> = {
+            let waiting = questions.lock();
+            waiting.iter().filter(|(_, waiter)| waiter.answer.is_none()).map(|(id, _)| id.clone()).collect()
+        };
+        for id in left {
+            match questions.end(&id, stopped()).await {
+                // One that never got as far as the store ends here.
+                Ok(_) => drop(questions.forget(&id, None)),
+                Err(Error::Stopping) => {}
+                Err(error) => {
+                    // It is over for everybody but the store, where the next start finds it.
+                    tracing::warn!(%error, "a question that nobody waits for stays open");
+                    questions.forget(&id, None);
+                }
+            }
+        }
+    }
+}
+
+fn stopped() -> Ending {
+    Ending::Denied { reason: Some("the turn was stopped".into()) }
+}
+
+/// What is stored of a question.
+fn body(question: &Question) -> Result<String, StoreError> {
+    serde_json::to_string(question).map_err(|_| StoreError::Unreadable("question"))
+}
+
+pub(crate) fn read(row: &QuestionRow) -> Result<Question, StoreError> {
+    serde_json::from_str(&row.body).map_err(|_| StoreError::Unreadable("question"))
+}
+
+fn kind(question: &Question) -> Kind {
+    match question {
+        Question::Approval { .. } => Kind::Approval,
+        Question::Clarify { .. } => Kind::Clarify,
+    }
+}
+
+/// As the machine of approvals knows it.
+pub(crate) fn as_ask(id: &str, question: &Question, expires_at: Millis) -> Option<Ask> {
+    match question {
+        Question::Approval { categories, advised_against, .. } => Some(Ask {
+            id: id.to_owned(),
+            categories: categories.clone(),
+            advised_against: *advised_against,
+            expires_at,
+        }),
+        Question::Clarify { .. } => None,
+    }
+}
+
+/// What people are asked, and the buttons below it.
+fn shown(
+    id: &str,
+    question: &Question,
+    offer: Offer,
+    now: Millis,
+    expires_at: Millis,
+) -> (String, Vec<Button>) {
+    match (question, as_ask(id, question, expires_at)) {
+        (Question::Approval { command, folder, .. }, Some(ask)) => {
+            let subject = Subject { command, folder: folder.as_deref() };
+            let seconds = expires_at.since(now).as_secs();
+            (approve::question(&ask, subject, seconds, offer), approve::buttons(&ask, offer))
+        }
+        (Question::Approval { command, .. }, None) => (command.clone(), vec![]),
+        (Question::Clarify { text, choices }, _) => {
+            let listed: String =
+                choices.iter().enumerate().map(|(at, choice)| format!("\n{}. {choice}", at + 1)).collect();
+            let button = |choice: &String| Button {
+                label: choice.chars().take(32).collect(),
+                data: choice.chars().take(24).collect(),
+            };
+            let short = |choice: &&String| choice.chars().count() <= 24 && choice.len() <= 60;
+            (format!("❓ {text}{listed}"), choices.iter().filter(short).map(button).collect())
+        }
+    }
+}
+
+fn outcome(question: &Question, ending: &Ending) -> String {
+    match question {
+        Question::Approval { command, .. } => approve::outcome(command, ending),
+        Question::Clarify { text, .. } => match ending {
+            Ending::Said { text: said } => format!("❓ {text}\n💬 {said}"),
+            Ending::Allowed { .. } | Ending::Denied { .. } => format!("❓ {text}\n🚫 Not answered."),
+            Ending::TimedOut => format!("❓ {text}\n⌛ Nobody answered in time."),
+            Ending::Lost => format!("❓ {text}\n♻️ The question was lost in a restart of the gateway."),
+        },
+    }
+}
+
+impl view::Asked {
+    fn of(id: &str, text: &str, buttons: &[Button]) -> Self {
+        Self { id: id.to_owned(), text: text.to_owned(), buttons: buttons.to_vec() }
+    }
+}

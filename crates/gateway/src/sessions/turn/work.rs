@@ -1,0 +1,405 @@
+//! What a turn has under way: one model call, or one group of tools.
+//!
+//! Runs in a task of its own, so that a panic is a report like any other. Dropping [`Work`] ends it. Text
+//! goes straight into the view, guarded by turn and attempt; results come back as reports.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{StreamExt as _, stream};
+use petasos_agent::compact::Force;
+use petasos_agent::outcome::{Room, present};
+use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, ToolSpec, repeated};
+use petasos_core::approve::Offer;
+use petasos_core::lifecycle::Doing;
+use petasos_core::message::ChatType;
+use petasos_core::session::Reader;
+use petasos_core::transcript::{EffectState, ToolCall};
+use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
+use petasos_core::{Platform, SessionId, SessionKey, Source, TurnId};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::prepare::{Asked, prepare, prepare_quietly};
+use crate::api::runs::Wish;
+use crate::background::delegation::Place;
+use crate::inbound::downloads;
+use crate::sessions::questions::{Asker, Scope};
+use crate::sessions::turn::compaction::{self, Relieved, relieve};
+use crate::sessions::turn::notices;
+use crate::sessions::view::{Live, View};
+use crate::sessions::{Session, Shell};
+use crate::{Error, clock};
+
+#[derive(Debug)]
+pub(in crate::sessions) struct Work {
+    attempt: u32,
+    /// Tools without a result yet; empty for a model call.
+    open: Vec<String>,
+    /// Room is being made in the conversation: whoever writes now waits.
+    relieving: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+    reports: mpsc::Receiver<Report>,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::sessions) enum Report {
+    Answered {
+        attempt: u32,
+        answer: Answer,
+    },
+    /// The conversation was too long for the model; this makes room.
+    Relieved {
+        attempt: u32,
+        relieved: Relieved,
+    },
+    /// It is too long, and nothing more can go.
+    Exhausted {
+        attempt: u32,
+    },
+    /// What `/compress` found; `None`: nothing can go.
+    Compressed {
+        session: SessionId,
+        relieved: Option<Relieved>,
+    },
+    Failed {
+        attempt: u32,
+        notice: String,
+    },
+    ToolEnded {
+        attempt: u32,
+        call: String,
+        end: ToolEnd,
+    },
+    ToolsEnded,
+    Panicked {
+        attempt: u32,
+        open: Vec<String>,
+    },
+}
+
+impl Work {
+    pub(in crate::sessions) fn is_relieving(&self) -> bool {
+        self.relieving.load(Ordering::Relaxed)
+    }
+}
+
+/// The next thing the work has to say; never, if there is none.
+pub(in crate::sessions) async fn next(work: &mut Option<Work>) -> Report {
+    let Some(current) = work else {
+        return std::future::pending().await;
+    };
+    match current.reports.recv().await {
+        Some(Report::ToolEnded { attempt, call, end }) => {
+            current.open.retain(|id| *id != call);
+            Report::ToolEnded { attempt, call, end }
+        }
+        Some(report) => report,
+        None => {
+            let (attempt, open) = (current.attempt, std::mem::take(&mut current.open));
+            Report::Panicked { attempt, open }
+        }
+    }
+}
+
+/// Reports that may wait for the session.
+const REPORTS: usize = 8;
+/// Tools that run at the same time.
+const PARALLEL: usize = 8;
+
+impl Session {
+    fn note_doing(&self, doing: Doing) {
+        if let Some(slot) = &self.slot {
+            slot.doing(doing);
+        }
+    }
+
+    pub(in crate::sessions) fn call_model(&mut self, attempt: u32, closing: Option<Closing>) {
+        let Some(turn) = self.turn.clone() else { return };
+        let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), self.resumed);
+        self.note_doing(Doing::Thinking);
+        self.sign_of_life();
+        let alive = self.alive.clone();
+        let offered = self.offered.get_or_insert_with(|| shell.tools_of(&turn.key).specs()).clone();
+        let channel = self.author.as_ref().map_or(turn.route.platform, |author| author.platform);
+        let later = Later::from(self.shell.channels.capabilities(channel).async_delivery);
+        show.send_modify(|view| {
+            view.live = Some(Live {
+                turn: turn.id,
+                step: turn.step,
+                attempt,
+                text: String::new(),
+                tools: Vec::new(),
+            });
+        });
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        let relieving = Arc::new(AtomicBool::new(false));
+        let busy = relieving.clone();
+        let task = tokio::spawn(async move {
+            let asked = Asked { attempt, closing, resumed, later };
+            let report = think(&shell, &show, &turn, (asked, offered), &busy, &alive).await;
+            // A session that has moved on does not want to know.
+            let _ = reports.send(report).await;
+        });
+        self.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
+    }
+
+    pub(in crate::sessions) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
+        let Some(turn) = &self.turn else { return };
+        self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
+        let (asking, author, alive) = (turn.clone(), self.author.clone(), self.alive.clone());
+        // One that repeats a call of an earlier group is not run either.
+        let all = match &turn.phase {
+            Phase::Acting { calls, .. } => calls.clone(),
+            Phase::Thinking | Phase::Over => calls.clone(),
+        };
+        let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
+        show.send_modify(|view| {
+            let tools = calls.iter().map(|call| call.name.clone()).collect();
+            view.live = Some(Live { turn: id, step: turn.step, attempt, text: String::new(), tools });
+        });
+        let open = calls.iter().map(|call| call.id.clone()).collect();
+        let window = self.shell.brain.window().context;
+        let room = self.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        let task = tokio::spawn(async move {
+            let ctx = context(&shell, &asking, author.as_ref(), &show, alive).await;
+            // One that is alone minds its own time.
+            let patience = shell.settings.tools_patience.filter(|_| calls.len() > 1);
+            let until = patience.map(|patience| Instant::now() + patience);
+            let each: Vec<_> =
+                calls.iter().map(|call| run_one(&shell, &ctx, &room, &all, call, until)).collect();
+            // At the same time, and heard of in their order.
+            let mut ended = stream::iter(each).buffered(PARALLEL);
+            while let Some((call, end)) = ended.next().await {
+                // A session that has moved on does not want to know.
+                let _ = reports.send(Report::ToolEnded { attempt, call, end }).await;
+            }
+            let _ = reports.send(Report::ToolsEnded).await;
+        });
+        self.sign_of_life();
+        let relieving = Arc::default();
+        self.work = Some(Work { attempt, open, relieving, task, reports: inbox });
+    }
+}
+
+impl Session {
+    /// Sums the conversation up because somebody asked for it. The command stays in the inbox until that is done.
+    pub(in crate::sessions) fn start_compressing(&mut self, session: SessionId, focus: Option<String>) {
+        let (shell, key) = (self.shell.clone(), self.key.clone());
+        let (reports, inbox) = mpsc::channel(REPORTS);
+        let task = tokio::spawn(async move {
+            let report = match compress(&shell, key, session.clone(), focus.as_deref()).await {
+                Ok(relieved) => Report::Compressed { session, relieved },
+                Err(error) => Report::Failed { attempt: 0, notice: format!("⚠️ {error}") },
+            };
+            // A session that has moved on does not want to know.
+            let _ = reports.send(report).await;
+        });
+        let relieving = Arc::new(AtomicBool::new(true));
+        self.work = Some(Work { attempt: 0, open: vec![], relieving, task, reports: inbox });
+    }
+}
+
+async fn compress(
+    shell: &Shell,
+    key: SessionKey,
+    session: SessionId,
+    focus: Option<&str>,
+) -> Result<Option<Relieved>, Error> {
+    let prepared = prepare_quietly(shell, key, session).await?;
+    // Closed only if the shell is gone, and then nobody is here to ask.
+    let Ok(_permit) = shell.calls.acquire().await else { return Ok(None) };
+    Ok(relieve(shell, &prepared, Force::Yes, focus).await)
+}
+
+/// `all`: the calls of the same answer.
+async fn run_one(
+    shell: &Shell,
+    ctx: &SessionCtx,
+    room: &Room,
+    all: &[ToolCall],
+    call: &ToolCall,
+    until: Option<Instant>,
+) -> (String, ToolEnd) {
+    let known = |content, progress| ToolEnd { content, effect: EffectState::Known, progress };
+    let id = call.id.clone();
+    if let Some(result) = repeated(all, call) {
+        return (id, known(result.content, Progress::None));
+    }
+    let tools = shell.tools_of(&ctx.key);
+    let run = tools.run(ctx, call);
+    let result = match until {
+        Some(until) => tokio::time::timeout_at(until, run).await,
+        None => Ok(run.await),
+    };
+    let Ok(result) = result else {
+        let content = notices::TOO_SLOW.into();
+        return (id, ToolEnd { content, effect: EffectState::Unknown, progress: Progress::Failed });
+    };
+    let progress = match result.failed {
+        true => Progress::Failed,
+        false if tools.read_only(&call.name) => Progress::Read,
+        false => Progress::Changed,
+    };
+    let effect = if result.unknown { EffectState::Unknown } else { EffectState::Known };
+    (id, ToolEnd { content: present(ctx, room, call, result.content).await, effect, progress })
+}
+
+/// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
+async fn think(
+    shell: &Shell,
+    show: &Arc<watch::Sender<View>>,
+    turn: &Turn,
+    (asked, offered): (Asked, Arc<[ToolSpec]>),
+    relieving: &AtomicBool,
+    alive: &Alive,
+) -> Report {
+    let (id, attempt) = (turn.id, asked.attempt);
+    let failed = |notice: String| Report::Failed { attempt, notice };
+    let mut prepared = match prepare(shell, turn, asked, offered).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            return failed(format!(
+                "⚠️ I could not read our conversation ({error}). Your message is kept; send /retry to try again."
+            ));
+        }
+    };
+    // Closed only if the shell is gone, and then nobody is here to ask.
+    let Ok(_permit) = shell.calls.acquire().await else { return failed(notices::PANICKED.to_owned()) };
+    let may_relieve = shell.settings.compression.enabled && turn.relieved < shell.settings.limits.reliefs;
+    let long = prepared.conversation().is_long(compaction::room(shell)) && prepared.pace.allows(clock::now());
+    if may_relieve && long {
+        relieving.store(true, Ordering::Relaxed);
+        if let Some(relieved) = relieve(shell, &prepared, Force::No, None).await {
+            return Report::Relieved { attempt, relieved };
+        }
+        relieving.store(false, Ordering::Relaxed);
+    }
+    prepared.speak();
+    let mut on_chunk = |chunk| {
+        alive.sign();
+        show_chunk(show, id, attempt, chunk);
+    };
+    let failure = match shell.brain.answer(&prepared.request, &mut on_chunk).await {
+        Ok(answer) => return Report::Answered { attempt, answer: said(shell, &turn.key, answer) },
+        Err(failure) => failure,
+    };
+    prepared.fall_silent();
+    tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
+    match failure.class {
+        Class::ContextOverflow | Class::PayloadTooLarge if !shell.settings.compression.enabled => {
+            failed(notices::TOO_LONG.into())
+        }
+        Class::ContextOverflow | Class::PayloadTooLarge => {
+            relieving.store(true, Ordering::Relaxed);
+            let relieved = match may_relieve {
+                true => relieve(shell, &prepared, Force::Yes, None).await,
+                false => None,
+            };
+            match relieved {
+                Some(relieved) => Report::Relieved { attempt, relieved },
+                None if prepared.is_first() => failed(notices::TOO_LONG_MESSAGE.into()),
+                None => Report::Exhausted { attempt },
+            }
+        }
+        _ => failed(format!("⚠️ {}", failure.message)),
+    }
+}
+
+fn said(shell: &Shell, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
+    let petasos_agent::Answer { mut text, calls, bill, partial, .. } = answer;
+    if partial {
+        text.push_str(notices::CUT_OFF);
+    }
+    let tools = shell.tools_of(key);
+    let groups = tools.groups(&shell.settings.workspace, &calls);
+    let astray = !calls.is_empty() && !calls.iter().any(|call| tools.knows(&call.name));
+    Answer { text, calls, groups, astray, bill, partial }
+}
+
+fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chunk) {
+    show.send_if_modified(|view| {
+        let current = view.live.as_mut().filter(|live| live.turn == turn && live.attempt == attempt);
+        let Some(live) = current else { return false };
+        match chunk {
+            Chunk::Text(text) => live.text.push_str(&text),
+            Chunk::Restart => live.text.clear(),
+            Chunk::Reasoning => return false,
+        }
+        true
+    });
+}
+
+/// The only place where a tool call gets its context: what the channel can do is read off the one that the
+/// question came over, wherever the answer goes.
+async fn context(
+    shell: &Shell,
+    turn: &Turn,
+    author: Option<&Source>,
+    show: &Arc<watch::Sender<View>>,
+    alive: Alive,
+) -> SessionCtx {
+    let route = &turn.route;
+    let source = author.cloned().unwrap_or_else(|| {
+        let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
+        Source { thread_id: route.thread_id.clone(), ..room }
+    });
+    let later = Later::from(shell.channels.capabilities(source.platform).async_delivery);
+    // Whoever is there to read an answer can also give one.
+    let person = match (shell.channels.reader(source.platform), later) {
+        _ if Place::of(&turn.key).is_some() => shell.settings.delegation.person(),
+        _ if shell.channels.is_scheduled(source.platform) && shell.settings.consent.unattended => {
+            Person::NobodyNeeded
+        }
+        (Reader::Interactive, Later::Supported) => {
+            let offer = match shell.may_decide_lastingly(&source).await {
+                true => Offer::Every,
+                false => Offer::OnlyThisCommand,
+            };
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Anything, offer)))
+        }
+        (Reader::Machine, _) if answers(shell, turn, &source).await => {
+            let (scope, offer) = (Scope::Consent, Offer::Every);
+            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, scope, offer)))
+        }
+        (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
+    };
+    SessionCtx {
+        key: turn.key.clone(),
+        session: turn.session.clone(),
+        later,
+        person,
+        call: String::new(),
+        source,
+        home: shell.home.clone(),
+        workspace: shell.settings.workspace.clone(),
+        sent: downloads::folders(&shell.home, &turn.key),
+        results: downloads::results(&shell.home, &turn.key),
+        alive,
+        now: clock::now(),
+        timezone: shell.settings.cron.timezone.clone(),
+    }
+}
+
+/// Whether a program said that it would answer questions.
+async fn answers(shell: &Shell, turn: &Turn, source: &Source) -> bool {
+    if source.platform != Platform::API_SERVER {
+        return false;
+    }
+    let inbox = turn.id.into();
+    match shell.db.read(move |reader| reader.run_of(inbox)).await {
+        Ok(run) => run.and_then(|run| Wish::read(&run.wish)).is_some_and(|wish| wish.answers),
+        Err(error) => {
+            tracing::warn!(turn = %turn.id, %error, "whether a program answers questions is not known: nobody is asked");
+            false
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What can be wrong with a file, for the tests of every reader.
+
+use std::path::Path;
+
+/// Contents that are no contents.
+pub(in crate::storage::home) const JUNK: [&[u8]; 14] = [
+    b"",
+    b" \n",
+    b"{not valid json",
+    b"{\"half\":",
+    b"[1]",
+    b"[]",
+    b"null",
+    b"true",
+    b"-1",
+    b"1e400",
+    b"\"text\"",
+    b"\xff\xfe",
+    b"\0\x01\x02\x80\xc3\x28",
+    b"{}",
+];
+
+/// Puts everything that can be wrong in place of `path`, one thing after the other, and lets `read` look at it.
+pub(in crate::storage::home) fn ruin(path: &Path, mut read: impl FnMut(&str)) {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    read("absent");
+    for junk in JUNK {
+        std::fs::write(path, junk).unwrap();
+        read(&format!("{:?}", String::from_utf8_lossy(junk)));
+        let _ = std::fs::remove_file(path);
+    }
+    std::fs::write(path, vec![b'['; 2 << 20]).unwrap();
+    read("huge");
+    let _ = std::fs::remove_file(path);
+    std::os::unix::fs::symlink(path, path).unwrap();
+    read("a link to itself");
+    let _ = std::fs::remove_file(path);
+    std::fs::create_dir(path).unwrap();
+    read("a directory");
+    std::fs::remove_dir(path).unwrap();
+}
+
+/// Homes that are none.
+pub(in crate::storage::home) const NO_HOMES: [&str; 3] = ["/nonexistent/home", "/dev/null", ""];
