@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, fine, said};
+use crate::support::{Bench, fine, said, wait_for_file};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point, Request};
 use rusqlite::Connection;
@@ -180,7 +180,7 @@ fn what_a_conversation_that_was_ended_has_started_is_told_to_the_chat_and_listed
     bench.model.respond(obey);
     bench.start();
     let flag = bench.home.path().join("go");
-    bench.telegram.push_text(7, 7, format!("run while [ ! -e {} ]; do sleep 0.02; done", flag.display()));
+    bench.telegram.push_text(7, 7, format!("run {}", wait_for_file(&flag)));
     assert_eq!(bench.wait_messages(7, 1), ["done"]);
     bench.telegram.push_text(7, 7, "/new");
     bench.wait_messages(7, 2);
@@ -209,7 +209,7 @@ fn what_belongs_to_a_platform_that_was_taken_away_is_listed_and_waits_for_it() {
     bench.model.respond(obey);
     bench.start();
     let flag = bench.home.path().join("go");
-    bench.telegram.push_text(7, 7, format!("run while [ ! -e {} ]; do sleep 0.02; done", flag.display()));
+    bench.telegram.push_text(7, 7, format!("run {}", wait_for_file(&flag)));
     assert_eq!(bench.wait_messages(7, 1), ["done"]);
     bench.settle();
     bench.kill();

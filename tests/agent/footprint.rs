@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench gateway tools` prints the figures of a release build.
 
-use crate::support::{Bench, SOON, said};
+use crate::support::{Bench, SOON, said, wait_for_file};
 use petasos_fakes::model::{Answer, Request};
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fn sixty_four_sessions_that_run_tools_at_once_fit_into_a_hundred_megabytes() {
     // Each prints a megabyte, says that it has, and stays until all have.
     let at = flags.display();
     for chat in 1..=CHATS {
-        let command = format!("seq 150000; touch {at}/{chat}; while [ ! -e {at}/go ]; do sleep 0.1; done");
+        let command = format!("seq 150000; touch {at}/{chat}; {}", wait_for_file(&flags.join("go")));
         bench.telegram.push_text(chat, chat, command);
     }
     let until = std::time::Instant::now() + SOON * 3;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::support::api::{Api, said};
-use crate::support::{Bench, eventually};
+use crate::support::{Bench, eventually, wait_for_file};
 use petasos_fakes::model::{Answer, Request};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 
 /// A background process that ends when the file is there, and what is wanted of its end. The note makes it one of its kind.
 fn wish(flag: &Path, note: &str, wanted: &Value) -> Value {
-    let command = format!("while [ ! -e {} ]; do sleep 0.02; done; echo READY {note}", flag.display());
+    let command = format!("{}; echo READY {note}", wait_for_file(flag));
     let mut arguments = json!({"command": command, "background": true});
     arguments.as_object_mut().expect("an object").extend(wanted.as_object().expect("an object").clone());
     arguments

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, SOON, assert_took_at_most, eventually, said};
+use crate::support::{Bench, SOON, assert_took_at_most, eventually, said, wait_for_file};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point, Request};
 use serde_json::{Value, json};
@@ -95,9 +95,7 @@ fn told_in(bench: &Bench, id: &str) -> usize {
 
 /// A command that ends when the file is there.
 fn until(flag: &Path) -> String {
-    let (flag, home) = (flag.display(), flag.parent().expect("a home").display());
-    // A command outlives a killed gateway, and ends with its home.
-    format!("while [ ! -e {flag} ] && [ -d {home} ]; do sleep 0.02; done; echo {flag} is there")
+    format!("{}; echo {} is there", wait_for_file(flag), flag.display())
 }
 
 /// The lines of the file that commands write into.
@@ -132,9 +130,10 @@ impl Three {
 
     fn command(&self, number: usize) -> String {
         let flags = self.flags.display();
+        let go = wait_for_file(&self.flags.join(format!("go{number}")));
+        let end = wait_for_file(&self.flags.join(format!("end{number}")));
         format!(
-            "echo {number} >> {flags}/begun; while [ ! -e {flags}/go{number} ] && [ -d {flags} ]; do sleep 0.01; done; \
-             echo {number} >> {flags}/effects; while [ ! -e {flags}/end{number} ] && [ -d {flags} ]; do sleep 0.01; done; echo ok{number}"
+            "echo {number} >> {flags}/begun; {go}; echo {number} >> {flags}/effects; {end}; echo ok{number}"
         )
     }
 
@@ -344,7 +343,7 @@ fn a_pattern_that_matches_all_the_time_is_told_once_in_a_while() {
 fn who_is_idle_hears_of_a_watched_line_within_five_seconds() {
     let bench = bench();
     let flag = bench.home.path().join("go");
-    let command = format!("while [ ! -e {} ]; do sleep 0.02; done; echo READY; sleep 60", flag.display());
+    let command = format!("{}; echo READY; sleep 60", wait_for_file(&flag));
     let (id, _) = start(&bench, 7, &command, json!({"watch_patterns": ["READY"]}));
     bench.settle();
     std::fs::write(&flag, "").expect("a flag");

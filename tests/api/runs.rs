@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::api::{Api, KEY, name, obey, said};
 use crate::support::http::{Ask, Frame};
-use crate::support::{SOON, assert_took_at_most};
+use crate::support::{SOON, assert_took_at_most, wait_for_file};
 use petasos_fakes::Gate;
 use petasos_fakes::model::{Answer, Point};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ fn at_work(home: &Path) -> usize {
 fn a_run_that_is_stopped_ends_with_its_tool() {
     let api = obedient(TERMINAL);
     let home = api.bench.home.path();
-    let run = api.start_run(&json!({ "input": "run: while [ ! -e never ]; do sleep 0.05; done" }));
+    let run = api.start_run(&json!({ "input": format!("run: {}", wait_for_file(&home.join("never"))) }));
     let until = Instant::now() + SOON;
     while at_work(home) == 0 {
         assert!(Instant::now() < until, "never began: {}", api.get(&format!("/v1/runs/{run}")).body);

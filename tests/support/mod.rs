@@ -28,6 +28,13 @@ pub fn assert_took_at_most(limit: Duration, since: Instant) {
     assert!(std::env::var_os("PETASOS_TIMED").is_none() || took <= limit, "took {took:?}, limit {limit:?}");
 }
 
+/// A shell command that waits until the file exists. Commands outlive a killed gateway, so it also ends when the folder
+/// of the file is gone.
+pub fn wait_for_file(file: &Path) -> String {
+    let folder = file.parent().expect("a folder");
+    format!("while [ ! -e {} ] && [ -d {} ]; do sleep 0.02; done", file.display(), folder.display())
+}
+
 /// A home, its fakes, and the gateway when it runs.
 pub struct Bench {
     pub telegram: Telegram,
