@@ -29,34 +29,6 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Our commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Name {
-    Help,
-    New,
-    Stop,
-    Status,
-    Sessions,
-    Resume,
-    Model,
-    Queue,
-    Retry,
-    Drop,
-    Undo,
-    Compress,
-    Approve,
-    Deny,
-    Yolo,
-    Usage,
-    Where,
-    Start,
-    Whoami,
-    Restart,
-    Platform,
-    Sethome,
-    Memory,
-}
-
 /// One line of the command table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
@@ -71,40 +43,54 @@ pub struct Spec {
     pub while_running: bool,
 }
 
-/// In the order in which help lists them.
-pub const TABLE: &[Spec] = &[
-    spec(Name::Help, "help", "", "List the commands").also(&["commands"]),
-    spec(Name::New, "new", "", "Start a fresh session").also(&["reset"]),
-    spec(Name::Stop, "stop", "", "Stop the running turn and keep the session"),
-    spec(Name::Status, "status", "", "Show what the gateway and this session are doing"),
-    spec(Name::Sessions, "sessions", "", "List earlier sessions of this chat"),
-    spec(Name::Resume, "resume", "[number, id or name]", "Go back to an earlier session").waiting(),
-    spec(Name::Model, "model", "[name]", "Show or change the model of this session"),
-    spec(Name::Queue, "queue", "<message>", "Run a message after the current turn").also(&["q"]),
-    spec(Name::Retry, "retry", "[number [new text]]", "Answer the last message again, or one I gave up")
+/// One list for the names and the table: neither can lack a command that the other has.
+macro_rules! commands {
+    ($($name:ident = $spec:expr,)*) => {
+        /// Our commands.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Name {
+            $($name,)*
+        }
+
+        /// In the order in which help lists them.
+        pub const TABLE: &[Spec] = &[$(Spec { name: Name::$name, ..$spec }),*];
+    };
+}
+
+commands! {
+    Help = spec("help", "", "List the commands").also(&["commands"]),
+    New = spec("new", "", "Start a fresh session").also(&["reset"]),
+    Stop = spec("stop", "", "Stop the running turn and keep the session"),
+    Status = spec("status", "", "Show what the gateway and this session are doing"),
+    Sessions = spec("sessions", "", "List earlier sessions of this chat"),
+    Resume = spec("resume", "[number, id or name]", "Go back to an earlier session").waiting(),
+    Model = spec("model", "[name]", "Show or change the model of this session"),
+    Queue = spec("queue", "<message>", "Run a message after the current turn").also(&["q"]),
+    Retry = spec("retry", "[number [new text]]", "Answer the last message again, or one I gave up")
         .waiting(),
-    spec(Name::Drop, "drop", "<number>", "Drop a message that I gave up"),
-    spec(Name::Undo, "undo", "[count]", "Drop the last exchanges from the session").waiting(),
-    spec(Name::Compress, "compress", "[what to keep]", "Sum the conversation up to save room")
+    Drop = spec("drop", "<number>", "Drop a message that I gave up"),
+    Undo = spec("undo", "[count]", "Drop the last exchanges from the session").waiting(),
+    Compress = spec("compress", "[what to keep]", "Sum the conversation up to save room")
         .also(&["compact"])
         .waiting(),
-    spec(Name::Approve, "approve", "[all|id] [session|always]", "Let a command run that I asked about"),
-    spec(Name::Deny, "deny", "[all|id] [reason]", "Do not let it run"),
-    spec(Name::Yolo, "yolo", "", "Switch questions about commands off, or on again, for this session"),
-    spec(Name::Usage, "usage", "", "Show the tokens this session has used"),
-    spec(Name::Where, "where", "", "Show what became of your last message"),
-    spec(Name::Platform, "platform", "[retry|pause name]", "Show how the platforms are, or change that")
+    Approve = spec("approve", "[all|id] [session|always]", "Let a command run that I asked about"),
+    Deny = spec("deny", "[all|id] [reason]", "Do not let it run"),
+    Yolo = spec("yolo", "", "Switch questions about commands off, or on again, for this session"),
+    Usage = spec("usage", "", "Show the tokens this session has used"),
+    Where = spec("where", "", "Show what became of your last message"),
+    Platform = spec("platform", "[retry|pause name]", "Show how the platforms are, or change that")
         .also(&["platforms"]),
-    spec(Name::Sethome, "sethome", "", "Say here what nobody asked for: outages, restarts, scheduled work")
+    Sethome = spec("sethome", "", "Say here what nobody asked for: outages, restarts, scheduled work")
         .also(&["set-home"]),
-    spec(Name::Memory, "memory", "[clear]", "Show what I remember about you, or forget it"),
-    spec(Name::Restart, "restart", "", "Restart the gateway when the running turns have ended"),
-    spec(Name::Start, "start", "", "Say hello to the bot"),
-    spec(Name::Whoami, "whoami", "", "Show who you are and what you may run"),
-];
+    Memory = spec("memory", "[clear]", "Show what I remember about you, or forget it"),
+    Restart = spec("restart", "", "Restart the gateway when the running turns have ended"),
+    Start = spec("start", "", "Say hello to the bot"),
+    Whoami = spec("whoami", "", "Show who you are and what you may run"),
+}
 
-const fn spec(name: Name, word: &'static str, args: &'static str, help: &'static str) -> Spec {
-    Spec { name, word, aliases: &[], args, help, while_running: true }
+/// `commands!` fills the name in.
+const fn spec(word: &'static str, args: &'static str, help: &'static str) -> Spec {
+    Spec { name: Name::Help, word, aliases: &[], args, help, while_running: true }
 }
 
 impl Spec {
@@ -129,8 +115,8 @@ impl Name {
     }
 
     pub fn spec(self) -> &'static Spec {
-        // Every name is in the table (tested), so the fallback is never taken.
-        TABLE.iter().find(|spec| spec.name == self).unwrap_or(&TABLE[0])
+        // `commands!` lists both in one order.
+        &TABLE[self as usize]
     }
 
     pub fn as_str(self) -> &'static str {
@@ -239,14 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn every_name_has_its_line_and_no_word_is_used_twice() {
+    fn no_word_is_used_twice() {
         let mut words = Vec::new();
         for spec in TABLE {
             assert_eq!(spec.name.spec(), spec);
             words.push(spec.word);
             words.extend(spec.aliases);
         }
-        assert_eq!(TABLE.len(), Name::Memory as usize + 1);
         let count = words.len();
         words.sort_unstable();
         words.dedup();
