@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use petasos_config::Home;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::config::Home;
 use crate::failure::Failure;
 use crate::{lock, socket};
 pub(crate) use sse::{Event, Events};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use petasos_config::Problem;
 use petasos_store::OpenError;
 use serde_json::json;
 
-use crate::config::Problem;
-use crate::print::{BAD, styled, warn_of};
+use crate::print::{self, BAD, styled, warn_of};
 
 /// Other programs decide by these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Failure {
         match form {
             Form::Json => warn_of!("{}", self.as_json()),
             Form::Text => {
-                self.problems.iter().for_each(Problem::tell_err);
+                self.problems.iter().for_each(print::problem_err);
                 warn_of!("{} {self}", styled(BAD, "error:"));
             }
         }
@@ -95,8 +95,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<crate::config::Nowhere> for Failure {
-    fn from(nowhere: crate::config::Nowhere) -> Self {
+impl From<petasos_config::Nowhere> for Failure {
+    fn from(nowhere: petasos_config::Nowhere) -> Self {
         Self::configuration(nowhere.to_string()).next("pass --home DIR")
     }
 }

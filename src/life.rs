@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use petasos_config::Home;
 use petasos_core::Millis;
 use petasos_gateway::home::process::Record;
 use petasos_gateway::home::state;
 use serde::Deserialize;
 
 use crate::client::Client;
-use crate::config::Home;
 use crate::lock;
 
 /// A gateway that takes longer to say how it is does not answer.

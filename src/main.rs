@@ -4,7 +4,6 @@ mod arguments;
 mod backup;
 mod client;
 mod commands;
-mod config;
 mod failure;
 mod life;
 mod lock;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use petasos_config::{Problem, Severity};
 use petasos_core::Millis;
 use serde::Serialize;
 
@@ -40,6 +41,23 @@ pub(crate) fn line_out(text: Arguments<'_>) {
 pub(crate) fn line_err(text: Arguments<'_>) {
     let mut out = anstream::stderr().lock();
     let _reader_gone = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// A problem of the configuration, on standard output.
+pub(crate) fn problem(problem: &Problem) {
+    say!("{} {problem}", word(problem.severity));
+}
+
+/// The same on standard error.
+pub(crate) fn problem_err(problem: &Problem) {
+    warn_of!("{} {problem}", word(problem.severity));
+}
+
+fn word(severity: Severity) -> String {
+    match severity {
+        Severity::Error | Severity::Unknown => styled(BAD, "error:"),
+        Severity::Warning => styled(ODD, "warning:"),
+    }
 }
 
 pub(crate) fn styled(style: Style, text: &str) -> String {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use petasos_config::Home;
 use petasos_core::lifecycle::State;
 use petasos_gateway::home::api_key;
 use petasos_gateway::home::pid::{self, PidFile};
@@ -17,7 +18,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::backup;
-use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
 use crate::socket;

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use petasos_config::Home;
 use petasos_core::lifecycle::stop_budget;
 use petasos_gateway::Lifetime;
 use petasos_gateway::home::bot_lock;
@@ -14,7 +15,6 @@ use petasos_gateway::home::peers::{self, Peer};
 use petasos_gateway::home::process::{self, Record};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::config::Home;
 use crate::failure::Failure;
 use crate::lock::{self, Lock, NotTaken};
 use crate::{life, print, serve};

@@ -15,13 +15,17 @@ mod retention;
 mod slack;
 mod telegram;
 mod terminal;
+mod tools;
 pub(crate) mod webhook;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
+use petasos_config::choices::{self, BusyInput, ReplyMode, StreamingTransport};
+use petasos_config::keys::{agent, gateway, sessions, web};
+use petasos_config::limits::{self, Denied};
+use petasos_config::{Home, Key, Problem, Resolved, Settings, Severity};
 use petasos_core::admission::BusyMode;
 use petasos_core::capability::ReplyTo;
 use petasos_core::session::{KeyOptions, Mode, Policies, ResetPolicy, Window};
@@ -30,11 +34,10 @@ use petasos_core::{Platform, Secret};
 use petasos_gateway::home::bot_lock::{self, Sole};
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, network};
-use petasos_platforms::{Adapter, CatchUp};
+use petasos_platforms::Adapter;
 use petasos_web::{ApiOptions, Doors};
 
 use crate::backup::schedule::Schedule;
-use crate::config::{Home, Problem, Resolved, Settings, Severity};
 
 pub(crate) use connector::connector;
 
@@ -70,11 +73,17 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
     let settings = &resolved.settings;
     let mut problems = Vec::new();
     let (spoken, mut unbuilt) = platforms(home, settings, &mut problems);
+    let relayed = |it: &&Spoken| it.adapter.relay().is_some();
+    let native: Vec<_> = spoken.iter().filter(|it| !relayed(it)).map(|it| it.adapter.platform()).collect();
+    let mut denied = limits::denied(settings, &native);
+    problems.append(&mut denied.problems);
+    problems.append(&mut denied.idle);
+    problems.extend(tools::problems(settings));
     let sole = sole(home, &spoken);
     let adapters = spoken.into_iter().map(|spoken| spoken.adapter).collect();
     let model = model::model(settings, &mut problems);
     let doors = lifecycle::doors(settings, &mut problems);
-    let page = settings.flag("web.enabled");
+    let page = settings.get(&web::ENABLED);
     let (api, listens) = match api::served(settings, &mut problems) {
         api::Served::No => (None, page),
         api::Served::Yes { options, asked_for } => (Some(options), page || asked_for),
@@ -88,22 +97,22 @@ pub(crate) fn wire(home: &Home, resolved: &mut Resolved) -> Result<Wired, Vec<Pr
         model,
         adapters,
         unbuilt,
-        access: access::access(settings),
+        access: access::access(settings, &denied),
         keys: KeyOptions {
-            group_per_user: settings.flag("group_sessions_per_user"),
-            thread_per_user: settings.flag("thread_sessions_per_user"),
+            group_per_user: settings.get(&sessions::GROUP_PER_USER),
+            thread_per_user: settings.get(&sessions::THREAD_PER_USER),
             ..KeyOptions::default()
         },
         settings: petasos_gateway::Settings {
             mcp: mcp::servers(settings, &mut problems),
-            ..session_settings(home, settings)
+            ..session_settings(home, settings, &denied)
         },
         lifetime: Lifetime { sole, ..lifecycle::lifetime(settings, |name| std::env::var_os(name)) },
         notifier: Notifier::from_env(|name| std::env::var_os(name)),
         outward: network::outward,
         page: if listens { Page::Served } else { Page::None },
         runs: api::limits(settings),
-        mirror: settings.flag("gateway.write_sessions_json"),
+        mirror: settings.get(&gateway::WRITE_SESSIONS_JSON),
     };
     let listen = listens.then(|| listen(settings));
     problems.extend(listen.as_ref().and_then(|listen| plain_http(settings, listen)));
@@ -166,8 +175,7 @@ fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (
 }
 
 fn listen(settings: &Settings) -> Listen {
-    let port = settings.count("web.port").and_then(|port| u16::try_from(port).ok());
-    Listen { host: settings.text("web.host").unwrap_or_default(), port: port.unwrap_or_default() }
+    Listen { host: settings.get(&web::HOST), port: settings.get(&web::PORT) }
 }
 
 /// Whoever can listen in on the network can read along, and browsers keep the sign-in only over HTTPS.
@@ -183,60 +191,55 @@ fn plain_http(settings: &Settings, listen: &Listen) -> Option<Problem> {
         "web.host {} can be reached from other machines, and the page speaks plain HTTP",
         listen.host
     );
-    let problem = Problem::warning(settings.origin("web.host").to_string(), what);
+    let problem = Problem::warning(settings.origin(&web::HOST).to_string(), what);
     Some(problem.next("put a proxy with HTTPS in front, or use 127.0.0.1 and a tunnel"))
 }
 
-fn session_settings(home: &Home, settings: &Settings) -> petasos_gateway::Settings {
-    let quiet = settings.list("session_reset.notify_exclude_platforms");
+fn session_settings(home: &Home, settings: &Settings, denied: &Denied) -> petasos_gateway::Settings {
+    let quiet = settings.get(&sessions::RESET_QUIET);
     let quiet: Vec<Platform> = quiet.iter().filter_map(|name| Platform::parse(name)).collect();
     let policy = ResetPolicy {
         mode: mode(settings),
-        idle_minutes: small(settings, "session_reset.idle_minutes"),
-        at_hour: u8::try_from(small(settings, "session_reset.at_hour")).unwrap_or_default(),
-        notify: settings.flag("session_reset.notify"),
+        idle_minutes: settings.get(&sessions::RESET_IDLE_MINUTES),
+        at_hour: settings.get(&sessions::RESET_HOUR),
+        notify: settings.get(&sessions::RESET_NOTIFY),
         notify_exclude_platforms: quiet,
         ..ResetPolicy::default()
     };
     petasos_gateway::Settings {
         resets: Policies { by_platform: lasting(&policy), default: policy, ..Policies::default() },
-        resume_window: Window(seconds(settings, "agent.gateway_auto_continue_freshness")),
-        busy: BusyMode::parse(&settings.text("display.busy_input_mode").unwrap_or_default()),
-        busy_ack: settings.flag("display.busy_ack_enabled"),
+        resume_window: Window(settings.get(&agent::RESUME_WINDOW)),
+        busy: busy(settings.get(&sessions::BUSY_INPUT)),
+        busy_ack: settings.get(&sessions::BUSY_ACK),
         streaming: streaming(settings),
         limits: Limits {
-            steps: small(settings, "agent.max_turns"),
+            steps: settings.get(&agent::MAX_TURNS),
             patience: patience(settings),
             ..Limits::default()
         },
-        stall: Stall {
-            warn: some_seconds(settings, "agent.gateway_timeout_warning"),
-            stop: some_seconds(settings, "agent.gateway_timeout"),
-        },
-        narrowed: webhook::narrowed(settings).into_iter().collect(),
-        tools_patience: some_seconds(settings, "agent.concurrent_tool_timeout"),
+        stall: Stall { warn: settings.get(&agent::IDLE_WARNING), stop: settings.get(&agent::IDLE_TIMEOUT) },
+        tools: tools::limits(settings, denied),
+        narrowed: tools::narrowed(settings),
+        tools_patience: settings.get(&agent::PARALLEL_TOOLS_TIMEOUT),
         outward_files: media::policy(home, settings, |name| std::env::var_os(name)),
         inward_files: media::inward(settings),
         workspace: workspace(home, settings),
-        terminal: terminal::terminal(settings),
+        terminal: terminal::terminal(settings).filter(|_| !denied.terminal),
         consent: terminal::consent(settings),
         delegation: terminal::delegation(settings),
-        persona: settings.text("agent.system_prompt"),
+        persona: settings.get(&agent::SYSTEM_PROMPT),
         tiers: access::tiers(settings),
-        filter_silence: settings.flag("filter_silence_narration"),
+        filter_silence: settings.get(&sessions::FILTER_SILENCE),
         cron: cron::cron(settings),
         retention: retention::retention(settings),
         home: home.path().into(),
-        memory: settings.flag("memory.enabled"),
+        memory: settings.get(&agent::MEMORY) && !denied.memories,
         mcp: vec![],
         compression: petasos_gateway::Compression {
-            enabled: settings.flag("compression.enabled"),
-            rows: small(settings, "compression.max_messages") as usize,
+            enabled: settings.get(&agent::COMPACTION),
+            rows: settings.get(&agent::COMPACTION_MESSAGES),
         },
-        parallel_calls: settings
-            .count("agent.max_parallel_calls")
-            .and_then(|n| usize::try_from(n).ok())
-            .unwrap_or(64),
+        parallel_calls: settings.get(&agent::MAX_PARALLEL_CALLS),
     }
 }
 
@@ -246,76 +249,75 @@ fn lasting(policy: &ResetPolicy) -> BTreeMap<Platform, ResetPolicy> {
 }
 
 fn mode(settings: &Settings) -> Mode {
-    match settings.text("session_reset.mode").as_deref() {
-        Some("idle") => Mode::Idle,
-        Some("daily") => Mode::Daily,
-        Some("both") => Mode::Both,
-        Some(_) | None => Mode::None,
+    match settings.get(&sessions::RESET_MODE) {
+        choices::ResetMode::None => Mode::None,
+        choices::ResetMode::Idle => Mode::Idle,
+        choices::ResetMode::Daily => Mode::Daily,
+        choices::ResetMode::Both => Mode::Both,
+    }
+}
+
+const fn busy(written: BusyInput) -> BusyMode {
+    match written {
+        BusyInput::Interrupt => BusyMode::Interrupt,
+        BusyInput::Queue => BusyMode::Queue,
+        BusyInput::Steer => BusyMode::Steer,
     }
 }
 
 fn streaming(settings: &Settings) -> Streaming {
-    let transport = settings.text("streaming.transport");
-    let off = transport.as_deref() == Some("off");
+    let (on, transport) = match settings.get(&sessions::STREAMING_TRANSPORT) {
+        StreamingTransport::Auto | StreamingTransport::Draft => (true, Transport::Draft),
+        StreamingTransport::Edit => (true, Transport::Edit),
+        StreamingTransport::Off => (false, Transport::Draft),
+    };
     Streaming {
-        enabled: settings.flag("streaming.enabled") && !off,
-        transport: match transport.as_deref() {
-            Some("edit") => Transport::Edit,
-            Some(_) | None => Transport::Draft,
-        },
-        gap: seconds(settings, "streaming.edit_interval"),
-        cursor: settings.text("streaming.cursor").unwrap_or_default(),
+        enabled: settings.get(&sessions::STREAMING) && on,
+        transport,
+        gap: settings.get(&sessions::STREAMING_INTERVAL),
+        cursor: settings.get(&sessions::STREAMING_CURSOR),
     }
 }
 
 /// Relative to the home, unless it says otherwise.
 fn workspace(home: &Home, settings: &Settings) -> PathBuf {
-    home.path().join(settings.text("agent.workspace").unwrap_or_else(|| "workspace".into()))
+    home.path().join(settings.get(&agent::WORKSPACE))
 }
 
-/// What is fetched after a time in which a platform could tell us nothing.
-fn catch_up(settings: &Settings, platform: &str) -> CatchUp {
-    let path = |name: &str| format!("platforms.{platform}.extra.missed_message_backfill.{name}");
-    let limit = settings.count(&path("limit")).filter(|_| settings.flag(&path("enabled")));
-    CatchUp {
-        window: seconds(settings, &path("window_seconds")),
-        messages: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or_default(),
+const fn reply_to(written: ReplyMode) -> ReplyTo {
+    match written {
+        ReplyMode::Off => ReplyTo::Off,
+        ReplyMode::First => ReplyTo::First,
+        ReplyMode::All => ReplyTo::All,
     }
-}
-
-fn reply_to(settings: &Settings, platform: &str) -> ReplyTo {
-    let set = settings.text(&format!("platforms.{platform}.reply_to_mode"));
-    set.map_or(ReplyTo::First, |word| ReplyTo::parse(&word))
-}
-
-/// The catalogue has checked the range.
-fn small(settings: &Settings, path: &str) -> u32 {
-    settings.count(path).and_then(|count| u32::try_from(count).ok()).unwrap_or_default()
 }
 
 fn patience(settings: &Settings) -> Patience {
-    let circles = |flag: &str, after: &str| {
-        let often = |what: &str| small(settings, &format!("tool_loop_guardrails.{after}.{what}"));
-        settings.flag(&format!("tool_loop_guardrails.{flag}")).then(|| Circles {
-            same_failure: often("exact_failure"),
-            tool_failure: often("same_tool_failure"),
-            same_result: often("idempotent_no_progress"),
-        })
-    };
+    let circles =
+        |wanted: &Key<bool>, same_failure: &Key<u32>, tool_failure: &Key<u32>, same_result: &Key<u32>| {
+            settings.get(wanted).then(|| Circles {
+                same_failure: settings.get(same_failure),
+                tool_failure: settings.get(tool_failure),
+                same_result: settings.get(same_result),
+            })
+        };
     Patience {
-        warn: circles("warnings_enabled", "warn_after"),
-        stop: circles("hard_stop_enabled", "hard_stop_after"),
+        warn: circles(
+            &agent::LOOP_WARNINGS,
+            &agent::WARN_SAME_FAILURE,
+            &agent::WARN_TOOL_FAILURE,
+            &agent::WARN_SAME_RESULT,
+        ),
+        stop: circles(
+            &agent::LOOP_STOP,
+            &agent::STOP_SAME_FAILURE,
+            &agent::STOP_TOOL_FAILURE,
+            &agent::STOP_SAME_RESULT,
+        ),
     }
 }
 
-/// `None` if it is switched off with 0.
-fn some_seconds(settings: &Settings, path: &str) -> Option<Duration> {
-    Some(seconds(settings, path)).filter(|time| !time.is_zero() && *time < Duration::MAX)
-}
-
-fn seconds(settings: &Settings, path: &str) -> Duration {
-    Duration::try_from_secs_f64(settings.number(path)).unwrap_or(Duration::MAX)
-}
-
+#[cfg(test)]
+mod closed_tests;
 #[cfg(test)]
 mod tests;

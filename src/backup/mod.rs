@@ -14,11 +14,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use petasos_config::Home;
 use petasos_core::Millis;
 use petasos_store::{Checked, Reader, check_copy};
 use serde::{Deserialize, Serialize};
 
-use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::print;
 

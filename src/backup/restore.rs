@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use petasos_config::Home;
 use petasos_core::Millis;
 use petasos_store::{Reader, check_copy, mark_restored};
 use serde::Serialize;
 
 use super::{DATABASE, FILES, FOLDERS, Manifest, SECRETS, files, read_manifest, unwritable};
-use crate::config::Home;
 use crate::failure::Failure;
 use crate::serve;
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use petasos_config::keys::gateway;
+use petasos_config::{Home, Settings};
 use petasos_core::Millis;
 
 use super::{Plan, Secrets, make, newest};
-use crate::config::{Home, Settings};
 use crate::print::now;
 
 /// How often the gateway looks whether one is due: the age of the newest one decides, not its own uptime.
@@ -24,12 +25,12 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn of(home: &Home, settings: &Settings) -> Self {
-        let hours = settings.count("backup.schedule_hours").unwrap_or_default();
-        let directory =
-            settings.text("backup.directory").map_or_else(|| home.path().join("backups"), PathBuf::from);
-        let keep = settings.count("backup.keep").and_then(|keep| usize::try_from(keep).ok());
+        let directory = settings
+            .get(&gateway::BACKUP_DIRECTORY)
+            .map_or_else(|| home.path().join("backups"), PathBuf::from);
+        let keep = Some(settings.get(&gateway::BACKUP_KEEP));
         let plan = Plan { directory, secrets: Secrets::LeaveOut, keep };
-        Self { every: (hours > 0).then(|| Duration::from_secs(hours * 3600)), plan }
+        Self { every: settings.get(&gateway::BACKUP_EVERY), plan }
     }
 }
 

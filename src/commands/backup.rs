@@ -8,12 +8,11 @@ use super::Context;
 use crate::arguments::{Backup, Restore};
 use crate::backup::schedule::Schedule;
 use crate::backup::{self, Force, Plan, Secrets};
-use crate::config;
 use crate::failure::Failure;
 use crate::print::{self, BOLD, DIM, now, styled};
 
 pub(crate) fn backup(context: &Context, wanted: &Backup) -> Result<ExitCode, Failure> {
-    let settings = config::load(&context.home).settings;
+    let settings = petasos_config::load(&context.home).settings;
     let secrets = if wanted.include_secrets { Secrets::Include } else { Secrets::LeaveOut };
     if !context.home.database().exists() {
         let error = super::vanished(&context.home).map(Failure::from);

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
+use petasos_config::{Explanation, Settings, Severity};
 use petasos_core::text::nearest;
 use serde_json::json;
 
 use super::Context;
 use crate::arguments::{Config, ConfigAction};
-use crate::config::{self, Explanation, Problem, Settings, Severity, catalogue};
 use crate::failure::Failure;
 use crate::print::{self, BOLD, DIM, GOOD, ODD, styled};
 use crate::wire::wire;
@@ -23,14 +23,14 @@ pub(crate) fn config(context: &Context, wanted: Config) -> Result<ExitCode, Fail
 }
 
 fn check(context: &Context) -> Result<ExitCode, Failure> {
-    let mut resolved = config::load(&context.home);
+    let mut resolved = petasos_config::load(&context.home);
     // What is wrong is kept in `resolved` either way.
     let _ = wire(&context.home, &mut resolved);
     let bad = resolved.problems.iter().any(|problem| problem.severity != Severity::Warning);
     if context.json {
         print::json(&json!({ "ok": !bad, "problems": resolved.problems }))?;
     } else {
-        resolved.problems.iter().for_each(Problem::tell);
+        resolved.problems.iter().for_each(print::problem);
         if !bad {
             crate::print::say!("{} the configuration can be used", styled(GOOD, "ok:"));
         }
@@ -39,8 +39,8 @@ fn check(context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
-    let resolved = config::load(&context.home);
-    let Some(found) = config::explain(key, &resolved.settings) else {
+    let resolved = petasos_config::load(&context.home);
+    let Some(found) = petasos_config::explain(key, &resolved.settings) else {
         return group(context, key, &resolved.settings);
     };
     if context.json {
@@ -52,7 +52,7 @@ fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
         |name: &str, text: &str| crate::print::say!("  {} {text}", styled(DIM, &format!("{name:<11}")));
     line("value", &valued(&found));
     line("expects", &found.expects);
-    if let Some(default) = found.default {
+    if let Some(default) = &found.default {
         line("default", default);
     }
     if !found.environment.is_empty() {
@@ -61,8 +61,10 @@ fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
     if !found.also.is_empty() {
         line("also as", &found.also.join(", "));
     }
-    if !found.used {
-        line("note", "accepted, has no effect yet");
+    match found.denies {
+        Some(denies) => line("note", &format!("not implemented; {denies}")),
+        None if !found.used => line("note", "accepted, has no effect yet"),
+        None => line("takes effect", if found.reload == "live" { "at once" } else { "at the next start" }),
     }
     if resolved.has_errors() {
         crate::print::warn_of!(
@@ -75,7 +77,7 @@ fn explain(context: &Context, key: &str) -> Result<ExitCode, Failure> {
 
 /// A section, or a variable.
 fn group(context: &Context, name: &str, settings: &Settings) -> Result<ExitCode, Failure> {
-    let found = config::explain_group(name, settings);
+    let found = petasos_config::explain_group(name, settings);
     if found.is_empty() {
         return Err(unknown(name));
     }
@@ -84,11 +86,19 @@ fn group(context: &Context, name: &str, settings: &Settings) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let rows = found.iter().map(|row| {
-        let note = if row.used { "" } else { " (no effect yet)" };
+        let note = note(row).map_or_else(String::new, |note| format!(" ({note})"));
         vec![row.key.clone(), print::cut(&valued(row), 48), format!("{}{note}", row.help)]
     });
     print::table(&["KEY", "VALUE", "MEANING"], &rows.collect::<Vec<_>>());
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be known about a key that does not do what it says.
+fn note(row: &Explanation) -> Option<&'static str> {
+    match row.denies {
+        Some(_) => Some("not implemented: denies"),
+        None => (!row.used).then_some("no effect yet"),
+    }
 }
 
 fn valued(found: &Explanation) -> String {
@@ -100,7 +110,7 @@ fn valued(found: &Explanation) -> String {
 }
 
 fn unknown(key: &str) -> Failure {
-    let known: Vec<String> = catalogue::all().map(|known| known.path.replace('*', "telegram")).collect();
+    let known = petasos_config::known_paths();
     let failure = Failure::configuration(format!("unknown key {key}"));
     match nearest(key, known.iter().map(String::as_str)) {
         Some(meant) => failure.next(format!("did you mean {meant}?")),
@@ -109,12 +119,10 @@ fn unknown(key: &str) -> Failure {
 }
 
 fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
-    let resolved = config::load(&context.home);
-    let mut rows = config::explain_all(&resolved.settings);
+    let resolved = petasos_config::load(&context.home);
+    let mut rows = petasos_config::explain_all(&resolved.settings);
     if all {
-        let unset =
-            catalogue::all().filter(|key| !resolved.settings.is_set(key.path) && !key.path.contains('*'));
-        rows.extend(unset.filter_map(|key| config::explain(key.path, &resolved.settings)));
+        rows.extend(petasos_config::explain_unset(&resolved.settings));
     }
     rows.sort_by(|a, b| a.key.cmp(&b.key));
     if context.json {
@@ -123,8 +131,10 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
         let cells = rows.iter().map(|row| {
             let value =
                 row.value.as_ref().map_or("-".into(), |it| it.as_str().map_or(it.to_string(), str::to_owned));
-            let origin =
-                if row.used { row.origin.clone() } else { format!("{} (no effect yet)", row.origin) };
+            let origin = match note(row) {
+                None => row.origin.clone(),
+                Some(note) => format!("{} ({note})", row.origin),
+            };
             vec![row.key.clone(), print::cut(&value, 48), origin]
         });
         print::table(&["KEY", "VALUE", "FROM"], &cells.collect::<Vec<_>>());
@@ -134,21 +144,17 @@ fn show(context: &Context, all: bool) -> Result<ExitCode, Failure> {
 
 /// The same table that checks the file, for people.
 fn reference(context: &Context) -> Result<ExitCode, Failure> {
-    let rows = config::reference();
+    let rows = petasos_config::reference();
     if context.json {
         print::json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
     crate::print::say!("| key | default | environment | meaning |\n|---|---|---|---|");
-    for (key, row) in catalogue::all().zip(&rows) {
-        let path = key.path.replace('*', "<platform>");
-        let note = if row.used { "" } else { " *(no effect yet)*" };
-        let environment = key.env.join(", ");
-        crate::print::say!(
-            "| `{path}` | {} | {environment} | {}{note} |",
-            row.default.unwrap_or("–"),
-            row.help
-        );
+    for row in &rows {
+        let note = note(row).map_or_else(String::new, |note| format!(" *({note})*"));
+        let default = row.default.as_deref().unwrap_or("–");
+        let environment = row.environment.join(", ");
+        crate::print::say!("| `{}` | {default} | {environment} | {}{note} |", row.key, row.help);
     }
     Ok(ExitCode::SUCCESS)
 }

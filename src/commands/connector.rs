@@ -208,7 +208,7 @@ fn write<T>(context: &Context, job: impl FnOnce(&Tx<'_>) -> petasos_store::Resul
     home.create().map_err(|error| {
         Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE)
     })?;
-    let mut store = Store::open_connector(home.connector_database())?;
+    let mut store = Store::open_connector(home.path().join(petasos_connector::DATABASE))?;
     let done = store.write(job)?;
     store.close()?;
     Ok(done)
@@ -219,7 +219,7 @@ fn read<T>(
     context: &Context,
     question: impl FnOnce(&Reader) -> petasos_store::Result<T>,
 ) -> Result<Option<T>, Failure> {
-    let path = context.home.connector_database();
+    let path = context.home.path().join(petasos_connector::DATABASE);
     if !path.exists() {
         return Ok(None);
     }

@@ -11,11 +11,11 @@ pub(crate) use compact::compact;
 
 use std::process::ExitCode;
 
+use petasos_config::{Problem, Severity, limits};
 use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use crate::config::{self, Severity};
 use crate::failure::Failure;
 use crate::lock;
 use crate::print::{self, BAD, DIM, GOOD, ODD, styled};
@@ -89,9 +89,10 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings.extend(local::unreadable(home));
     findings.extend(local::dead_chats(home));
     findings.extend(local::hooks(home));
-    let mut resolved = config::load(home);
+    let mut resolved = petasos_config::load(home);
     let wired = wire(home, &mut resolved);
     findings.extend(configuration(&resolved.problems));
+    findings.extend(limits::toolsets(&resolved.settings).into_iter().map(|told| Finding::ok("tools", told)));
     let holder = lock::holder(&home.lock_file());
     findings.push(match &holder {
         Some(record) => Finding::ok("gateway", format!("running, pid {}", record.process.pid)),
@@ -114,11 +115,11 @@ async fn examine(context: &Context, online: bool) -> Vec<Finding> {
     findings
 }
 
-fn configuration(problems: &[config::Problem]) -> Vec<Finding> {
+fn configuration(problems: &[Problem]) -> Vec<Finding> {
     if problems.is_empty() {
         return vec![Finding::ok("config", "fine")];
     }
-    let finding = |problem: &config::Problem| {
+    let finding = |problem: &Problem| {
         let detail = format!("{}: {}", problem.place, problem.what);
         let advice = problem.next.clone().unwrap_or_else(|| "petasos config check".into());
         match problem.severity {

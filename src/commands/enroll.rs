@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use petasos_config::keys;
 use petasos_gateway::home;
 use petasos_platforms::Secret;
 use petasos_platforms::relay;
@@ -9,7 +10,6 @@ use serde_json::json;
 
 use super::Context;
 use crate::arguments::Enroll;
-use crate::config;
 use crate::failure::Failure;
 use crate::print::{self, GOOD, say, styled};
 use crate::wire::relay as wired;
@@ -17,9 +17,10 @@ use crate::wire::relay as wired;
 const HIDDEN: &str = "<hidden>";
 
 pub(crate) async fn enroll(context: &Context, wanted: Enroll) -> Result<ExitCode, Failure> {
-    let resolved = config::load(&context.home);
+    let resolved = petasos_config::load(&context.home);
     let settings = &resolved.settings;
-    let token = wanted.token.or_else(|| settings.text("gateway.relay_enroll_token"));
+    let token =
+        wanted.token.or_else(|| settings.get(&keys::relay::ENROLL_TOKEN).map(|it| it.expose().to_owned()));
     let token = token.filter(|token| !token.trim().is_empty()).ok_or_else(|| {
         Failure::new("there is no enrollment token")
             .next("petasos enroll --token TOKEN; the connector's owner has one")
@@ -28,13 +29,13 @@ pub(crate) async fn enroll(context: &Context, wanted: Enroll) -> Result<ExitCode
         Failure::new("there is no address of a connector").next("petasos enroll --connector-url URL")
     })?;
     let gateway_id =
-        wanted.gateway_id.or_else(|| settings.text("gateway.relay_id")).unwrap_or_else(wired::default_id);
+        wanted.gateway_id.or_else(|| settings.get(&keys::relay::ID)).unwrap_or_else(wired::default_id);
     let asked = relay::Enroll {
         url,
         token: Secret::new(token.trim()),
         gateway_id,
-        wake_url: wanted.wake_url.clone().or_else(|| settings.text("gateway.relay_wake_url")),
-        instance_id: settings.text("gateway.relay_instance_id"),
+        wake_url: wanted.wake_url.clone().or_else(|| settings.get(&keys::relay::WAKE_URL)),
+        instance_id: settings.get(&keys::relay::INSTANCE_ID),
         grant: wired::grant(settings),
     };
     let enrolled = relay::enroll(&asked).await.map_err(|refused| Failure::new(refused.to_string()))?;

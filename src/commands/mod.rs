@@ -31,10 +31,10 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use petasos_config::Home;
 use petasos_store::{OpenError, Reader, Store};
 
 use crate::arguments::{Arguments, Command, ConnectorAction, Gateway};
-use crate::config::Home;
 use crate::failure::Failure;
 use crate::logs::{self, Loudness};
 use crate::{print, serve};
@@ -133,8 +133,8 @@ fn block_on(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<Exi
 }
 
 /// Tells of warnings, once.
-pub(crate) fn warn(problems: &[crate::config::Problem]) {
-    for problem in problems.iter().filter(|it| it.severity != crate::config::Severity::Error) {
+pub(crate) fn warn(problems: &[petasos_config::Problem]) {
+    for problem in problems.iter().filter(|it| it.severity != petasos_config::Severity::Error) {
         crate::print::warn_of!("{} {problem}", print::styled(print::ODD, "warning:"));
     }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_config::Home;
 use petasos_core::lifecycle::hung_after;
 use petasos_gateway::Lifetime;
 use petasos_gateway::home::process::Record;
@@ -13,7 +14,6 @@ use super::Context;
 use super::stop::not_from_within;
 use super::wait::{Patience, Wait, Waited, busy, left_open, turns_interrupted, unwatched};
 use crate::client::{Client, Error};
-use crate::config::Home;
 use crate::failure::Failure;
 use crate::life::{self, Sight};
 use crate::print::{say, span};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use petasos_config::{Home, Problem};
 use petasos_core::lifecycle::{From, How, Leave};
 use petasos_gateway::home::peers::{self, Peer};
 use petasos_gateway::home::process::Record;
@@ -16,7 +17,6 @@ use petasos_gateway::{Leaver, clock};
 
 use super::{Context, warn};
 use crate::arguments::Run;
-use crate::config::{self, Home, Problem};
 use crate::failure::Failure;
 use crate::logs;
 use crate::serve;
@@ -30,7 +30,7 @@ const CONNECTING: Duration = Duration::from_secs(30);
 pub(crate) async fn run(context: &Context, how: Run) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::new(format!("no signals: {error}")))?;
     remark(how);
-    let mut resolved = config::load(&context.home);
+    let mut resolved = petasos_config::load(&context.home);
     // Before anybody waits or is replaced: a gateway that works is worth more than one that cannot start.
     let mut wired =
         wire(&context.home, &mut resolved).map_err(|problems| refused(context, how, &problems))?;

@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use petasos_config::Settings;
+
 use super::Context;
 use crate::arguments::{self, ServiceAction};
-use crate::config::Settings;
 use crate::failure::Failure;
 use crate::print::{GOOD, ODD, say, styled, warn_of};
 use crate::service::{Scope, Service, Trouble, Unit};

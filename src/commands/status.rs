@@ -5,6 +5,7 @@ mod absent;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_config::limits;
 use petasos_core::Millis;
 use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle::stamp;
@@ -19,7 +20,6 @@ use super::{Context, reader};
 use crate::backup;
 use crate::backup::schedule::Schedule;
 use crate::client::{Client, Error};
-use crate::config;
 use crate::failure::Failure;
 use crate::life::{Drain, Holder, Life};
 use crate::print::{self, BAD, BOLD, DIM, GOOD, ODD, ago, now, span, styled};
@@ -54,6 +54,8 @@ struct Status {
     salvage: Option<Salvaged>,
     #[serde(default)]
     backup: Option<String>,
+    #[serde(default)]
+    restrictions: Vec<String>,
     store_recoveries: u64,
     drain: Option<Drain>,
     holders: Vec<Holder>,
@@ -128,7 +130,9 @@ pub(crate) async fn status(context: &Context) -> Result<ExitCode, Failure> {
     };
     // The gateway has answered: a file that cannot be read at the moment is no reason to withhold that.
     told["stored_sessions"] = json!(stored(context).ok());
-    let schedule = Schedule::of(&context.home, &config::load(&context.home).settings);
+    let settings = petasos_config::load(&context.home).settings;
+    let schedule = Schedule::of(&context.home, &settings);
+    told["restrictions"] = json!(limits::summary(&settings));
     told["backup"] = json!(backup::about(&schedule.plan.directory, now()));
     if context.json {
         print::json(&told)?;
@@ -200,10 +204,21 @@ fn show(context: &Context, client: &Client, status: &Status) {
     if let Some(salvage) = &status.salvage {
         line("salvage", &styled(ODD, &format!("{}: {}", ago(salvage.at, now()), salvage.summary)));
     }
+    restrictions(&status.restrictions);
     line("backup", status.backup.as_deref().unwrap_or("none yet (petasos backup)"));
     if status.store_recoveries > 0 {
         let times = status.store_recoveries;
         line("database", &styled(ODD, &format!("another program removed its files; recoveries: {times}")));
+    }
+}
+
+/// What the settings deny, because they restrict it or because nothing else can be done for their sake.
+fn restrictions(told: &[String]) {
+    for (at, restriction) in told.iter().take(SHOWN).enumerate() {
+        line(if at == 0 { "denied" } else { "" }, &styled(ODD, restriction));
+    }
+    if told.len() > SHOWN {
+        line("", &format!("and {} more (petasos config check)", told.len() - SHOWN));
     }
 }
 

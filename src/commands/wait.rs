@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use petasos_config::Home;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Context, reader};
-use crate::config::Home;
 use crate::failure::Failure;
 use crate::life::{Life, Sight, Watcher, instant};
 use crate::print::{self, say};

@@ -2,63 +2,64 @@
 
 use std::collections::BTreeMap;
 
+use petasos_config::keys::{any, gateway};
+use petasos_config::limits::Denied;
+use petasos_config::{Settings, choices};
 use petasos_core::Platform;
 use petasos_core::access::{Access, Bots, PlatformAccess, Strangers, Tier, Tiers};
 
-use crate::config::Settings;
-
-pub(super) fn access(settings: &Settings) -> Access {
+pub(super) fn access(settings: &Settings, denied: &Denied) -> Access {
     Access {
-        allow_all: settings.flag("gateway.allow_all_users"),
-        users: settings.list("gateway.allowed_users"),
-        strangers: strangers(settings, "unauthorized_dm_behavior").unwrap_or_default(),
-        platforms: each(|platform| of_platform(settings, platform)),
+        allow_all: settings.get(&gateway::ALLOW_ALL_USERS),
+        users: settings.get(&gateway::ALLOWED_USERS),
+        strangers: strangers(settings.get(&gateway::STRANGERS)),
+        platforms: each(|platform| of_platform(settings, denied, platform)),
     }
 }
 
 /// Who may use which command, where that is restricted.
 pub(super) fn tiers(settings: &Settings) -> BTreeMap<Platform, Tiers> {
-    each(|platform| {
-        let list = |key: &str| settings.list(&format!("platforms.{platform}.{key}"));
-        let tier = |admins: &str, commands: &str| {
-            let commands = list(commands);
-            Tier { admins: list(admins), commands: (!commands.is_empty()).then_some(commands) }
-        };
-        Tiers {
-            dm: tier("allow_admin_from", "user_allowed_commands"),
-            group: tier("group_allow_admin_from", "group_user_allowed_commands"),
-        }
+    let tier = |admins: Vec<String>, commands: Vec<String>| Tier {
+        admins,
+        commands: (!commands.is_empty()).then_some(commands),
+    };
+    each(|platform| Tiers {
+        dm: tier(settings.on(platform, &any::ADMINS), settings.on(platform, &any::USER_COMMANDS)),
+        group: tier(settings.on(platform, &any::GROUP_ADMINS), settings.on(platform, &any::GROUP_COMMANDS)),
     })
 }
 
 /// Which other bots are answered on a platform.
-pub(super) fn bots(settings: &Settings, platform: &str) -> Bots {
-    match settings.text(&format!("platforms.{platform}.allow_bots")).as_deref() {
-        Some("mentions") => Bots::Mentions,
-        Some("all") => Bots::All,
-        Some(_) | None => Bots::None,
+pub(super) fn bots(settings: &Settings, platform: Platform) -> Bots {
+    match settings.on(platform, &any::ALLOW_BOTS) {
+        choices::Bots::None => Bots::None,
+        choices::Bots::Mentions => Bots::Mentions,
+        choices::Bots::All => Bots::All,
     }
 }
 
-fn of_platform(settings: &Settings, platform: &str) -> PlatformAccess {
-    let list = |key: &str| settings.list(&format!("platforms.{platform}.{key}"));
+fn of_platform(settings: &Settings, denied: &Denied, platform: Platform) -> PlatformAccess {
     PlatformAccess {
-        allow_all: settings.flag(&format!("platforms.{platform}.allow_all_users")),
-        users: list("allowed_users"),
-        group_users: list("group_allowed_users"),
-        group_chats: list("group_allowed_chats"),
+        allow_all: settings.on(platform, &any::ALLOW_ALL_USERS),
+        users: settings.on(platform, &any::ALLOWED_USERS),
+        group_users: settings.on(platform, &any::GROUP_ALLOWED_USERS),
+        group_chats: settings.on(platform, &any::GROUP_ALLOWED_CHATS),
         bots: bots(settings, platform),
-        strangers: strangers(settings, &format!("platforms.{platform}.unauthorized_dm_behavior")),
+        strangers: settings.on(platform, &any::STRANGERS).map(strangers),
+        limits: denied.access.get(&platform).cloned().unwrap_or_default(),
         ..PlatformAccess::default()
     }
 }
 
-fn strangers(settings: &Settings, path: &str) -> Option<Strangers> {
-    settings.text(path).map(|word| if word == "ignore" { Strangers::Ignore } else { Strangers::Pair })
+fn strangers(word: choices::Strangers) -> Strangers {
+    match word {
+        choices::Strangers::Pair => Strangers::Pair,
+        choices::Strangers::Ignore => Strangers::Ignore,
+    }
 }
 
 /// For every platform for which something was set.
-fn each<T: Default + PartialEq>(make: impl Fn(&str) -> T) -> BTreeMap<Platform, T> {
-    let made = Platform::known().map(|platform| (platform, make(platform.as_str())));
+fn each<T: Default + PartialEq>(make: impl Fn(Platform) -> T) -> BTreeMap<Platform, T> {
+    let made = Platform::known().map(|platform| (platform, make(platform)));
     made.filter(|(_, it)| *it != T::default()).collect()
 }

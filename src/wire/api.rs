@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use petasos_config::keys::web;
+use petasos_config::{Key, Problem, Settings};
 use petasos_core::{Platform, Secret};
 use petasos_gateway::{RunLimits, Unbuilt};
 use petasos_web::{ApiKey, ApiOptions, Scope};
 use serde_json::Value;
 
 use super::credential::{self, Wanted, is_placeholder};
-use crate::config::{Problem, Settings};
 
-const KEY: &str = "platforms.api_server.extra.key";
-const KEYS: &str = "platforms.api_server.extra.keys";
-const ROUTES: &str = "platforms.api_server.extra.model_routes";
 /// What a key with this name and no other is called.
 pub(crate) const DEFAULT: &str = "default";
 const SHORTEST: usize = 16;
@@ -34,16 +32,16 @@ pub(super) enum Served {
 }
 
 pub(super) fn served(settings: &Settings, problems: &mut Vec<Problem>) -> Served {
-    let wanted = credential::wanted(settings, "api_server");
-    let asked_for = wanted == Wanted::Yes || settings.is_set(KEY) || settings.is_set(KEYS);
-    if wanted == Wanted::No || !(asked_for || settings.flag("web.enabled")) {
+    let wanted = credential::wanted(settings, &web::API_ENABLED);
+    let asked_for =
+        wanted == Wanted::Yes || settings.is_set(&web::API_KEY) || settings.is_set(&web::API_KEYS);
+    if wanted == Wanted::No || !(asked_for || settings.get(&web::ENABLED)) {
         return Served::No;
     }
     let keys = match keys(settings) {
         Ok(keys) => keys,
-        Err((path, reason)) => {
-            let problem =
-                Problem::warning(settings.origin(path).to_string(), format!("{reason}; the API stays off"));
+        Err((origin, reason)) => {
+            let problem = Problem::warning(origin, format!("{reason}; the API stays off"));
             problems
                 .push(problem.next("openssl rand -hex 32 makes one; without any, one is made at the start"));
             return Served::Unbuilt(Unbuilt { platform: Platform::API_SERVER, reason });
@@ -51,41 +49,48 @@ pub(super) fn served(settings: &Settings, problems: &mut Vec<Problem>) -> Served
     };
     let options = ApiOptions {
         keys,
-        origins: settings.list("platforms.api_server.extra.cors_origins"),
-        model_name: settings
-            .text("platforms.api_server.extra.model_name")
-            .unwrap_or_else(|| "petasos".into()),
+        origins: settings.get(&web::API_ORIGINS),
+        model_name: settings.get(&web::API_MODEL_NAME),
         model_routes: routes(settings, problems),
     };
     Served::Yes { options, asked_for }
 }
 
 pub(super) fn limits(settings: &Settings) -> RunLimits {
-    let cap =
-        settings.count("gateway.api_server.max_concurrent_runs").and_then(|cap| usize::try_from(cap).ok());
     RunLimits {
-        at_once: cap.filter(|cap| *cap > 0).unwrap_or(NO_CAP),
-        patience: super::seconds(settings, "gateway.api_server.queue_seconds").min(Duration::from_secs(60)),
+        at_once: Some(settings.get(&web::API_MAX_RUNS)).filter(|cap| *cap > 0).unwrap_or(NO_CAP),
+        patience: settings.get(&web::API_QUEUE).min(Duration::from_secs(60)),
     }
 }
 
-/// All keys, or what is wrong with one, and where.
-fn keys(settings: &Settings) -> Result<Vec<ApiKey>, (&'static str, String)> {
+/// All keys, or where one is set and what is wrong with it.
+fn keys(settings: &Settings) -> Result<Vec<ApiKey>, (String, String)> {
+    fn wrong<T, U>(settings: &Settings, key: &Key<T>, why: String) -> Result<U, (String, String)> {
+        Err((settings.origin(key).to_string(), why))
+    }
     let mut keys = Vec::new();
-    if let Some(secret) = settings.text(KEY) {
-        strong(&secret).map_err(|why| (KEY, format!("{KEY} is {why}")))?;
-        let secret = Secret::new(secret);
+    if let Some(secret) = settings.get(&web::API_KEY) {
+        if let Err(why) = strong(secret.expose()) {
+            return wrong(settings, &web::API_KEY, format!("{} is {why}", web::API_KEY));
+        }
         keys.push(ApiKey { name: DEFAULT.into(), secret, scopes: Scope::ALL.into(), per_minute: None });
     }
-    match settings.value(KEYS) {
-        None | Some(Value::Null) => {}
+    match settings.get(&web::API_KEYS) {
+        None => {}
         Some(Value::Object(named)) => {
             for (name, value) in &named {
-                let key = named_key(name, value).map_err(|why| (KEYS, format!("{KEYS}.{name}: {why}")))?;
-                keys.push(key);
+                match named_key(name, value) {
+                    Ok(key) => keys.push(key),
+                    Err(why) => {
+                        return wrong(settings, &web::API_KEYS, format!("{}.{name}: {why}", web::API_KEYS));
+                    }
+                }
             }
         }
-        Some(_) => return Err((KEYS, format!("{KEYS}: expected names with a section each"))),
+        Some(_) => {
+            let why = format!("{}: expected names with a section each", web::API_KEYS);
+            return wrong(settings, &web::API_KEYS, why);
+        }
     }
     Ok(keys)
 }
@@ -126,15 +131,15 @@ fn strong(secret: &str) -> Result<(), String> {
 }
 
 fn routes(settings: &Settings, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
-    let Some(Value::Object(routes)) = settings.value(ROUTES) else { return BTreeMap::new() };
+    let Some(Value::Object(routes)) = settings.get(&web::API_MODEL_ROUTES) else { return BTreeMap::new() };
     let mut known = BTreeMap::new();
     for (name, route) in routes {
         let model = route.as_str().or_else(|| route.get("model").and_then(Value::as_str));
         match model {
             Some(model) => drop(known.insert(name, model.to_owned())),
             None => {
-                let what = format!("{ROUTES}.{name}: expected the name of a model");
-                problems.push(Problem::warning(settings.origin(ROUTES).to_string(), what));
+                let what = format!("{}.{name}: expected the name of a model", web::API_MODEL_ROUTES);
+                problems.push(Problem::warning(settings.origin(&web::API_MODEL_ROUTES).to_string(), what));
             }
         }
     }

@@ -1,15 +1,17 @@
 //! From settings to what a connector is started with.
 
+use petasos_config::keys;
+use petasos_config::limits;
+use petasos_config::{ForConnector, Home, Problem, Settings, Severity};
 use petasos_connector::Config;
 use petasos_core::access::{Access, Strangers};
 use petasos_core::relay::session::Terms;
 use petasos_platforms::listener::{Place, is_loopback};
 
-use super::{Spoken, access, discord, seconds, slack, sole, telegram};
-use crate::config::{ForConnector, Home, Problem, Settings, Severity};
+use super::{Spoken, access, discord, slack, sole, telegram};
 
-const LISTEN: &str = "connector.listen";
-const SINGLE: &str = "connector.single_instance";
+/// The port is set there.
+const PORT_KEY: &str = "connector.listen";
 
 /// Everything a connector is started with.
 #[derive(Debug)]
@@ -36,30 +38,32 @@ pub(crate) fn connector(
     if problems.iter().any(|it| it.severity == Severity::Error) {
         return Err(problems);
     }
+    let native: Vec<_> = spoken.iter().map(|it| it.adapter.platform()).collect();
+    let mut denied = limits::denied(&platforms.settings, &native);
+    problems.append(&mut denied.problems);
+    problems.append(&mut denied.idle);
     let sole = sole(home, &spoken);
     let adapters = spoken.into_iter().map(|it| it.adapter).collect();
-    let count = |path: &str| settings.count(path).and_then(|count| usize::try_from(count).ok());
-    let (fresh, usual) = (Terms::default(), Config::new(home.path()));
     let connector = Config {
         listen: place,
-        public_url: settings.text("connector.public_url").map(|url| url.trim_end_matches('/').to_owned()),
+        public_url: settings
+            .get(&keys::connector::PUBLIC_URL)
+            .map(|url| url.trim_end_matches('/').to_owned()),
         adapters,
         sole,
-        access: allowed(settings, access::access(&platforms.settings)),
-        single_instance: settings.text(SINGLE),
+        access: allowed(settings, access::access(&platforms.settings, &denied)),
+        single_instance: settings.get(&keys::connector::SINGLE_INSTANCE),
         terms: Terms {
-            durable_live: settings.flag("connector.durable_live"),
-            poke_every: seconds(settings, "connector.wake_cooldown"),
-            window: count("connector.window").unwrap_or(fresh.window),
-            most_entries: count("connector.max_entries").unwrap_or(fresh.most_entries),
-            ..fresh
+            durable_live: settings.get(&keys::connector::DURABLE_LIVE),
+            poke_every: settings.get(&keys::connector::WAKE_COOLDOWN),
+            window: settings.get(&keys::connector::WINDOW),
+            most_entries: settings.get(&keys::connector::MAX_ENTRIES),
+            ..Terms::default()
         },
-        wake_hosts: settings.list("connector.wake_hosts"),
-        max_sockets: count("connector.max_sockets").unwrap_or(usual.max_sockets),
-        max_gateways: count("connector.max_gateways_per_tenant")
-            .and_then(|most| u32::try_from(most).ok())
-            .unwrap_or(usual.max_gateways),
-        ..usual
+        wake_hosts: settings.get(&keys::connector::WAKE_HOSTS),
+        max_sockets: settings.get(&keys::connector::MAX_SOCKETS),
+        max_gateways: settings.get(&keys::connector::MAX_GATEWAYS),
+        ..Config::new(home.path())
     };
     Ok(Fronting { connector, warnings: problems })
 }
@@ -76,9 +80,9 @@ fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> Vec<
 /// A connector pairs nobody: strangers are nobody's, or bound by a code.
 fn allowed(settings: &Settings, of_platforms: Access) -> Access {
     let mut users = of_platforms.users;
-    users.extend(settings.list("connector.allowed_users"));
+    users.extend(settings.get(&keys::connector::ALLOWED_USERS));
     Access {
-        allow_all: of_platforms.allow_all || settings.flag("connector.allow_all_users"),
+        allow_all: of_platforms.allow_all || settings.get(&keys::connector::ALLOW_ALL_USERS),
         users,
         strangers: Strangers::Ignore,
         ..of_platforms
@@ -86,19 +90,23 @@ fn allowed(settings: &Settings, of_platforms: Access) -> Access {
 }
 
 fn place(settings: &Settings, listen: Option<&str>, problems: &mut Vec<Problem>) -> Place {
-    let at = listen.map(str::to_owned).or_else(|| settings.text(LISTEN)).unwrap_or_default();
-    let origin = if listen.is_some() { "--listen".to_owned() } else { settings.origin(LISTEN).to_string() };
+    let at = listen.map_or_else(|| settings.get(&keys::connector::LISTEN), str::to_owned);
+    let origin = if listen.is_some() {
+        "--listen".to_owned()
+    } else {
+        settings.origin(&keys::connector::LISTEN).to_string()
+    };
     let parts = at.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let Some((host, port)) = parts.filter(|(host, _)| !host.is_empty()) else {
         let problem = Problem::error(origin, format!("{at} is no address and port"));
         problems.push(problem.next("write it like 127.0.0.1:8655"));
-        return Place { host: at, port: 0, port_key: LISTEN };
+        return Place { host: at, port: 0, port_key: PORT_KEY };
     };
     let host = host.trim_matches(['[', ']']).to_owned();
     if !is_loopback(&host) {
-        let what = format!("{LISTEN} {host} can be reached from other machines, and is plain HTTP");
+        let what = format!("{PORT_KEY} {host} can be reached from other machines, and is plain HTTP");
         let problem = Problem::warning(origin, what);
         problems.push(problem.next("put a proxy with HTTPS in front, and listen on 127.0.0.1"));
     }
-    Place { host, port, port_key: LISTEN }
+    Place { host, port, port_key: PORT_KEY }
 }

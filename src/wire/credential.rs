@@ -1,6 +1,7 @@
 //! What every platform asks of its credentials before it is started.
 
-use crate::config::{Problem, Settings};
+use petasos_config::{Key, Problem, Settings};
+use petasos_core::Secret;
 
 /// What people leave in a copied example, perhaps behind the beginning of a real one.
 const PLACEHOLDERS: [&str; 7] = ["your", "token", "changeme", "change_me", "placeholder", "xxx", "<"];
@@ -9,8 +10,7 @@ const BEGINNINGS: [&str; 2] = ["xoxb-", "xapp-"];
 /// One secret that a platform cannot be without.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Credential {
-    /// `platforms.discord.token`.
-    pub(super) path: &'static str,
+    pub(super) key: Key<Option<Secret>>,
     /// As people call it: `token`.
     pub(super) name: &'static str,
     /// What to do if there is none.
@@ -28,8 +28,8 @@ pub(super) enum Wanted {
     Yes,
 }
 
-pub(super) fn wanted(settings: &Settings, platform: &str) -> Wanted {
-    match settings.value(&format!("platforms.{platform}.enabled")).and_then(|it| it.as_bool()) {
+pub(super) fn wanted(settings: &Settings, enabled: &Key<Option<bool>>) -> Wanted {
+    match settings.get(enabled) {
         Some(true) => Wanted::Yes,
         Some(false) => Wanted::No,
         None => Wanted::Maybe,
@@ -39,25 +39,27 @@ pub(super) fn wanted(settings: &Settings, platform: &str) -> Wanted {
 /// `None`: it is not there, or nobody has filled it in. Then a platform that was asked for is a problem.
 pub(super) fn filled(
     settings: &Settings,
-    (platform, label): (&str, &str),
+    (enabled, label): (&Key<Option<bool>>, &str),
     credential: Credential,
     problems: &mut Vec<Problem>,
 ) -> Option<String> {
-    let Credential { path, name, missing, replace } = credential;
-    let Some(text) = settings.text(path) else {
-        if wanted(settings, platform) == Wanted::Yes {
-            let place = settings.origin(&format!("platforms.{platform}.enabled")).to_string();
-            let what = format!("platforms.{platform} is enabled, but there is no {name}");
+    let Credential { key, name, missing, replace } = credential;
+    let Some(secret) = settings.get(&key) else {
+        if wanted(settings, enabled) == Wanted::Yes {
+            let place = settings.origin(enabled).to_string();
+            let platform = enabled.to_string();
+            let what =
+                format!("{} is enabled, but there is no {name}", platform.trim_end_matches(".enabled"));
             problems.push(Problem::error(place, what).next(missing));
         }
         return None;
     };
-    if is_placeholder(&text) {
-        let what = format!("{path} is a placeholder, so {label} stays off");
-        problems.push(Problem::warning(settings.origin(path).to_string(), what).next(replace));
+    if is_placeholder(secret.expose()) {
+        let what = format!("{key} is a placeholder, so {label} stays off");
+        problems.push(Problem::warning(settings.origin(&key).to_string(), what).next(replace));
         return None;
     }
-    Some(text)
+    Some(secret.expose().to_owned())
 }
 
 pub(super) fn is_placeholder(text: &str) -> bool {

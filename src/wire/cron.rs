@@ -1,18 +1,22 @@
 //! How scheduled work is done, as it is configured.
 
+use petasos_config::Settings;
+use petasos_config::choices::MissedRuns;
+use petasos_config::keys::agent;
 use petasos_core::cron::{Missed, Terms};
 use petasos_gateway::cron;
 
-use crate::config::Settings;
-use crate::wire::seconds;
-
 pub(super) fn cron(settings: &Settings) -> cron::Settings {
-    let missed = settings.text("cron.missed").and_then(|word| Missed::parse(&word)).unwrap_or_default();
+    let missed = match settings.get(&agent::CRON_MISSED) {
+        MissedRuns::Once => Missed::Once,
+        MissedRuns::Skip => Missed::Skip,
+        MissedRuns::All => Missed::All,
+    };
     cron::Settings {
-        terms: Terms { missed, grace: seconds(settings, "cron.missed_grace_seconds") },
-        wrap: settings.flag("cron.wrap_response"),
-        mirror: settings.flag("cron.mirror_delivery"),
-        timezone: settings.text("timezone"),
+        terms: Terms { missed, grace: settings.get(&agent::CRON_GRACE) },
+        wrap: settings.get(&agent::CRON_WRAP),
+        mirror: settings.get(&agent::CRON_MIRROR),
+        timezone: settings.get(&agent::TIMEZONE),
     }
 }
 
@@ -21,7 +25,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::from_texts;
+    use petasos_config::from_texts;
 
     #[track_caller]
     fn wired(yaml: &str) -> cron::Settings {

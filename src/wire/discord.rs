@@ -1,29 +1,32 @@
 //! The Discord adapter, if there is to be one.
 
-use petasos_core::command;
+use petasos_config::choices::CommandSync;
+use petasos_config::keys::{any, discord};
+use petasos_config::{Problem, Settings};
+use petasos_core::access::Bots;
+use petasos_core::{Platform, command};
 use petasos_platforms::discord::{Config, Discord, Liveness, MenuCommand, MenuPolicy};
-use petasos_platforms::{Adapter, Secret};
+use petasos_platforms::{Adapter, CatchUp, Secret};
 
 use super::credential::{self, Credential, Wanted};
-use super::{Spoken, access, seconds, small};
-use crate::config::{Problem, Settings};
+use super::{Spoken, access};
 
 const TOKEN: Credential = Credential {
-    path: "platforms.discord.token",
+    key: discord::TOKEN,
     name: "token",
     missing: "set DISCORD_BOT_TOKEN in .env; discord.com/developers/applications gives you one under Bot",
     replace: "put the token there that discord.com/developers/applications shows under Bot",
 };
 
 pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
-    if credential::wanted(settings, "discord") == Wanted::No {
+    if credential::wanted(settings, &discord::ENABLED) == Wanted::No {
         return None;
     }
-    let token = credential::filled(settings, ("discord", "Discord"), TOKEN, problems)?;
-    let place = settings.origin(TOKEN.path).to_string();
+    let token = credential::filled(settings, (&discord::ENABLED, "Discord"), TOKEN, problems)?;
+    let place = settings.origin(&TOKEN.key).to_string();
     if !is_token(&token) {
         let what =
-            format!("{} does not look like a token of Discord (three parts with dots between)", TOKEN.path);
+            format!("{} does not look like a token of Discord (three parts with dots between)", TOKEN.key);
         let next = "a client secret or public key is not it; the token is under Bot, \"Reset Token\"";
         problems.push(Problem::warning(place.clone(), what).next(next));
     }
@@ -49,56 +52,57 @@ fn is_token(text: &str) -> bool {
 
 /// Names change hands, so only ids are compared.
 fn named_people(settings: &Settings) -> Option<Problem> {
-    let path = "platforms.discord.allowed_users";
-    let users = settings.list(path);
+    let platform = Platform::parse("discord")?;
+    let users = settings.on(platform, &any::ALLOWED_USERS);
     let is_id = |user: &String| user == "*" || user.bytes().all(|byte| byte.is_ascii_digit());
     let name = users.iter().find(|user| !is_id(user))?;
-    let what = format!("{path}: {name:?} is not an id, so it admits nobody");
+    let what = format!("{}: {name:?} is not an id, so it admits nobody", any::ALLOWED_USERS.path(platform));
     let next = "switch on Developer Mode in Discord, right-click the person, Copy User ID";
-    Some(Problem::warning(settings.origin(path).to_string(), what).next(next))
+    Some(Problem::warning(settings.origin_on(platform, &any::ALLOWED_USERS).to_string(), what).next(next))
 }
 
 fn config(settings: &Settings, token: &str) -> Config {
-    let path = |name: &str| format!("platforms.discord.{name}");
-    let text = |name: &str| settings.text(&path(name));
-    let list = |name: &str| settings.list(&path(name));
-    let flag = |name: &str| settings.flag(&path(name));
-    let wait = |name: &str| seconds(settings, &path(name));
-    let fresh = Config::new(Secret::new(token));
     Config {
-        api_base: text("extra.api_base").unwrap_or(fresh.api_base),
-        gateway_url: text("extra.gateway_url"),
-        proxy: text("proxy").map(Secret::new),
-        request_timeout: wait("extra.request_timeout"),
-        reconnect_base: wait("extra.reconnect_base"),
+        api_base: settings.get(&discord::API_BASE),
+        gateway_url: settings.get(&discord::GATEWAY_URL),
+        proxy: settings.get(&discord::PROXY),
+        request_timeout: settings.get(&discord::REQUEST_TIMEOUT),
+        reconnect_base: settings.get(&discord::RECONNECT_BASE),
         liveness: Liveness {
-            interval: wait("extra.websocket_liveness_interval_seconds"),
-            failures: small(settings, &path("extra.websocket_liveness_failure_threshold")),
-            ack_age: wait("extra.websocket_heartbeat_ack_max_age_seconds"),
-            latency: wait("extra.websocket_max_latency_seconds"),
+            interval: settings.get(&discord::LIVENESS_INTERVAL),
+            failures: settings.get(&discord::LIVENESS_FAILURES),
+            ack_age: settings.get(&discord::ACK_AGE),
+            latency: settings.get(&discord::LATENCY),
         },
-        catch_up: super::catch_up(settings, "discord"),
+        catch_up: CatchUp {
+            window: settings.get(&discord::BACKFILL_WINDOW),
+            messages: if settings.get(&discord::BACKFILL) {
+                settings.get(&discord::BACKFILL_LIMIT)
+            } else {
+                0
+            },
+        },
         menu: menu(),
-        menu_policy: match text("command_sync_policy").as_deref() {
-            Some("bulk") => MenuPolicy::Bulk,
-            Some("off") => MenuPolicy::Off,
-            Some(_) | None => MenuPolicy::Safe,
+        menu_policy: match settings.get(&discord::COMMAND_SYNC) {
+            CommandSync::Safe => MenuPolicy::Safe,
+            CommandSync::Bulk => MenuPolicy::Bulk,
+            CommandSync::Off => MenuPolicy::Off,
         },
-        typing: flag("typing_indicator"),
-        reply_to: super::reply_to(settings, "discord"),
-        allowed_roles: list("allowed_roles"),
-        reactions: flag("reactions"),
-        allow_bots: access::bots(settings, "discord"),
-        bots_require_inline_mention: flag("bots_require_inline_mention"),
-        require_mention: flag("require_mention"),
-        thread_require_mention: flag("thread_require_mention"),
-        ignore_no_mention: flag("ignore_no_mention"),
-        allowed_channels: list("allowed_channels"),
-        ignored_channels: list("ignored_channels"),
-        free_response_channels: list("free_response_channels"),
-        auto_thread: flag("auto_thread"),
-        no_thread_channels: list("no_thread_channels"),
-        ..fresh
+        typing: settings.get(&discord::TYPING),
+        reply_to: super::reply_to(settings.get(&discord::REPLY_TO)),
+        allowed_roles: settings.get(&discord::ALLOWED_ROLES),
+        reactions: settings.get(&discord::REACTIONS),
+        allow_bots: Platform::parse("discord").map_or(Bots::None, |here| access::bots(settings, here)),
+        bots_require_inline_mention: settings.get(&discord::BOTS_INLINE_MENTION),
+        require_mention: settings.get(&discord::REQUIRE_MENTION),
+        thread_require_mention: settings.get(&discord::THREAD_REQUIRE_MENTION),
+        ignore_no_mention: settings.get(&discord::IGNORE_NO_MENTION),
+        allowed_channels: settings.get(&discord::ALLOWED_CHANNELS),
+        ignored_channels: settings.get(&discord::IGNORED_CHANNELS),
+        free_response_channels: settings.get(&discord::FREE_CHANNELS),
+        auto_thread: settings.get(&discord::AUTO_THREAD),
+        no_thread_channels: settings.get(&discord::NO_THREAD_CHANNELS),
+        ..Config::new(Secret::new(token))
     }
 }
 

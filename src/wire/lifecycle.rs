@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use petasos_config::keys::{any, gateway, telegram};
+use petasos_config::{Origin, Problem, Settings, choices};
+use petasos_core::Platform;
 use petasos_core::lifecycle::{boots, storm};
 use petasos_core::link::Terms;
 use petasos_core::session::CrashRecovery;
-use petasos_core::{Platform, Secret};
 use petasos_gateway::{HomeChannel, Lifetime};
 use petasos_web::Doors;
 
-use super::seconds;
-use crate::config::{Origin, Problem, Settings};
 use crate::service::{first_in_a_container, supervised};
 
 /// Whoever waits longer than a day for turns does not want to stop.
@@ -21,37 +21,35 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3600);
 /// Whoever has refused so often is not asked more often than this.
 const SHORTEST_PROBE: Duration = Duration::from_secs(30);
 
-const CRON_THREAD: &str = "platforms.telegram.cron_thread_id";
-
 /// `env`: where a supervisor left its sign.
 pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
     Lifetime {
-        drain_timeout: seconds(settings, "agent.restart_drain_timeout").min(LONGEST_DRAIN),
-        crash_recovery: match settings.text("gateway.crash_recovery").as_deref() {
-            Some("suspend") => CrashRecovery::Suspend,
-            Some("resume") => CrashRecovery::Resume,
-            Some(_) | None => CrashRecovery::Journal,
+        drain_timeout: settings.get(&gateway::DRAIN_TIMEOUT).min(LONGEST_DRAIN),
+        crash_recovery: match settings.get(&gateway::CRASH_RECOVERY) {
+            choices::CrashRecovery::Journal => CrashRecovery::Journal,
+            choices::CrashRecovery::Suspend => CrashRecovery::Suspend,
+            choices::CrashRecovery::Resume => CrashRecovery::Resume,
         },
-        drain_max_age: seconds(settings, "gateway.drain_max_age_seconds"),
+        drain_max_age: settings.get(&gateway::DRAIN_MAX_AGE),
         loop_guard: boots::Guard {
-            max_restarts: amount(settings, "gateway.restart_loop_guard.max_restarts").unwrap_or_default(),
-            window: seconds(settings, "gateway.restart_loop_guard.window_seconds"),
-            stable: seconds(settings, "gateway.restart_loop_guard.stable_seconds"),
+            max_restarts: settings.get(&gateway::LOOP_GUARD_RESTARTS),
+            window: settings.get(&gateway::LOOP_GUARD_WINDOW),
+            stable: settings.get(&gateway::LOOP_GUARD_STABLE),
         },
         storm: storm::Guard {
-            max_starts: amount(settings, "gateway.respawn_storm.max_starts").unwrap_or_default(),
-            window: seconds(settings, "gateway.respawn_storm.window_seconds"),
+            max_starts: settings.get(&gateway::STORM_STARTS),
+            window: settings.get(&gateway::STORM_WINDOW),
         },
         // Known once this start is recorded.
         storm_pause: None,
-        watchdog: Some(seconds(settings, "gateway.systemd_watchdog_seconds")).filter(|it| !it.is_zero()),
-        session_cap: amount(settings, "max_concurrent_sessions").filter(|cap| *cap > 0),
+        watchdog: settings.get(&gateway::WATCHDOG),
+        session_cap: settings.get(&gateway::MAX_SESSIONS).filter(|cap| *cap > 0),
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
-        scheduled_threads: Platform::known().filter_map(|it| scheduled_thread(settings, it)).collect(),
-        quiet_platforms: Platform::known().filter(|platform| !tells_restarts(settings, *platform)).collect(),
-        outage_notice: seconds(settings, "gateway.outage_notice_seconds"),
+        scheduled_threads: scheduled_thread(settings).into_iter().collect(),
+        quiet_platforms: Platform::known().filter(|it| !settings.on(*it, &any::RESTART_NOTICE)).collect(),
+        outage_notice: settings.get(&gateway::OUTAGE_NOTICE),
         reconnect: reconnect(settings),
-        disconnect_within: seconds(settings, "gateway.adapter_disconnect_timeout"),
+        disconnect_within: settings.get(&gateway::DISCONNECT_TIMEOUT),
         // Whoever speaks a platform says what it needs for itself.
         sole: Vec::new(),
         doze: super::relay::doze(settings),
@@ -60,13 +58,12 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
 }
 
 fn reconnect(settings: &Settings) -> Terms {
-    let within = Some(seconds(settings, "gateway.platform_connect_timeout"));
-    let most = settings.count("gateway.reconnect.max_attempts");
+    let within = settings.get(&gateway::CONNECT_TIMEOUT);
     Terms {
-        fast_attempts: most.map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
-        slow_probe: seconds(settings, "gateway.reconnect.park_probe_secs").max(SHORTEST_PROBE),
-        jitter: settings.flag("gateway.reconnect.jitter"),
-        connect_within: within.filter(|within| !within.is_zero()),
+        fast_attempts: settings.get(&gateway::RECONNECT_ATTEMPTS),
+        slow_probe: settings.get(&gateway::RECONNECT_PROBE).max(SHORTEST_PROBE),
+        jitter: settings.get(&gateway::RECONNECT_JITTER),
+        connect_within: Some(within).filter(|within| !within.is_zero()),
         ..Terms::default()
     }
 }
@@ -77,51 +74,41 @@ fn in_a_container() -> bool {
 }
 
 pub(super) fn doors(settings: &Settings, problems: &mut Vec<Problem>) -> Doors {
-    let path = "dashboard.drain_auth.secret";
     let doors = Doors {
-        drain_secret: settings.text(path).map(Secret::new),
-        drain_scope: settings.text("dashboard.drain_auth.scope").unwrap_or_default(),
-        min_secret_chars: amount(settings, "dashboard.drain_auth.min_secret_chars").unwrap_or_default(),
-        session_token: settings.text("dashboard.session_token").map(Secret::new),
+        drain_secret: settings.get(&gateway::DRAIN_SECRET),
+        drain_scope: settings.get(&gateway::DRAIN_SCOPE),
+        min_secret_chars: settings.get(&gateway::DRAIN_SECRET_CHARS),
+        session_token: settings.get(&gateway::SESSION_TOKEN),
     };
     let length = doors.drain_secret.as_ref().map(|secret| secret.expose().chars().count());
     if length.is_some_and(|length| length < doors.min_secret_chars) {
         let what = format!(
-            "{path} is shorter than {} characters, so nobody can drain the gateway with it",
+            "{} is shorter than {} characters, so nobody can drain the gateway with it",
+            gateway::DRAIN_SECRET,
             doors.min_secret_chars
         );
-        let problem = Problem::warning(settings.origin(path).to_string(), what);
+        let problem = Problem::warning(settings.origin(&gateway::DRAIN_SECRET).to_string(), what);
         problems.push(problem.next("make a longer one: openssl rand -base64 48"));
     }
     doors
 }
 
 pub(super) fn home_channel(settings: &Settings, platform: Platform) -> Option<HomeChannel> {
-    let path = |name: &str| format!("platforms.{}.home_channel.{name}", platform.as_str());
-    let text = |name: &str| settings.text(&path(name));
     // The file's thread belongs to the file's chat, not to one that was set over it.
-    let origins = (settings.origin(&path("chat_id")), settings.origin(&path("thread_id")));
-    let foreign = matches!(origins, (Origin::Variable { .. }, Origin::File { .. }));
+    let chat = settings.origin_on(platform, &any::HOME_CHAT);
+    let thread = settings.origin_on(platform, &any::HOME_THREAD);
+    let foreign = matches!((chat, thread), (Origin::Variable { .. }, Origin::File { .. }));
     Some(HomeChannel {
         platform,
-        chat_id: text("chat_id")?,
-        thread_id: text("thread_id").filter(|_| !foreign),
-        name: text("name").unwrap_or_default(),
+        chat_id: settings.on(platform, &any::HOME_CHAT)?,
+        thread_id: settings.on(platform, &any::HOME_THREAD).filter(|_| !foreign),
+        name: settings.on(platform, &any::HOME_NAME),
     })
 }
 
 /// Only Telegram's key for it is known.
-fn scheduled_thread(settings: &Settings, platform: Platform) -> Option<(Platform, String)> {
-    let thread = settings.text(CRON_THREAD).filter(|_| platform.as_str() == "telegram")?;
-    Some((platform, thread))
-}
-
-fn tells_restarts(settings: &Settings, platform: Platform) -> bool {
-    settings.flag(&format!("platforms.{}.gateway_restart_notification", platform.as_str()))
-}
-
-fn amount(settings: &Settings, path: &str) -> Option<usize> {
-    settings.count(path).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+fn scheduled_thread(settings: &Settings) -> Option<(Platform, String)> {
+    Some((Platform::parse("telegram")?, settings.get(&telegram::CRON_THREAD)?))
 }
 
 #[cfg(test)]
@@ -129,7 +116,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{Resolved, from_texts};
+    use petasos_config::{Resolved, from_texts};
+    use petasos_core::Secret;
 
     fn load(yaml: &str, process: &[(&str, &str)]) -> Resolved {
         let process = process.iter().map(|(name, value)| ((*name).into(), (*value).into()));

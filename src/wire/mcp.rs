@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use petasos_agent::mcp::{Server, Way};
+use petasos_config::keys::agent;
+use petasos_config::{Problem, Settings};
 use petasos_core::Secret;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-use crate::config::{Problem, Settings};
-
-const SERVERS: &str = "mcp_servers";
 
 /// As others write it, too; what they write beside it is left alone.
 #[derive(Debug, Deserialize)]
@@ -47,10 +45,10 @@ const fn on() -> bool {
 
 /// One that cannot be read does not keep the others from working.
 pub(super) fn servers(settings: &Settings, problems: &mut Vec<Problem>) -> Vec<Server> {
-    let Some(Value::Object(written)) = settings.value(SERVERS) else { return vec![] };
+    let Some(Value::Object(written)) = settings.get(&agent::MCP_SERVERS) else { return vec![] };
     read(written, |name, why| {
-        let what = format!("{SERVERS}.{name}: {why}");
-        problems.push(Problem::warning(settings.origin(SERVERS).to_string(), what));
+        let what = format!("{}.{name}: {why}", agent::MCP_SERVERS);
+        problems.push(Problem::warning(settings.origin(&agent::MCP_SERVERS).to_string(), what));
     })
 }
 

@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
+use petasos_config::keys::{gateway, sessions};
+use petasos_config::{Home, Settings};
 use petasos_gateway::{Inward, Policy};
 
 use super::workspace;
-use crate::config::{Home, Settings};
 
 /// What the agent writes may always leave, and what it was sent may go back where it came from; the rest is for the
 /// owner to say.
 pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Policy {
     let user = env("HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let named = settings.list("gateway.media_allow_dirs");
+    let named = settings.get(&gateway::MEDIA_DIRS);
     // A list of folders may also be written as the shell writes one.
     let named = named.iter().flat_map(|entry| entry.split(':')).map(str::trim);
     let named =
@@ -25,7 +25,7 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
     Policy {
         home: home.path().into(),
         allowed: own.into_iter().chain(named).collect(),
-        strict: settings.flag("gateway.strict"),
+        strict: settings.get(&gateway::STRICT),
         user,
         ..Policy::default()
     }
@@ -33,21 +33,22 @@ pub(super) fn policy(home: &Home, settings: &Settings, env: impl Fn(&str) -> Opt
 
 /// Zero means that there is no limit.
 pub(super) fn inward(settings: &Settings) -> Inward {
-    let limit = |key| settings.count(key).filter(|most| *most > 0);
-    let most = limit("gateway.max_inbound_media_bytes");
-    let days = settings.count("retention.cache_days").unwrap_or(1);
+    let limit = |key| Some(settings.get(key)).filter(|most| *most > 0);
     Inward {
-        most,
-        total: limit("gateway.max_media_cache_bytes"),
-        kept: Duration::from_secs(days * 24 * 3600),
+        most: limit(&gateway::MAX_INBOUND_MEDIA),
+        total: limit(&gateway::MAX_MEDIA_CACHE),
+        kept: settings.get(&sessions::RETENTION_CACHE),
         ..Inward::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use petasos_config::from_texts;
+
     use super::*;
-    use crate::config::from_texts;
 
     #[test]
     fn wires_the_limits_of_the_cache() {

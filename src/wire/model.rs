@@ -1,10 +1,10 @@
 //! The model that answers, and those to turn to.
 
-use petasos_agent::{Brain, ModelConfig, Prices, Provider, Secret};
+use petasos_agent::{Brain, ModelConfig, Prices, Secret};
+use petasos_config::keys::{agent, model};
+use petasos_config::{Problem, Settings};
+use petasos_core::Provider;
 use serde::Deserialize;
-
-use super::{seconds, small};
-use crate::config::{Problem, Settings};
 
 /// One entry of `fallback_providers`.
 #[derive(Deserialize)]
@@ -28,31 +28,30 @@ struct Charged {
 }
 
 pub(super) fn model(settings: &Settings, problems: &mut Vec<Problem>) -> ModelConfig {
-    let provider = settings.text("model.provider").as_deref().and_then(Provider::parse);
     // Without a provider there is a problem already; what is returned here is not started.
-    let provider = provider.unwrap_or(Provider::Demo);
-    let name = settings.text("model.default").unwrap_or_default();
-    let mut model = ModelConfig::new(provider, name);
-    model.base_url = settings.text("model.base_url");
-    model.api_key = settings.text("model.api_key").map(Secret::new);
-    model.context_length = some(settings, "model.context_length");
-    model.max_output_tokens = some(settings, "model.max_output_tokens");
-    model.vision = settings.flag("model.vision");
-    model.api_max_retries = small(settings, "agent.api_max_retries");
-    model.retry_base = seconds(settings, "agent.api_retry_base_seconds");
-    model.stream_stale = seconds(settings, "model.stream_stale_seconds");
-    model.demo_delay =
-        std::time::Duration::from_millis(settings.count("model.demo_delay_ms").unwrap_or_default());
-    model.prices = prices(settings);
-    model.fallbacks = fallbacks(settings, &model, problems);
-    if let Err(error) = Brain::new(model.clone()) {
-        problems.push(Problem::error(settings.origin("model.provider").to_string(), error.to_string()));
+    let provider = petasos_config::provider(settings).unwrap_or(Provider::Demo);
+    let name = settings.get(&model::NAME).unwrap_or_default();
+    let mut config = ModelConfig::new(provider, name);
+    config.base_url = settings.get(&model::BASE_URL);
+    config.api_key = settings.get(&model::API_KEY);
+    config.context_length = settings.get(&model::CONTEXT_LENGTH);
+    config.max_output_tokens = settings.get(&model::MAX_OUTPUT_TOKENS);
+    config.vision = settings.get(&model::VISION);
+    config.api_max_retries = settings.get(&agent::API_MAX_RETRIES);
+    config.retry_base = settings.get(&agent::API_RETRY_BASE);
+    config.stream_stale = settings.get(&model::STREAM_STALE);
+    config.demo_delay = std::time::Duration::from_millis(settings.get(&model::DEMO_DELAY_MS));
+    config.routing = settings.get(&model::ROUTING);
+    config.prices = prices(settings);
+    config.fallbacks = fallbacks(settings, &config, problems);
+    if let Err(error) = Brain::new(config.clone()) {
+        problems.push(Problem::error(settings.origin(&model::PROVIDER).to_string(), error.to_string()));
     }
-    model
+    config
 }
 
 fn fallbacks(settings: &Settings, primary: &ModelConfig, problems: &mut Vec<Problem>) -> Vec<ModelConfig> {
-    let Some(written) = settings.value("fallback_providers") else {
+    let Some(written) = settings.get(&model::FALLBACKS) else {
         return Vec::new();
     };
     let entries = match written {
@@ -67,8 +66,8 @@ fn fallbacks(settings: &Settings, primary: &ModelConfig, problems: &mut Vec<Prob
         {
             Ok(model) => models.push(model),
             Err(reason) => {
-                let place = settings.origin("fallback_providers").to_string();
-                problems.push(Problem::error(place, format!("fallback_providers[{at}]: {reason}")));
+                let place = settings.origin(&model::FALLBACKS).to_string();
+                problems.push(Problem::error(place, format!("{}[{at}]: {reason}", model::FALLBACKS)));
             }
         }
     }
@@ -85,6 +84,7 @@ fn fallback(entry: Fallback, primary: &ModelConfig) -> Result<ModelConfig, Strin
         context_length: entry.context_length,
         vision: primary.vision,
         prices: entry.prices.map(Charged::read),
+        routing: primary.routing.clone(),
         api_max_retries: primary.api_max_retries,
         retry_base: primary.retry_base,
         stream_stale: primary.stream_stale,
@@ -103,15 +103,8 @@ impl Charged {
 
 /// Unknown unless both sides of a call have a price; caches cost what input costs, unless said otherwise.
 fn prices(settings: &Settings) -> Option<Prices> {
-    let price = |name: &str| {
-        let path = format!("model.prices.{name}");
-        settings.is_set(&path).then(|| settings.number(&path))
-    };
-    let (input, output) = (price("input")?, price("output")?);
-    let (cache_read, cache_write) = (price("cache_read"), price("cache_write"));
+    let (input, output) = (settings.get(&model::PRICE_INPUT)?, settings.get(&model::PRICE_OUTPUT)?);
+    let cache_read = settings.get(&model::PRICE_CACHE_READ);
+    let cache_write = settings.get(&model::PRICE_CACHE_WRITE);
     Some(Charged { input, output, cache_read, cache_write }.read())
-}
-
-fn some(settings: &Settings, path: &str) -> Option<u32> {
-    settings.is_set(path).then(|| small(settings, path))
 }

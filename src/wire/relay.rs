@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use petasos_config::choices::SleepAction;
+use petasos_config::keys::{self, any};
+use petasos_config::{Problem, Settings};
 use petasos_core::Platform;
 use petasos_core::access::Bots;
 use petasos_core::link::redial;
@@ -12,23 +15,19 @@ use petasos_platforms::{Adapter, Secret};
 use serde_json::Value;
 
 use super::credential::{self, Wanted};
-use super::{Spoken, access, seconds};
-use crate::config::{Problem, Settings};
+use super::{Spoken, access};
 
-const URL: &str = "gateway.relay_url";
-const PLATFORMS: &str = "gateway.relay_platforms";
-const TOKEN_URL: &str = "gateway.idp.token_url";
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// `others`: what we speak ourselves is not fronted.
 pub(super) fn spoken(settings: &Settings, others: &[Spoken], problems: &mut Vec<Problem>) -> Vec<Spoken> {
-    let wanted = credential::wanted(settings, "relay");
+    let wanted = credential::wanted(settings, &keys::relay::ENABLED);
     if wanted == Wanted::No {
         return Vec::new();
     }
     let Some(url) = url(settings) else {
         if wanted == Wanted::Yes {
-            let place = settings.origin("platforms.relay.enabled").to_string();
+            let place = settings.origin(&keys::relay::ENABLED).to_string();
             let problem =
                 Problem::error(place, "platforms.relay is enabled, but there is no address of a connector");
             problems.push(problem.next("set GATEWAY_RELAY_URL in .env"));
@@ -47,7 +46,7 @@ pub(super) fn spoken(settings: &Settings, others: &[Spoken], problems: &mut Vec<
             relays.into_iter().map(spoken).collect()
         }
         Err(invalid) => {
-            let problem = Problem::error(settings.origin(URL).to_string(), invalid.to_string());
+            let problem = Problem::error(settings.origin(&keys::relay::URL).to_string(), invalid.to_string());
             problems.push(problem.next("GATEWAY_RELAY_URL looks like https://connector.example.org"));
             Vec::new()
         }
@@ -55,15 +54,15 @@ pub(super) fn spoken(settings: &Settings, others: &[Spoken], problems: &mut Vec<
 }
 
 pub(crate) fn url(settings: &Settings) -> Option<String> {
-    let url = settings.text(URL)?.trim().trim_end_matches('/').to_owned();
+    let url = settings.get(&keys::relay::URL)?.trim().trim_end_matches('/').to_owned();
     (!url.is_empty()).then_some(url)
 }
 
 /// `None`: there were some, and none of them can be fronted. Empty: whatever the connector has for us.
 fn identities(settings: &Settings, others: &[Spoken], problems: &mut Vec<Problem>) -> Option<Vec<Identity>> {
-    let names = settings.list(PLATFORMS);
+    let names = settings.get(&keys::relay::PLATFORMS);
     let bots = bot_ids(settings, problems);
-    let place = settings.origin(PLATFORMS).to_string();
+    let place = settings.origin(&keys::relay::PLATFORMS).to_string();
     let mut identities: Vec<Identity> = Vec::new();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
         let Some(platform) = Platform::parse(name) else {
@@ -86,15 +85,14 @@ fn identities(settings: &Settings, others: &[Spoken], problems: &mut Vec<Problem
 
 /// What cannot be read is none: the connector then says who we are.
 fn bot_ids(settings: &Settings, problems: &mut Vec<Problem>) -> Value {
-    let path = "gateway.relay_bot_ids";
-    let read = match settings.value(path) {
+    let read = match settings.get(&keys::relay::BOT_IDS) {
         Some(Value::String(written)) => serde_json::from_str(&written).unwrap_or_default(),
         Some(table) => table,
         None => return Value::Null,
     };
     if !read.is_object() {
         let what = "gateway.relay_bot_ids is no table of platforms; it is left out";
-        problems.push(Problem::warning(settings.origin(path).to_string(), what));
+        problems.push(Problem::warning(settings.origin(&keys::relay::BOT_IDS).to_string(), what));
     }
     read
 }
@@ -108,23 +106,24 @@ fn text(table: &Value, name: &str) -> Option<String> {
 }
 
 fn provision(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Provision> {
-    let token_url = settings.text(TOKEN_URL)?;
-    let (id, secret) = (settings.text("gateway.idp.client_id"), settings.text("gateway.idp.client_secret"));
+    let token_url = settings.get(&keys::relay::IDP_TOKEN_URL)?;
+    let (id, secret) =
+        (settings.get(&keys::relay::IDP_CLIENT_ID), settings.get(&keys::relay::IDP_CLIENT_SECRET));
     let (Some(client_id), Some(client_secret)) = (id, secret) else {
         let what = "gateway.idp.token_url is set, but not who we are there";
-        let problem = Problem::warning(settings.origin(TOKEN_URL).to_string(), what);
+        let problem = Problem::warning(settings.origin(&keys::relay::IDP_TOKEN_URL).to_string(), what);
         problems.push(
             problem.next("set GATEWAY_RELAY_IDP_CLIENT_ID and GATEWAY_RELAY_IDP_CLIENT_SECRET in .env"),
         );
         return None;
     };
-    let scope = settings.text("gateway.idp.scope");
+    let scope = settings.get(&keys::relay::IDP_SCOPE);
     Some(Provision {
-        gateway_id: settings.text("gateway.relay_id").unwrap_or_else(default_id),
-        route_keys: settings.list("gateway.relay_route_keys"),
-        instance_id: settings.text("gateway.relay_instance_id"),
-        wake_url: settings.text("gateway.relay_wake_url"),
-        grant: Grant { token_url, client_id, client_secret: Secret::new(client_secret), scope },
+        gateway_id: settings.get(&keys::relay::ID).unwrap_or_else(default_id),
+        route_keys: settings.get(&keys::relay::ROUTE_KEYS),
+        instance_id: settings.get(&keys::relay::INSTANCE_ID),
+        wake_url: settings.get(&keys::relay::WAKE_URL),
+        grant: Grant { token_url, client_id, client_secret, scope },
     })
 }
 
@@ -146,25 +145,24 @@ fn config(
     identities: Vec<Identity>,
     provision: Option<Provision>,
 ) -> Config {
-    let credentials = settings.text("gateway.relay_id").zip(settings.text("gateway.relay_secret"));
+    let credentials = settings.get(&keys::relay::ID).zip(settings.get(&keys::relay::SECRET));
     let policy = |identity: &Identity| policy(settings, identity.platform);
     Config {
         policies: identities.iter().map(policy).collect(),
         identities,
-        credentials: credentials
-            .map(|(gateway_id, secret)| Credentials { gateway_id, secret: Secret::new(secret) }),
+        credentials: credentials.map(|(gateway_id, secret)| Credentials { gateway_id, secret }),
         provision,
-        wake_url: settings.text("gateway.relay_wake_url"),
+        wake_url: settings.get(&keys::relay::WAKE_URL),
         terms: Terms { redial: redial(settings), ..Terms::default() },
-        answer_timeout: seconds(settings, "gateway.relay_answer_timeout"),
+        answer_timeout: settings.get(&keys::relay::ANSWER_TIMEOUT),
         ..Config::new(url)
     }
 }
 
 fn redial(settings: &Settings) -> redial::Policy {
-    let base = seconds(settings, "gateway.relay_reconnect_base").min(LONGEST_WAIT);
+    let base = settings.get(&keys::relay::RECONNECT_BASE).min(LONGEST_WAIT);
     let policy = redial::Policy::relay(base, LONGEST_WAIT);
-    match settings.flag("gateway.relay_auth_retry_once") {
+    match settings.get(&keys::relay::RETRY_DENIAL) {
         true => policy,
         false => policy.without_retry_of_denial(),
     }
@@ -172,33 +170,31 @@ fn redial(settings: &Settings) -> redial::Policy {
 
 /// When and how we sleep. Only a wait that means something counts.
 pub(super) fn doze(settings: &Settings) -> Doze {
-    let path = |name: &str| format!("gateway.scale_to_zero.{name}");
     let usual = Doze::default();
-    let minutes = settings.number(&path("idle_timeout_minutes"));
+    let minutes = settings.get(&keys::relay::SLEEP_AFTER_MINUTES);
     let after = Duration::try_from_secs_f64(minutes * 60.0).ok().filter(|it| !it.is_zero());
     Doze {
-        wanted: settings.flag(&path("enabled")),
-        wake_url: settings.text("gateway.relay_wake_url").is_some_and(|url| !url.trim().is_empty()),
+        wanted: settings.get(&keys::relay::SLEEP),
+        wake_url: settings.get(&keys::relay::WAKE_URL).is_some_and(|url| !url.trim().is_empty()),
         after: after.unwrap_or(usual.after),
-        lever: match (settings.text(&path("action")).as_deref(), settings.text(&path("command"))) {
-            (Some("exit"), _) => Lever::Exit,
-            (Some("command"), Some(command)) => Lever::Command(command),
-            (_none, _) => Lever::None,
+        lever: match (settings.get(&keys::relay::SLEEP_ACTION), settings.get(&keys::relay::SLEEP_COMMAND)) {
+            (SleepAction::Exit, _) => Lever::Exit,
+            (SleepAction::Command, Some(command)) => Lever::Command(command),
+            (SleepAction::Command, None) | (SleepAction::None, _) => Lever::None,
         },
-        tick: seconds(settings, &path("tick_seconds")).max(Duration::from_millis(10)),
+        tick: settings.get(&keys::relay::SLEEP_TICK).max(Duration::from_millis(10)),
     }
 }
 
 fn policy(settings: &Settings, platform: Platform) -> Policy {
-    let path = |name: &str| format!("platforms.{platform}.{name}");
     // Of this platform, else of all of them, else as it is usual there.
-    let of_platform = path("require_mention");
-    let for_all = settings.is_set("require_mention") && !settings.is_set(&of_platform);
-    let require_mention = if for_all { "require_mention" } else { &of_platform };
+    let of_platform = settings.on(platform, &any::REQUIRE_MENTION);
+    let for_all = settings.get(&keys::relay::REQUIRE_MENTION);
+    let for_all = for_all.filter(|_| !settings.is_set_on(platform, &any::REQUIRE_MENTION));
     Policy {
         platform,
-        require_address: settings.flag(require_mention),
-        free_response_scopes: settings.list(&path("free_response_channels")),
-        allow_other_bots: access::bots(settings, platform.as_str()) != Bots::None,
+        require_address: for_all.unwrap_or(of_platform),
+        free_response_scopes: settings.on(platform, &any::FREE_CHANNELS),
+        allow_other_bots: access::bots(settings, platform) != Bots::None,
     }
 }

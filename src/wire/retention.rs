@@ -1,37 +1,38 @@
 //! What is kept, as it is configured.
 
-use std::time::Duration;
-
+use petasos_config::choices::RetentionMode;
+use petasos_config::{Settings, keys::sessions};
 use petasos_gateway::retention::disk::DiskLimits;
 use petasos_gateway::retention::{Mode, Retention};
 
-use crate::config::Settings;
-
 pub(super) fn retention(settings: &Settings) -> Retention {
-    let count = |key: &str| settings.count(key).unwrap_or_default();
-    let days = |key: &str| Duration::from_secs(count(key) * 24 * 3600);
-    let some_days = |key: &str| Some(days(key)).filter(|span| !span.is_zero());
-    let mode = settings.text("retention.mode").and_then(|word| Mode::parse(&word)).unwrap_or_default();
     Retention {
-        mode,
-        every: Duration::from_secs(count("retention.every_seconds").max(1)),
-        age: some_days("retention.max_age_days"),
-        database: Some(count("retention.max_database_mb") << 20).filter(|bytes| *bytes > 0),
-        notice: days("retention.notice_days"),
-        archives: some_days("retention.archive_days"),
-        topics: some_days("retention.topic_days"),
+        mode: match settings.get(&sessions::RETENTION_MODE) {
+            RetentionMode::Archive => Mode::Archive,
+            RetentionMode::Delete => Mode::Delete,
+            RetentionMode::Keep => Mode::Keep,
+        },
+        every: settings.get(&sessions::RETENTION_EVERY),
+        age: settings.get(&sessions::RETENTION_AGE),
+        database: Some(settings.get(&sessions::RETENTION_DATABASE_MB) << 20).filter(|bytes| *bytes > 0),
+        notice: settings.get(&sessions::RETENTION_NOTICE),
+        archives: settings.get(&sessions::RETENTION_ARCHIVES),
+        topics: settings.get(&sessions::RETENTION_TOPICS),
         disk: DiskLimits {
-            percent: count("retention.disk_free_percent"),
-            bytes: count("retention.disk_free_mb") << 20,
-            days: count("retention.disk_full_days"),
+            percent: settings.get(&sessions::DISK_FREE_PERCENT),
+            bytes: settings.get(&sessions::DISK_FREE_MB) << 20,
+            days: settings.get(&sessions::DISK_FULL_DAYS),
         },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use petasos_config::from_texts;
+
     use super::*;
-    use crate::config::from_texts;
 
     #[track_caller]
     fn wired(yaml: &str) -> Retention {

@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use petasos_config::keys::slack;
+use petasos_config::{Home, Problem, Settings};
+use petasos_core::Platform;
+use petasos_core::access::Bots;
 use petasos_platforms::slack::{Config, Slack};
-use petasos_platforms::{Adapter, Secret};
+use petasos_platforms::{Adapter, CatchUp, Secret};
 
 use serde::Deserialize;
 
 use super::credential::{self, Credential, Wanted};
-use super::{Spoken, access, seconds};
-use crate::config::{Home, Problem, Settings};
+use super::{Spoken, access};
 
 const BOT: Credential = Credential {
-    path: "platforms.slack.token",
+    key: slack::TOKEN,
     name: "bot token",
     missing: "set SLACK_BOT_TOKEN in .env; api.slack.com/apps shows it under OAuth & Permissions",
     replace: "put the token there that api.slack.com/apps shows under OAuth & Permissions",
 };
 const APP: Credential = Credential {
-    path: "platforms.slack.app_token",
+    key: slack::APP_TOKEN,
     name: "app token",
     missing: "set SLACK_APP_TOKEN in .env; make one with the scope connections:write at api.slack.com/apps \
               under Basic Information",
@@ -26,12 +29,12 @@ const APP: Credential = Credential {
 };
 
 pub(super) fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
-    let wanted = credential::wanted(settings, "slack");
+    let wanted = credential::wanted(settings, &slack::ENABLED);
     if wanted == Wanted::No {
         return None;
     }
-    let bot = credential::filled(settings, ("slack", "Slack"), BOT, problems);
-    let app = credential::filled(settings, ("slack", "Slack"), APP, problems);
+    let bot = credential::filled(settings, (&slack::ENABLED, "Slack"), BOT, problems);
+    let app = credential::filled(settings, (&slack::ENABLED, "Slack"), APP, problems);
     if wanted == Wanted::Maybe {
         problems.extend([half(settings, BOT, APP), half(settings, APP, BOT)].into_iter().flatten());
     }
@@ -51,7 +54,7 @@ pub(super) fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Proble
             sole: Some(("slack-app-token", Secret::new(app))),
         }),
         Err(invalid) => {
-            problems.push(Problem::error(settings.origin(APP.path).to_string(), invalid.to_string()));
+            problems.push(Problem::error(settings.origin(&APP.key).to_string(), invalid.to_string()));
             None
         }
     }
@@ -97,43 +100,41 @@ impl Further {
 
 /// One token without the other, and nobody said that Slack is wanted.
 fn half(settings: &Settings, there: Credential, missing: Credential) -> Option<Problem> {
-    if !settings.is_set(there.path) || settings.is_set(missing.path) {
+    if !settings.is_set(&there.key) || settings.is_set(&missing.key) {
         return None;
     }
     let what = format!("Slack has its {}, but no {}, so it stays off", there.name, missing.name);
-    Some(Problem::warning(settings.origin(there.path).to_string(), what).next(missing.missing))
+    Some(Problem::warning(settings.origin(&there.key).to_string(), what).next(missing.missing))
 }
 
 /// The link will say no; this says it before.
 fn misplaced(settings: &Settings, credential: Credential, fits: bool, beginning: &str) -> Option<Problem> {
-    let what = format!("{} does not begin with {beginning}", credential.path);
-    let problem = Problem::warning(settings.origin(credential.path).to_string(), what);
+    let what = format!("{} does not begin with {beginning}", credential.key);
+    let problem = Problem::warning(settings.origin(&credential.key).to_string(), what);
     (!fits).then(|| problem.next("SLACK_BOT_TOKEN is xoxb-…, SLACK_APP_TOKEN is xapp-…"))
 }
 
 fn config(settings: &Settings, app: &str, bot: &str) -> Config {
-    let path = |name: &str| format!("platforms.slack.{name}");
-    let text = |name: &str| settings.text(&path(name));
-    let list = |name: &str| settings.list(&path(name));
-    let flag = |name: &str| settings.flag(&path(name));
-    let fresh = Config::new(app, bot);
     Config {
-        api_base: text("extra.api_base").unwrap_or(fresh.api_base),
-        proxy: text("proxy").map(Secret::new),
-        request_timeout: seconds(settings, &path("extra.request_timeout")),
-        reconnect_base: seconds(settings, &path("extra.reconnect_base")),
-        require_mention: flag("require_mention"),
-        strict_mention: flag("strict_mention"),
-        allowed_channels: list("allowed_channels"),
-        free_response_channels: list("free_response_channels"),
-        typing: flag("typing_indicator"),
-        reactions: flag("reactions"),
-        allow_bots: access::bots(settings, "slack"),
-        reply_in_thread: flag("extra.reply_in_thread"),
-        dm_top_level_threads_as_sessions: flag("extra.dm_top_level_threads_as_sessions"),
-        reply_broadcast: flag("extra.reply_broadcast"),
-        catch_up: super::catch_up(settings, "slack"),
-        typing_status_text: text("typing_status_text").unwrap_or(fresh.typing_status_text),
-        ..fresh
+        api_base: settings.get(&slack::API_BASE),
+        proxy: settings.get(&slack::PROXY),
+        request_timeout: settings.get(&slack::REQUEST_TIMEOUT),
+        reconnect_base: settings.get(&slack::RECONNECT_BASE),
+        require_mention: settings.get(&slack::REQUIRE_MENTION),
+        strict_mention: settings.get(&slack::STRICT_MENTION),
+        allowed_channels: settings.get(&slack::ALLOWED_CHANNELS),
+        free_response_channels: settings.get(&slack::FREE_CHANNELS),
+        typing: settings.get(&slack::TYPING),
+        reactions: settings.get(&slack::REACTIONS),
+        allow_bots: Platform::parse("slack").map_or(Bots::None, |here| access::bots(settings, here)),
+        reply_in_thread: settings.get(&slack::REPLY_IN_THREAD),
+        dm_top_level_threads_as_sessions: settings.get(&slack::DM_THREADS),
+        reply_broadcast: settings.get(&slack::REPLY_BROADCAST),
+        catch_up: CatchUp {
+            window: settings.get(&slack::BACKFILL_WINDOW),
+            messages: if settings.get(&slack::BACKFILL) { settings.get(&slack::BACKFILL_LIMIT) } else { 0 },
+        },
+        typing_status_text: settings.get(&slack::TYPING_TEXT),
+        ..Config::new(app, bot)
     }
 }

@@ -1,35 +1,33 @@
 //! The Telegram adapter, if there is to be one.
 
+use petasos_config::choices::TelegramNotifications;
+use petasos_config::keys::telegram;
+use petasos_config::{Origin, Problem, Settings};
 use petasos_core::command;
 use petasos_platforms::listener::is_loopback;
 use petasos_platforms::telegram::{Config, Invalid, MenuCommand, Notifications, Telegram, WebhookConfig};
 use petasos_platforms::{Adapter, Secret};
 
+use super::Spoken;
 use super::credential::{self, Credential, Wanted};
-use super::{Spoken, seconds};
-use crate::config::{Problem, Settings};
 
 const TOKEN: Credential = Credential {
-    path: "platforms.telegram.token",
+    key: telegram::TOKEN,
     name: "token",
     missing: "set TELEGRAM_BOT_TOKEN in .env; @BotFather gives you one",
     replace: "put the token from @BotFather there",
 };
 
-const WEBHOOK_URL: &str = "platforms.telegram.webhook_url";
-const WEBHOOK_HOST: &str = "platforms.telegram.webhook_host";
-const BASE_FILE_URL: &str = "platforms.telegram.extra.base_file_url";
-
 pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Spoken> {
-    if credential::wanted(settings, "telegram") == Wanted::No {
+    if credential::wanted(settings, &telegram::ENABLED) == Wanted::No {
         return None;
     }
-    let token = credential::filled(settings, ("telegram", "Telegram"), TOKEN, problems)?;
-    let place = settings.origin(TOKEN.path).to_string();
+    let token = credential::filled(settings, (&telegram::ENABLED, "Telegram"), TOKEN, problems)?;
+    let place = settings.origin(&TOKEN.key).to_string();
     if !is_token(&token) {
         let what = format!(
             "{} does not look like a token of Telegram (123456789:AAE… with 35 characters)",
-            TOKEN.path
+            TOKEN.key
         );
         problems.push(Problem::warning(place.clone(), what).next("compare it with what @BotFather wrote"));
     }
@@ -49,17 +47,17 @@ pub(super) fn spoken(settings: &Settings, problems: &mut Vec<Problem>) -> Option
 }
 
 fn problem(settings: &Settings, place: String, invalid: &Invalid) -> Problem {
-    let at = |path: &str| Problem::error(settings.origin(path).to_string(), invalid.to_string());
+    let at = |origin: Origin| Problem::error(origin.to_string(), invalid.to_string());
     match invalid {
-        Invalid::NoWebhookSecret => at(WEBHOOK_URL).next(
+        Invalid::NoWebhookSecret => at(settings.origin(&telegram::WEBHOOK_URL)).next(
             "set TELEGRAM_WEBHOOK_SECRET in .env (openssl rand -hex 32), or remove the address to poll",
         ),
         Invalid::WebhookSecret => {
-            at("platforms.telegram.webhook_secret").next("make a new one: openssl rand -hex 32")
+            at(settings.origin(&telegram::WEBHOOK_SECRET)).next("make a new one: openssl rand -hex 32")
         }
-        Invalid::WebhookUrl(_) => at(WEBHOOK_URL)
+        Invalid::WebhookUrl(_) => at(settings.origin(&telegram::WEBHOOK_URL))
             .next("write the whole address that Telegram can call, like https://example.org/telegram"),
-        Invalid::BaseFileUrl(_) => at(BASE_FILE_URL),
+        Invalid::BaseFileUrl(_) => at(settings.origin(&telegram::BASE_FILE_URL)),
         Invalid::BaseUrl(_) | Invalid::Pattern { .. } | Invalid::Client(_) => {
             Problem::error(place, invalid.to_string())
         }
@@ -72,19 +70,17 @@ fn plain_http(settings: &Settings, webhook: &WebhookConfig) -> Option<Problem> {
         "the webhook of Telegram on {} can be reached from other machines, and is plain HTTP",
         webhook.host
     );
-    let problem = Problem::warning(settings.origin(WEBHOOK_HOST).to_string(), what);
+    let problem = Problem::warning(settings.origin(&telegram::WEBHOOK_HOST).to_string(), what);
     let advice = "put a proxy with HTTPS in front, and listen on 127.0.0.1";
     (!is_loopback(&webhook.host)).then(|| problem.next(advice))
 }
 
 fn webhook(settings: &Settings) -> Option<WebhookConfig> {
-    let fresh = WebhookConfig::new(settings.text(WEBHOOK_URL)?);
-    let port = settings.count("platforms.telegram.webhook_port").and_then(|port| u16::try_from(port).ok());
     Some(WebhookConfig {
-        secret: settings.text("platforms.telegram.webhook_secret").map(Secret::new),
-        host: settings.text(WEBHOOK_HOST).unwrap_or(fresh.host),
-        port: port.unwrap_or(fresh.port),
-        ..fresh
+        secret: settings.get(&telegram::WEBHOOK_SECRET),
+        host: settings.get(&telegram::WEBHOOK_HOST),
+        port: settings.get(&telegram::WEBHOOK_PORT),
+        ..WebhookConfig::new(settings.get(&telegram::WEBHOOK_URL)?)
     })
 }
 
@@ -98,35 +94,32 @@ fn is_token(text: &str) -> bool {
 }
 
 fn config(settings: &Settings, token: &str) -> Config {
-    let list = |name: &str| settings.list(&format!("platforms.telegram.{name}"));
-    let flag = |name: &str| settings.flag(&format!("platforms.telegram.{name}"));
-    let fresh = Config::new(Secret::new(token));
     Config {
-        base_url: settings.text("platforms.telegram.extra.base_url").unwrap_or(fresh.base_url),
-        base_file_url: settings.text(BASE_FILE_URL),
-        proxy: settings.text("platforms.telegram.proxy").map(Secret::new),
+        base_url: settings.get(&telegram::BASE_URL),
+        base_file_url: settings.get(&telegram::BASE_FILE_URL),
+        proxy: settings.get(&telegram::PROXY),
         webhook: webhook(settings),
-        poll_timeout: seconds(settings, "platforms.telegram.extra.poll_timeout"),
-        poll_backoff_base: seconds(settings, "platforms.telegram.extra.poll_backoff_base"),
-        request_timeout: seconds(settings, "platforms.telegram.extra.request_timeout"),
-        notifications: match settings.text("platforms.telegram.notifications").as_deref() {
-            Some("all") => Notifications::All,
-            Some(_) | None => Notifications::Important,
+        poll_timeout: settings.get(&telegram::POLL_TIMEOUT),
+        poll_backoff_base: settings.get(&telegram::POLL_BACKOFF),
+        request_timeout: settings.get(&telegram::REQUEST_TIMEOUT),
+        notifications: match settings.get(&telegram::NOTIFICATIONS) {
+            TelegramNotifications::Important => Notifications::Important,
+            TelegramNotifications::All => Notifications::All,
         },
         menu: menu(),
-        typing: flag("typing_indicator"),
-        reply_to: super::reply_to(settings, "telegram"),
-        reactions: flag("reactions"),
-        require_mention: flag("require_mention"),
-        mention_patterns: list("mention_patterns"),
-        allowed_chats: list("allowed_chats"),
-        guest_mode: flag("guest_mode"),
-        free_response_chats: list("free_response_chats"),
-        free_response_topics: list("free_response_topics"),
-        exclusive_bot_mentions: flag("exclusive_bot_mentions"),
-        ignored_threads: list("ignored_threads"),
-        allowed_topics: list("allowed_topics"),
-        ..fresh
+        typing: settings.get(&telegram::TYPING),
+        reply_to: super::reply_to(settings.get(&telegram::REPLY_TO)),
+        reactions: settings.get(&telegram::REACTIONS),
+        require_mention: settings.get(&telegram::REQUIRE_MENTION),
+        mention_patterns: settings.get(&telegram::MENTION_PATTERNS),
+        allowed_chats: settings.get(&telegram::ALLOWED_CHATS),
+        guest_mode: settings.get(&telegram::GUEST_MODE),
+        free_response_chats: settings.get(&telegram::FREE_CHATS),
+        free_response_topics: settings.get(&telegram::FREE_TOPICS),
+        exclusive_bot_mentions: settings.get(&telegram::EXCLUSIVE_MENTIONS),
+        ignored_threads: settings.get(&telegram::IGNORED_THREADS),
+        allowed_topics: settings.get(&telegram::ALLOWED_TOPICS),
+        ..Config::new(Secret::new(token))
     }
 }
 

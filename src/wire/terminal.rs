@@ -1,28 +1,24 @@
-//! Commands on the owner's machine (off unless switched on), who agrees to them, and who else may run them.
+//! Commands on the owner's machine (off unless switched on), approvals, and subagents.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::{Pace, TerminalConfig};
+use petasos_config::Settings;
+use petasos_config::choices::{ApprovalMode, CronApproval};
+use petasos_config::keys::agent;
 use petasos_core::approve::Mode;
 use petasos_gateway::{Consent, Delegating};
 
-use crate::config::Settings;
-
 pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
-    let seconds = |path: &str| Duration::from_secs(settings.count(path).unwrap_or_default());
-    settings.flag("terminal.enabled").then(|| TerminalConfig {
-        cwd: settings.text("terminal.cwd").filter(|path| path != ".").map(PathBuf::from),
-        timeout: seconds("terminal.timeout"),
-        longest: seconds("terminal.max_foreground_timeout"),
-        output: settings
-            .count("tool_output.max_bytes")
-            .and_then(|n| usize::try_from(n).ok())
-            .unwrap_or(50_000),
-        passthrough: settings.list("terminal.env_passthrough"),
-        login: settings.flag("terminal.login_shell"),
-        grace: Duration::try_from_secs_f64(settings.number("terminal.daemon_term_grace_seconds"))
-            .unwrap_or_default(),
+    settings.get(&agent::TERMINAL).then(|| TerminalConfig {
+        cwd: settings.get(&agent::TERMINAL_CWD).filter(|path| path != ".").map(PathBuf::from),
+        timeout: settings.get(&agent::TERMINAL_TIMEOUT),
+        longest: settings.get(&agent::TERMINAL_MAX_TIMEOUT),
+        output: settings.get(&agent::TOOL_OUTPUT),
+        passthrough: settings.get(&agent::TERMINAL_ENV),
+        login: settings.get(&agent::TERMINAL_LOGIN_SHELL),
+        grace: settings.get(&agent::TERMINAL_GRACE),
         pace: Pace::default(),
     })
 }
@@ -30,28 +26,26 @@ pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {
 /// Who agrees to what.
 pub(super) fn consent(settings: &Settings) -> Consent {
     Consent {
-        mode: match settings.text("approvals.mode").as_deref() {
-            Some("smart") => Mode::Smart,
-            Some("off") => Mode::Off,
-            Some(_) | None => Mode::Manual,
+        mode: match settings.get(&agent::APPROVALS) {
+            ApprovalMode::Manual => Mode::Manual,
+            ApprovalMode::Smart => Mode::Smart,
+            ApprovalMode::Off => Mode::Off,
         },
-        timeout: Duration::from_secs(settings.count("approvals.timeout").unwrap_or(60)),
-        deny: settings.list("approvals.deny"),
-        allow: settings.list("command_allowlist"),
-        unattended: settings.text("approvals.cron_mode").as_deref() == Some("approve"),
+        timeout: settings.get(&agent::APPROVAL_TIMEOUT),
+        deny: settings.get(&agent::APPROVAL_DENY),
+        allow: settings.get(&agent::COMMAND_ALLOWLIST),
+        unattended: settings.get(&agent::CRON_APPROVALS) == CronApproval::Approve,
     }
 }
 
-/// How much may be given to others.
+/// Limits of subagents.
 pub(super) fn delegation(settings: &Settings) -> Delegating {
-    let small = |path: &str| settings.count(path).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-    let patience = Duration::try_from_secs_f64(settings.number("delegation.child_timeout_seconds"));
     Delegating {
-        children: small("delegation.max_concurrent_children") as usize,
-        depth: small("delegation.max_spawn_depth"),
-        orchestrators: settings.flag("delegation.orchestrator_enabled"),
-        steps: small("delegation.max_iterations"),
-        patience: patience.ok().filter(|it| !it.is_zero()).map(|it| it.max(Duration::from_secs(30))),
-        auto_approve: settings.flag("delegation.subagent_auto_approve"),
+        children: settings.get(&agent::CHILDREN),
+        depth: settings.get(&agent::SPAWN_DEPTH),
+        orchestrators: settings.get(&agent::ORCHESTRATORS),
+        steps: settings.get(&agent::CHILD_STEPS),
+        patience: settings.get(&agent::CHILD_TIMEOUT).map(|it| it.max(Duration::from_secs(30))),
+        auto_approve: settings.get(&agent::CHILD_AUTO_APPROVE),
     }
 }

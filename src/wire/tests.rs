@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use petasos_agent::{Provider, TerminalConfig};
+use petasos_config::from_texts;
 use petasos_core::access::{Bots, Strangers};
 
 use super::*;
-use crate::config::from_texts;
 
 fn wired(yaml: &str, process: &[(&str, &str)]) -> Result<Wired, Vec<Problem>> {
     let process = process.iter().map(|(name, value)| ((*name).into(), (*value).into()));

@@ -165,6 +165,21 @@ impl Three {
 }
 
 #[test]
+fn tools_outside_of_a_configured_toolset_are_neither_offered_nor_run() {
+    let mut bench = Bench::with(&format!("{CONFIG}toolsets: [file, no-such-toolset]\n"));
+    bench.model.respond(obey);
+    bench.start();
+    let result = call(&bench, 7, "terminal", json!({"command": "echo ran"}));
+    assert!(result["error"].as_str().is_some_and(|it| it.starts_with("Unknown tool: terminal")), "{result}");
+    let requests = bench.model.requests();
+    let names = requests[0].tools();
+    assert!(
+        names.contains(&"read_file") && names.iter().all(|name| !["terminal", "clock"].contains(name)),
+        "{names:?}"
+    );
+}
+
+#[test]
 fn killed_at_any_moment_of_a_turn_with_three_commands_repeats_none_and_leaves_a_legal_transcript() {
     use Moment::{After, AfterTheEnd, Before, BeforeTheAnswer, BeforeTheEnd};
     let moments = [

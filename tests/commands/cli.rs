@@ -209,6 +209,30 @@ fn problems_come_in_the_order_of_the_file_each_with_its_own_word() {
 }
 
 #[test]
+fn restrictions_that_are_not_implemented_are_reported() {
+    let home = Empty::with(
+        "terminal: {enabled: true, backend: docker}\ntoolsets: [file, no-such]\nprofile_routes: [{profile: work}]\n",
+    );
+    let check = fine(&home.run(&["config", "check"]));
+    let doctor = fine(&home.run(&["doctor"]));
+    for said in [&check, &doctor] {
+        assert!(said.contains("terminal.backend is not implemented here: the terminal stays off"), "{said}");
+        assert!(
+            said.contains("toolsets: there is no toolset or tool no-such, so it grants nothing"),
+            "{said}"
+        );
+        assert!(said.contains("profile_routes is not implemented here"), "{said}");
+    }
+    assert!(doctor.contains("tools outside of toolsets (file, no-such) are off"), "{doctor}");
+    let status = fine(&home.run(&["status"]));
+    assert!(status.contains("terminal.backend") && status.contains("tools outside of toolsets"), "{status}");
+    let told = json(&home.run(&["status", "--json"]))["restrictions"].as_array().map(Vec::len);
+    assert_eq!(told, Some(3));
+    let explained = fine(&home.run(&["config", "explain", "terminal.backend"]));
+    assert!(explained.contains("not implemented; the terminal stays off"), "{explained}");
+}
+
+#[test]
 fn sections_and_variables_are_explained_like_keys() {
     let home = Empty::new();
     let section = fine(&home.run(&["config", "explain", "web"]));

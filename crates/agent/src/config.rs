@@ -5,70 +5,20 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Url;
+use serde_json::Value;
 
-use petasos_core::Secret;
 use petasos_core::transcript::Usage;
+use petasos_core::{Provider, Secret};
 
 use crate::brain::rest::Rest;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
-    OpenAi,
-    Anthropic,
-    OpenRouter,
-    Ollama,
-    /// Any server that speaks chat completions.
-    Custom,
-    /// The scripted model inside this program.
-    Demo,
-}
-
-impl Provider {
-    pub const ALL: [Self; 6] =
-        [Self::OpenAi, Self::Anthropic, Self::OpenRouter, Self::Ollama, Self::Custom, Self::Demo];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::Anthropic => "anthropic",
-            Self::OpenRouter => "openrouter",
-            Self::Ollama => "ollama",
-            Self::Custom => "custom",
-            Self::Demo => "demo",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(name.trim()))
-    }
-
-    /// The environment variable its key is usually kept in.
-    pub const fn key_variable(self) -> Option<&'static str> {
-        match self {
-            Self::OpenAi => Some("OPENAI_API_KEY"),
-            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
-            Self::OpenRouter => Some("OPENROUTER_API_KEY"),
-            Self::Ollama | Self::Custom | Self::Demo => None,
-        }
-    }
-
-    pub const fn default_base_url(self) -> Option<&'static str> {
-        match self {
-            Self::OpenAi => Some("https://api.openai.com/v1"),
-            Self::Anthropic => Some("https://api.anthropic.com/v1"),
-            Self::OpenRouter => Some("https://openrouter.ai/api/v1"),
-            Self::Ollama => Some("http://127.0.0.1:11434"),
-            Self::Custom | Self::Demo => None,
-        }
-    }
-
-    const fn default_context(self) -> u32 {
-        match self {
-            Self::Anthropic => 200_000,
-            Self::OpenAi | Self::OpenRouter | Self::Custom | Self::Demo => 128_000,
-            // Sent as `num_ctx`: without it the server silently forgets the start of the prompt.
-            Self::Ollama => 16_384,
-        }
+/// Tokens that the models of a provider can hold, if nobody says.
+const fn default_context(provider: Provider) -> u32 {
+    match provider {
+        Provider::Anthropic => 200_000,
+        Provider::OpenAi | Provider::OpenRouter | Provider::Custom | Provider::Demo => 128_000,
+        // Sent as `num_ctx`: without it the server silently forgets the start of the prompt.
+        Provider::Ollama => 16_384,
     }
 }
 
@@ -96,6 +46,8 @@ pub struct ModelConfig {
     pub prices: Option<Prices>,
     /// Pause of the demo model between two words.
     pub demo_delay: Duration,
+    /// Which upstream providers `OpenRouter` may use, as its API takes it.
+    pub routing: Option<Value>,
 }
 
 /// Dollars for a million tokens.
@@ -143,6 +95,7 @@ impl ModelConfig {
             fallbacks: Vec::new(),
             prices: None,
             demo_delay: Duration::from_millis(15),
+            routing: None,
         }
     }
 
@@ -179,6 +132,7 @@ pub(crate) struct Link {
     learnt: AtomicUsize,
     pub(crate) prices: Option<Prices>,
     pub(crate) max_output: Option<u32>,
+    pub(crate) routing: Option<Value>,
     pub(crate) vision: bool,
     pub(crate) retries: u32,
     pub(crate) stale: Duration,
@@ -234,12 +188,15 @@ fn check(raw: ModelConfig) -> Result<Link, ConfigError> {
     if let (None, None, Some(variable)) = (&key, &raw.base_url, raw.provider.key_variable()) {
         return Err(ConfigError::NoKey { provider: name, variable });
     }
+    let endpoint = endpoint(raw.provider, raw.base_url.as_deref())?;
+    let chooses = raw.provider == Provider::OpenRouter || endpoint.as_ref().is_some_and(is_openrouter);
     Ok(Link {
-        endpoint: endpoint(raw.provider, raw.base_url.as_deref())?,
+        routing: raw.routing.filter(|_| chooses),
+        endpoint,
         provider: raw.provider,
         model: raw.model.trim().to_owned(),
         key,
-        context: raw.context_length.unwrap_or(raw.provider.default_context()) as usize,
+        context: raw.context_length.unwrap_or(default_context(raw.provider)) as usize,
         learnt: AtomicUsize::new(0),
         prices: raw.prices,
         max_output: raw.max_output_tokens,
@@ -251,6 +208,11 @@ fn check(raw: ModelConfig) -> Result<Link, ConfigError> {
         resting: Mutex::new(None),
         silent: AtomicU32::new(0),
     })
+}
+
+/// `OpenRouter` under another provider's name takes the same choice of upstream providers.
+fn is_openrouter(endpoint: &Url) -> bool {
+    endpoint.host_str().is_some_and(|host| host == "openrouter.ai" || host.ends_with(".openrouter.ai"))
 }
 
 /// `base` with the protocol's path. A base may come with or without `/v1` and a closing slash.

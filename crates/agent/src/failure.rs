@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use petasos_core::Fault;
-
-use crate::config::Provider;
+use petasos_core::Provider;
 
 /// The kind of a failure: decides what is done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,12 +7,13 @@ use std::error::Error as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use petasos_core::Provider;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, Url};
 use tokio::time::timeout;
 
 use crate::classify::{classify, retry_after};
-use crate::config::{Link, Provider};
+use crate::config::Link;
 use crate::failure::{CallError, Class};
 use crate::provider::{Draft, Prompt, Protocol};
 use crate::request::Chunk;

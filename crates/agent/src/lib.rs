@@ -32,11 +32,11 @@ mod think;
 mod tools;
 
 pub use brain::{Brain, Description};
-pub use config::{ConfigError, ModelConfig, Prices, Provider};
+pub use config::{ConfigError, ModelConfig, Prices};
 pub use failure::{Class, Failure};
 pub use file_name::file_name;
 pub use history::{estimate, fit};
-pub use petasos_core::Secret;
+pub use petasos_core::{Provider, Secret};
 pub use prompt::{NOTHING_LATER, Persona, system_prompt};
 pub use request::{Answer, Chunk, Finish, Request, ToolSpec};
 pub use retry::{Attempts, Step, next_step};
@@ -46,5 +46,5 @@ pub use terminal::{
 };
 pub use tools::{
     Alive, Delegate, Doing, Ended, Errand, Errands, JobErrand, Later, People, Person, Plan, Question, Role,
-    SessionCtx, Status, Task, Todo, ToolResult, Tools, Toolset, readable, repeated,
+    SessionCtx, Status, Task, Todo, ToolLimits, ToolResult, Tools, Toolset, readable, repeated,
 };

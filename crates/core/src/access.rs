@@ -35,6 +35,31 @@ pub struct PlatformAccess {
     pub strangers: Option<Strangers>,
     /// The adapter admits senders by a policy of its own before we are asked.
     pub own: Option<OwnPolicy>,
+    /// What is denied there whoever admits the sender.
+    pub limits: Limits,
+}
+
+/// Restrictions of a platform that come before every list and before a relay's word.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    pub dm: Option<Policy>,
+    pub group: Option<Policy>,
+    pub closed: Closed,
+    /// In groups only these chats (ids, or those of their parents; `*` for all); `None`: any.
+    pub chats: Option<Vec<String>>,
+    /// Chats, threads and servers (ids) in which nobody is answered.
+    pub ignored: Vec<String>,
+    /// Other bots are not answered.
+    pub no_bots: bool,
+}
+
+/// What a platform is closed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Closed {
+    #[default]
+    Nothing,
+    Groups,
+    Everything,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,10 +123,64 @@ const AUTHENTICATED: &[&str] =
 pub fn decide(access: &Access, source: &Source, standing: Standing) -> Verdict {
     let none = PlatformAccess::default();
     let platform = access.platforms.get(&source.platform).unwrap_or(&none);
-    if admitted(access, platform, source, standing) {
+    if !within(&platform.limits, source) {
+        return Verdict::Deny(Refusal::Silently);
+    }
+    let admitted = match policy(&platform.limits, source) {
+        None | Some(Policy::Open) => admitted(access, platform, source, standing),
+        Some(Policy::Pairing) => standing.paired || listed(access, platform, source, standing),
+        Some(Policy::Allowlist) => listed(access, platform, source, standing),
+        Some(Policy::Disabled) => false,
+    };
+    if admitted {
         return Verdict::Allow;
     }
     Verdict::Deny(refusal(access, platform, source))
+}
+
+/// Whether the limits of a platform leave this chat open.
+fn within(limits: &Limits, source: &Source) -> bool {
+    let closed = match limits.closed {
+        Closed::Nothing => false,
+        Closed::Groups => is_group(source.chat_type),
+        Closed::Everything => true,
+    };
+    let ids =
+        [&source.chat_id, &source.parent_chat_id, &source.thread_id, &source.scope_id, &source.guild_id];
+    let ignored = ids.into_iter().flatten().any(|id| limits.ignored.iter().any(|entry| entry == id));
+    let elsewhere = limits.chats.as_ref().filter(|_| is_group(source.chat_type)).is_some_and(|chats| {
+        let mut here = [&source.chat_id, &source.parent_chat_id].into_iter().flatten();
+        !here.any(|id| chats.iter().any(|entry| entry == "*" || entry == id))
+    });
+    !(closed || ignored || elsewhere || (limits.no_bots && source.is_bot))
+}
+
+/// Who may write in this kind of chat, where that is limited.
+fn policy(limits: &Limits, source: &Source) -> Option<Policy> {
+    match source.chat_type {
+        ChatType::Dm => limits.dm,
+        ChatType::Group | ChatType::Forum | ChatType::Channel | ChatType::Thread => limits.group,
+        ChatType::Webhook => None,
+    }
+}
+
+const fn is_group(chat: ChatType) -> bool {
+    match chat {
+        ChatType::Group | ChatType::Forum | ChatType::Channel | ChatType::Thread => true,
+        ChatType::Dm | ChatType::Webhook => false,
+    }
+}
+
+/// Whether a list names the sender or, in a group, the chat. Pairing and open doors do not count.
+fn listed(access: &Access, platform: &PlatformAccess, source: &Source, standing: Standing) -> bool {
+    if open_group(platform, source) || (source.is_bot && takes_bots(platform.bots)) || standing.role {
+        return true;
+    }
+    let in_group: &[String] = if source.chat_type == ChatType::Dm { &[] } else { &platform.group_users };
+    let user = source.user_id.as_deref().filter(|id| !id.is_empty());
+    user.is_some_and(|user| {
+        [access.users.as_slice(), platform.users.as_slice(), in_group].iter().any(|list| names(list, user))
+    })
 }
 
 fn admitted(access: &Access, platform: &PlatformAccess, source: &Source, standing: Standing) -> bool {
@@ -137,6 +216,11 @@ fn refusal(access: &Access, platform: &PlatformAccess, source: &Source) -> Refus
 }
 
 fn strangers(access: &Access, platform: &PlatformAccess, name: Platform) -> Strangers {
+    // A code would admit nobody.
+    match platform.limits.dm {
+        Some(Policy::Allowlist | Policy::Disabled) => return Strangers::Ignore,
+        Some(Policy::Open | Policy::Pairing) | None => {}
+    }
     if let Some(said) = platform.strangers {
         return said;
     }
@@ -144,7 +228,7 @@ fn strangers(access: &Access, platform: &PlatformAccess, name: Platform) -> Stra
     if name.as_str() == "email" || access.strangers == Strangers::Ignore {
         return Strangers::Ignore;
     }
-    match platform.own.map(|own| own.dm) {
+    match platform.limits.dm.or(platform.own.map(|own| own.dm)) {
         Some(Policy::Pairing) => Strangers::Pair,
         Some(Policy::Allowlist | Policy::Disabled) => Strangers::Ignore,
         Some(Policy::Open) | None if has_lists(access, platform) => Strangers::Ignore,

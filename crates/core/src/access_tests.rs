@@ -66,6 +66,74 @@ fn pairing_role_and_relay_add_to_the_lists() {
 }
 
 #[test]
+fn a_chat_policy_admits_only_what_it_names() {
+    let everybody = Standing { upstream: true, ..Standing::default() };
+    let paired = Standing { paired: true, ..Standing::default() };
+    let with = |dm: Policy| {
+        telegram(|it| {
+            it.users = list("1");
+            it.allow_all = true;
+            it.limits = Limits { dm: Some(dm), ..Limits::default() };
+        })
+    };
+    let (listed, other) = (from("telegram", ChatType::Dm, "1"), from("telegram", ChatType::Dm, "7"));
+    for (policy, source, standing, want) in [
+        (Policy::Disabled, &listed, everybody, SILENT),
+        (Policy::Allowlist, &listed, everybody, ALLOW),
+        (Policy::Allowlist, &other, everybody, SILENT),
+        (Policy::Allowlist, &other, paired, SILENT),
+        (Policy::Pairing, &other, paired, ALLOW),
+        (Policy::Pairing, &other, everybody, PAIR),
+        (Policy::Open, &other, everybody, ALLOW),
+    ] {
+        assert_eq!(decide(&with(policy), source, standing), want, "{policy:?} {standing:?}");
+    }
+    let groups = with(Policy::Disabled);
+    check(&groups, &from("telegram", ChatType::Group, "7"), ALLOW);
+    let nobody = telegram(|it| it.limits = Limits { group: Some(Policy::Open), ..Limits::default() });
+    check(&nobody, &from("telegram", ChatType::Group, "7"), SILENT);
+}
+
+#[test]
+fn limits_of_a_platform_come_before_everything_that_admits() {
+    let everybody = Standing { upstream: true, paired: true, role: true };
+    let with = |limits: Limits| {
+        telegram(|it| {
+            it.allow_all = true;
+            it.group_chats = list("*");
+            it.bots = Bots::All;
+            it.limits = limits;
+        })
+    };
+    let dm = from("telegram", ChatType::Dm, "7");
+    let group = from("telegram", ChatType::Group, "7");
+    let thread = Source { thread_id: Some("5".into()), ..from("telegram", ChatType::Thread, "7") };
+    let bot = Source { is_bot: true, ..group.clone() };
+    let chats = |ids: &str| Limits { chats: Some(list(ids)), ..Limits::default() };
+    let ignored = |ids: &str| Limits { ignored: list(ids), ..Limits::default() };
+    let closed = |closed: Closed| Limits { closed, ..Limits::default() };
+    for (limits, source, want) in [
+        (Limits::default(), &group, ALLOW),
+        (closed(Closed::Groups), &group, SILENT),
+        (closed(Closed::Groups), &thread, SILENT),
+        (closed(Closed::Groups), &dm, ALLOW),
+        (closed(Closed::Everything), &dm, SILENT),
+        (chats("-100"), &group, ALLOW),
+        (chats("*"), &group, ALLOW),
+        (chats("-5"), &group, SILENT),
+        (chats("-5"), &dm, ALLOW),
+        (chats(""), &group, SILENT),
+        (ignored("-100"), &group, SILENT),
+        (ignored("5"), &thread, SILENT),
+        (ignored("5"), &group, ALLOW),
+        (Limits { no_bots: true, ..Limits::default() }, &bot, SILENT),
+        (Limits { no_bots: true, ..Limits::default() }, &group, ALLOW),
+    ] {
+        assert_eq!(decide(&with(limits.clone()), source, everybody), want, "{limits:?} {source:?}");
+    }
+}
+
+#[test]
 fn an_open_group_admits_even_anonymous_senders() {
     for access in [
         telegram(|it| it.group_chats = list("-100")),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use petasos_config::Home;
 use petasos_core::transcript::Message;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use crate::client::{Client, Error, Event};
-use crate::config::Home;
 
 /// A reader that is slow makes the gateway wait, never this queue grow.
 const DEPTH: usize = 64;

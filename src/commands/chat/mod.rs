@@ -20,7 +20,6 @@ use serde_json::json;
 use super::{Context, warn};
 use crate::arguments::Chat;
 use crate::client::Client;
-use crate::config;
 use crate::failure::Failure;
 use crate::logs::{self, Loudness};
 use crate::print::{self, DIM, say, styled, warn_of};
@@ -76,7 +75,7 @@ async fn connect(context: &Context) -> Result<(Client, Option<Serving>), Failure
         return Ok((client, None));
     }
     let lock = serve::take(&context.home)?;
-    let mut resolved = config::load(&context.home);
+    let mut resolved = petasos_config::load(&context.home);
     let mut wired = wire(&context.home, &mut resolved).map_err(|problems| Failure::of_problems(&problems))?;
     warn(&resolved.problems);
     // The page belongs to a gateway that stays.

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use petasos_connector::StartError;
 
 use super::super::{Context, warn};
-use crate::config;
 use crate::failure::{Failure, WRITABLE};
 use crate::lock::{Lock, NotTaken};
 use crate::print::say;
@@ -15,7 +14,7 @@ use crate::wire;
 pub(crate) async fn run(context: &Context, listen: Option<String>) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::new(format!("no signals: {error}")))?;
     let home = &context.home;
-    let fronting = wire::connector(home, config::load_connector(home), listen.as_deref())
+    let fronting = wire::connector(home, petasos_config::load_connector(home), listen.as_deref())
         .map_err(|problems| Failure::of_problems(&problems))?;
     warn(&fronting.warnings);
     home.create().map_err(|error| {

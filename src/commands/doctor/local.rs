@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
+use petasos_config::Home;
 use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle::stamp;
 use petasos_core::text::size;
@@ -12,7 +13,6 @@ use rustix::fs::StatVfsMountFlags;
 
 use super::Finding;
 use crate::commands::{outbox, pairing, vanished};
-use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::print;
 use crate::wire::Listen;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use petasos_agent::{ModelConfig, Provider};
+use petasos_config::Settings;
+use petasos_config::keys::telegram;
 use petasos_core::Fault;
 use petasos_platforms::Adapter;
 use serde_json::Value;
 
 use super::Finding;
-use crate::config::Settings;
 
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -33,9 +34,10 @@ pub(super) async fn model(model: &ModelConfig, online: bool) -> Finding {
 }
 
 pub(super) async fn telegram(settings: &Settings, online: bool) -> Finding {
-    let Some(token) = settings.text("platforms.telegram.token") else {
+    let Some(token) = settings.get(&telegram::TOKEN) else {
         return Finding::ok("telegram", "not set up");
     };
+    let token = token.expose();
     let shaped = token.split_once(':').is_some_and(|(id, secret)| {
         !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && !secret.is_empty()
     });
@@ -46,7 +48,7 @@ pub(super) async fn telegram(settings: &Settings, online: bool) -> Finding {
     if !online {
         return Finding::ok("telegram", "there is a token (--online asks whether it works)");
     }
-    let base = settings.text("platforms.telegram.extra.base_url").unwrap_or_default();
+    let base = settings.get(&telegram::BASE_URL);
     let asked = fetch(&format!("{base}{token}/getMe")).await;
     match asked
         .as_ref()

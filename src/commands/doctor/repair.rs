@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_config::Home;
 use petasos_store::{Reader, Salvage, Store};
 use serde_json::json;
 
@@ -10,7 +11,6 @@ use super::Finding;
 use crate::backup::schedule::Schedule;
 use crate::backup::{about, newest};
 use crate::commands::Context;
-use crate::config::{self, Home};
 use crate::failure::Failure;
 use crate::print::{self, now};
 use crate::serve;
@@ -56,7 +56,7 @@ pub(super) fn last_salvage(home: &Home) -> Option<Finding> {
 }
 
 pub(super) fn backup(home: &Home) -> Finding {
-    let schedule = Schedule::of(home, &config::load(home).settings);
+    let schedule = Schedule::of(home, &petasos_config::load(home).settings);
     let directory = &schedule.plan.directory;
     match (newest(directory), about(directory, now())) {
         (Some((_, at)), Some(words)) if now().since(at) < OLD => Finding::ok("backup", words),

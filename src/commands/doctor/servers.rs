@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use petasos_agent::mcp::{Server, Servers, State};
+use petasos_config::Home;
 use serde::Deserialize;
 
 use super::Finding;
 use crate::client::Client;
-use crate::config::Home;
 
 /// A program may have to be fetched before it starts.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use petasos_config::Home;
 use petasos_core::lifecycle::marker::Standing;
 use petasos_gateway::home::peers::Peer;
 
 use super::Finding;
 use crate::commands::drain::{asked_for, marker};
-use crate::config::Home;
 use crate::service::{Found, Scope, Service, look};
 
 /// A marker that names a process means nothing after this.

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use petasos_config::Home;
 use petasos_core::lifecycle::marker::{Marker, Standing};
 use petasos_gateway::home::drain::{self, Ask};
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use super::super::Context;
 use super::super::wait::{Patience, Wait, Waited, at_work, busy, everybody, soon, unwatched};
 use super::{marker, max_age};
 use crate::arguments::DrainAsk;
-use crate::config::Home;
 use crate::failure::{Failure, WRITABLE};
 use crate::life::{Life, Sight};
 use crate::print::{self, ODD, now, say, span, styled, warn_of};

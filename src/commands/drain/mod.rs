@@ -9,6 +9,7 @@ mod status;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_config::Home;
 use petasos_core::Millis;
 use petasos_core::lifecycle::marker::{Marker, Standing, standing};
 use petasos_gateway::home::drain;
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::arguments::{Drain, DrainAction};
 use crate::client::Client;
-use crate::config::{self, Home};
 use crate::failure::Failure;
 use crate::print::{self, ago, cut, now, say, span};
 use crate::wire::lifecycle::lifetime;
@@ -34,7 +34,7 @@ pub(crate) async fn drain(context: &Context, wanted: Drain) -> Result<ExitCode, 
 
 /// A marker counts no longer than this unless it is renewed; zero: for ever.
 fn max_age(home: &Home) -> Duration {
-    lifetime(&config::load(home).settings, |name| std::env::var_os(name)).drain_max_age
+    lifetime(&petasos_config::load(home).settings, |name| std::env::var_os(name)).drain_max_age
 }
 
 /// The marker in the home, and whether it counts.

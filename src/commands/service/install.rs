@@ -3,12 +3,12 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use petasos_config::Settings;
 use serde_json::json;
 
 use super::{Steps, program, unit_text, user};
 use crate::arguments::ServiceInstall;
 use crate::commands::{Context, warn};
-use crate::config::{self, Origin, Place, Settings, catalogue};
 use crate::failure::{Failure, WRITABLE};
 use crate::service::{Found, Scope, Service, look, put};
 use crate::wire::wire;
@@ -19,7 +19,7 @@ pub(super) fn install(
     service: &Service,
     how: &ServiceInstall,
 ) -> Result<ExitCode, Failure> {
-    let mut resolved = config::load(&context.home);
+    let mut resolved = petasos_config::load(&context.home);
     let text = unit_text(context, service, &resolved.settings)?;
     if how.print {
         return show(context, service, &text);
@@ -131,7 +131,7 @@ fn start(steps: &mut Steps<'_>, changed: bool) -> Result<(), Failure> {
 
 /// What works now and may not work later.
 fn remarks(steps: &mut Steps<'_>, settings: &Settings) {
-    let only_here = variables(settings);
+    let only_here = settings.variables();
     if !only_here.is_empty() {
         steps.note(format!(
             "the service does not see the variables of this shell: {}; put them into {}",
@@ -149,24 +149,6 @@ fn remarks(steps: &mut Steps<'_>, settings: &Settings) {
         ),
         Scope::User | Scope::System => {}
     }
-}
-
-/// Names of variables of this process that set something.
-fn variables(settings: &Settings) -> Vec<String> {
-    let used = |path: &str| catalogue::find(path).is_some_and(|found| found.key.used);
-    let set = settings.iter().filter(|(path, _)| used(path));
-    let mut names: Vec<String> = set
-        .filter_map(|(_, setting)| match &setting.origin {
-            Origin::Variable { name, place: Place::Process } => Some(name.clone()),
-            Origin::Variable { place: Place::DotEnv, .. }
-            | Origin::Default
-            | Origin::File { .. }
-            | Origin::Follows(_) => None,
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 fn lingers() -> bool {

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::unit_text;
 use crate::commands::Context;
-use crate::config;
 use crate::failure::Failure;
 use crate::print::{self, DIM, say, styled};
 use crate::service::{Found, Scope, Service, State, look};
@@ -15,7 +14,7 @@ pub(super) fn status(context: &Context, service: &Service) -> Result<ExitCode, F
     let path = service.path();
     let found =
         look(path).map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))?;
-    let wanted = unit_text(context, service, &config::load(&context.home).settings)?;
+    let wanted = unit_text(context, service, &petasos_config::load(&context.home).settings)?;
     let asked = service.manager().ask(&service.name);
     let state = asked.as_ref().ok();
     if context.json {

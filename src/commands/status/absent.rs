@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use petasos_config::limits;
 use petasos_core::lifecycle::marker::Standing;
 use petasos_gateway::home::process::Record;
 use petasos_gateway::home::state::{self, Load, Process};
@@ -118,6 +119,7 @@ fn stopped(context: &Context, end: &End) -> Result<ExitCode, Failure> {
         Some(reader) => Some((reader.backlog()?, reader.outbox_counts()?)),
         None => None,
     };
+    let restrictions = limits::summary(&petasos_config::load(&context.home).settings);
     let marker = marker(&context.home).filter(|(_, standing)| *standing == Standing::Active);
     if context.json {
         let inbox =
@@ -129,6 +131,7 @@ fn stopped(context: &Context, end: &End) -> Result<ExitCode, Failure> {
             "gateway_busy": false, "gateway_drainable": false, "gateway_exit_reason": end.reason(),
             "ended": end.as_str(), "home": context.home.path(), "stored_sessions": stored(context)?,
             "inbox": inbox, "outbox": outbox, "drain_marker": marker.map(|(marker, _)| marker),
+            "restrictions": restrictions,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -139,6 +142,7 @@ fn stopped(context: &Context, end: &End) -> Result<ExitCode, Failure> {
         line("inbox", &format!("{} to be answered", inbox.queued + inbox.claimed));
         line("outbox", &format!("{} due, {} given up", owed.due + owed.sending, owed.dead));
     }
+    super::restrictions(&restrictions);
     if let Some((marker, _)) = marker {
         let asked = asked_for(marker.principal.as_deref(), marker.requested(), marker.reason.as_deref());
         let what = format!("a drain is {asked}; the next gateway takes no turns until petasos resume");

@@ -11,10 +11,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::compact::Window;
-use crate::config::{ConfigError, Link, ModelConfig, Provider, chain};
+use crate::config::{ConfigError, Link, ModelConfig, chain};
 use crate::failure::Failure;
 use crate::http::Http;
 use crate::request::{Answer, Chunk, Request};
+use petasos_core::Provider;
 
 pub struct Brain {
     /// Never empty.

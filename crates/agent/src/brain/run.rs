@@ -139,6 +139,7 @@ impl<'a> Run<'a> {
             max_output: self.tally.output.or(link.max_output),
             context: link.context(),
             session: self.request.session.as_str(),
+            routing: link.routing.as_ref(),
         };
         self.http.call(link, url, &prompt, draft, self.chunks).await
     }

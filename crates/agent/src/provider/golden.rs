@@ -1,10 +1,10 @@
 //! Recorded streams and what must be read from them. Each is read whole, and byte by byte.
 
+use petasos_core::Provider;
 use petasos_core::transcript::Picture;
 use serde_json::{Value, json};
 
 use super::{Draft, Prompt, Protocol};
-use crate::config::Provider;
 use crate::failure::Class;
 use crate::hygiene::{Call, Item};
 use crate::pictures::Pictures;
@@ -265,6 +265,7 @@ fn request(provider: Provider) -> Value {
 fn request_of(provider: Provider, items: &[Item], pictures: &Pictures) -> Value {
     let tool =
         ToolSpec { name: "clock".into(), description: "d".into(), parameters: json!({"type": "object"}) };
+    let routing = (provider == Provider::OpenRouter).then(|| json!({"only": ["one"]}));
     let prompt = Prompt {
         model: "m",
         system: "s",
@@ -274,8 +275,15 @@ fn request_of(provider: Provider, items: &[Item], pictures: &Pictures) -> Value 
         max_output: Some(9),
         context: 100,
         session: "key",
+        routing: routing.as_ref(),
     };
     Protocol::of(provider).request(provider, &prompt)
+}
+
+#[test]
+fn openrouter_gets_the_choice_of_upstream_providers() {
+    assert_eq!(request(Provider::OpenRouter)["provider"], json!({"only": ["one"]}));
+    assert_eq!(request(Provider::OpenAi).get("provider"), None);
 }
 
 #[tokio::test]

@@ -11,11 +11,11 @@ mod openai;
 #[cfg(test)]
 mod golden;
 
+use petasos_core::Provider;
 use serde_json::Value;
 
 pub(crate) use draft::{Arguments, Draft, Part, Slot};
 
-use crate::config::Provider;
 use crate::failure::{CallError, Class};
 use crate::hygiene::Item;
 use crate::pictures::Pictures;
@@ -33,6 +33,8 @@ pub(crate) struct Prompt<'a> {
     pub(crate) max_output: Option<u32>,
     pub(crate) context: usize,
     pub(crate) session: &'a str,
+    /// For `OpenRouter`.
+    pub(crate) routing: Option<&'a Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! OpenAI chat completions, and everybody who imitates them.
 
+use petasos_core::Provider;
 use petasos_core::transcript::Usage;
 use serde_json::{Value, json};
 
 use super::draft::Part;
 use super::{Draft, Prompt};
-use crate::config::Provider;
 use crate::hygiene::Item;
 use crate::pictures::Pictures;
 use crate::request::Finish;
@@ -36,6 +36,9 @@ pub(super) fn request(provider: Provider, prompt: &Prompt<'_>) -> Value {
     }
     if provider == Provider::OpenAi {
         body["prompt_cache_key"] = prompt.session.into();
+    }
+    if let Some(routing) = prompt.routing {
+        body["provider"] = routing.clone();
     }
     body
 }

@@ -13,6 +13,7 @@ mod delegate;
 mod diff;
 mod errand;
 mod html;
+mod limits;
 mod patch;
 mod person;
 mod plan;
@@ -36,6 +37,7 @@ pub use definition::Toolset;
 pub use delegate::{Delegate, Role, Task};
 pub use errand::{Doing, Errand, Errands, JobErrand, Plan, Status, Todo};
 pub use html::readable;
+pub use limits::ToolLimits;
 pub use person::{Ended, People, Person, Question};
 
 use arguments::{Arguments, object};
@@ -132,6 +134,28 @@ impl Tools {
         let named = |tool: &&Definition| names.iter().any(|name| name == tool.name);
         let on = self.on.iter().copied().filter(|tool| tool.reach.in_restricted()).filter(named);
         Self { servers: Servers::default(), ..self.clone() }.having(on)
+    }
+
+    /// Of these only what the owner lets be on.
+    pub fn limited(&self, limits: &ToolLimits) -> Self {
+        let on = self.on.iter().copied().filter(|tool| limits.permits(tool.name, tool.toolset));
+        let servers = match limits.permits(mcp::PREFIX, Toolset::Other) {
+            true => self.servers.clone(),
+            false => Servers::default(),
+        };
+        Self { servers, ..self.clone() }.having(on)
+    }
+
+    /// The names of the tools that these names of toolsets and tools stand for; `None`: all there are.
+    pub fn named(names: &[String]) -> Option<Vec<String>> {
+        let limits = ToolLimits { allowed: Some(names.to_vec()), denied: vec![] };
+        let on = TABLE.iter().filter(|tool| limits.permits(tool.name, tool.toolset));
+        (!limits.all()).then(|| on.map(|tool| tool.name.to_owned()).collect())
+    }
+
+    /// Whether a toolset or a tool has this name.
+    pub fn is_known(name: &str) -> bool {
+        limits::is_all(name) || TABLE.iter().any(|tool| tool.name == name || tool.toolset.name() == name)
     }
 
     /// The names that a restricted list of tools may have, on or off.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use petasos_agent::mcp;
 use petasos_agent::memory::Memory;
-use petasos_agent::{ModelConfig, Persona, TerminalConfig, system_prompt};
+use petasos_agent::{ModelConfig, Persona, TerminalConfig, ToolLimits, system_prompt};
 use petasos_core::Millis;
 use petasos_core::access::{Access, Tiers};
 use petasos_core::admission::BusyMode;
@@ -100,6 +100,8 @@ pub struct Settings {
     pub limits: Limits,
     /// When a turn in which nothing happens is ended.
     pub stall: Stall,
+    /// Which tools may be on anywhere.
+    pub tools: ToolLimits,
     /// Platforms on which a turn has no other tools than these: what comes from there may be anybody's words.
     pub narrowed: BTreeMap<Platform, Vec<String>>,
     /// How long tools that run at the same time may take; `None`: as long as they like.
@@ -187,6 +189,7 @@ impl Settings {
             streaming: Streaming::default(),
             limits: Limits::default(),
             stall: Stall::default(),
+            tools: ToolLimits::default(),
             narrowed: BTreeMap::new(),
             tools_patience: Some(Duration::from_secs(420)),
             outward_files: Policy {

@@ -125,7 +125,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let keys = rules.keys;
     let shell = Arc::new_cyclic(|shell| {
         let desk = Arc::new(Desk { shell: shell.clone(), keys, pages: pages() });
-        let tools = tools.with_errands(desk);
+        let tools = tools.with_errands(desk).limited(&config.settings.tools);
         Shell {
             fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
             db,

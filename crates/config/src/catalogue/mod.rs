@@ -3,120 +3,128 @@
 //! `*` in a path stands for a platform's name. The same setting may be written in several places
 //! (`telegram.token`, `platforms.telegram.token`, `gateway.platforms.telegram.token`): `find` knows them.
 
-mod connector;
+pub mod agent;
+pub mod any;
+pub mod connector;
+pub mod discord;
+pub mod gateway;
 mod later;
-mod platforms;
-mod relay;
-mod retention;
-mod used;
+pub mod model;
+pub mod relay;
+pub mod restrict;
+pub mod sessions;
+pub mod slack;
+pub mod telegram;
+pub mod web;
+pub mod webhook;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use petasos_core::Platform;
 
-/// What a value must be.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Kind {
-    Flag,
-    /// A whole number in this range.
-    Count(i64, i64),
-    /// The same, or `none` for no limit.
-    Limit(i64, i64),
-    /// A number of seconds or the like, not negative.
-    Number,
-    /// A number of seconds; less than nothing is nothing.
-    Wait,
-    Text,
-    /// A text that is never printed.
-    Secret,
-    Choice(&'static [&'static str]),
-    /// Several texts: a list, or one text with commas.
-    List,
-    /// A structure with a shape of its own.
-    Table,
+use crate::key::{Declared, Effect};
+
+/// Variables in which providers' keys are usually kept: they set `model.api_key`, if the provider is asked.
+pub(crate) const KEY_VARIABLES: [&str; 3] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"];
+
+/// Keys and the modules they are declared in, in the order of the reference.
+const MODULES: &[(&str, &[(&str, Declared)])] = &[
+    ("model", model::DECLARED),
+    ("agent", agent::DECLARED),
+    ("sessions", sessions::DECLARED),
+    ("gateway", gateway::DECLARED),
+    ("web", web::DECLARED),
+    ("any", any::DECLARED),
+    ("telegram", telegram::DECLARED),
+    ("discord", discord::DECLARED),
+    ("slack", slack::DECLARED),
+    ("webhook", webhook::DECLARED),
+    ("relay", relay::DECLARED),
+    ("connector", connector::DECLARED),
+    ("restrict", restrict::DECLARED),
+];
+
+/// A key with what its platform is called filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub path: String,
+    pub declared: Declared,
+    /// Other paths with the same meaning.
+    pub also: Vec<String>,
+    /// Variables that set it; with `{P}` where any platform may stand.
+    pub env: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) path: &'static str,
-    pub(crate) kind: Kind,
-    /// As it would be written; empty for none.
-    pub(crate) default: &'static str,
-    pub(crate) help: &'static str,
-    /// Variables that set it, the first one that is set counts. `{P}` is the platform's name.
-    pub(crate) env: &'static [&'static str],
-    /// Other paths that mean the same.
-    pub(crate) also: &'static [&'static str],
-    /// The file beats the environment (the reverse of the rule).
-    pub(crate) file_first: bool,
-    /// A value that cannot be used is replaced by the default, with a warning.
-    pub(crate) forgiving: bool,
-    /// `false`: known from existing files, nothing reads it yet.
-    pub(crate) used: bool,
-}
-
-impl Key {
-    const fn new(path: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Self {
+impl Entry {
+    fn new(declared: Declared) -> Self {
         Self {
-            path,
-            kind,
-            default,
-            help,
-            env: &[],
-            also: &[],
-            file_first: false,
-            forgiving: false,
-            used: true,
+            path: declared.path(),
+            also: declared.also.iter().map(|path| declared.in_place(path)).collect(),
+            env: declared.env.iter().map(|name| variable(name, declared.platform)).collect(),
+            declared,
         }
     }
 
-    const fn env(mut self, names: &'static [&'static str]) -> Self {
-        self.env = names;
-        self
+    /// Whether the program does what it says.
+    pub fn used(&self) -> bool {
+        self.declared.effect == Effect::Read
     }
 
-    const fn also(mut self, paths: &'static [&'static str]) -> Self {
-        self.also = paths;
-        self
-    }
-
-    const fn file_first(mut self) -> Self {
-        self.file_first = true;
-        self
-    }
-
-    const fn forgiving(mut self) -> Self {
-        self.forgiving = true;
-        self
-    }
-
-    const fn later(mut self) -> Self {
-        self.used = false;
-        self
+    /// Whether any platform may have it.
+    pub fn of_any_platform(&self) -> bool {
+        self.path.contains('*')
     }
 }
+
+pub(crate) fn variable(name: &str, platform: Option<&str>) -> String {
+    match platform {
+        Some(platform) => name.replace("{P}", &platform.to_ascii_uppercase()),
+        None => name.to_owned(),
+    }
+}
+
+static CATALOGUE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let named = MODULES.iter().flat_map(|(_, keys)| keys.iter().map(|(_, declared)| declared));
+    named.chain(later::DECLARED).copied().map(Entry::new).collect()
+});
+
+/// By path and by every other path with the same meaning.
+static BY_PATH: LazyLock<HashMap<&'static str, &'static Entry>> = LazyLock::new(|| {
+    let paths = |entry: &'static Entry| {
+        std::iter::once(&entry.path).chain(&entry.also).map(move |it| (it.as_str(), entry))
+    };
+    CATALOGUE.iter().flat_map(paths).collect()
+});
 
 /// A key of the table and the full path it was asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) key: &'static Key,
+pub struct Found {
+    pub key: &'static Entry,
     /// The one name of this setting, whatever was written.
-    pub(crate) path: String,
+    pub path: String,
 }
 
-pub(crate) fn all() -> impl Iterator<Item = &'static Key> {
-    let first = used::KEYS.iter().chain(retention::KEYS).chain(platforms::KEYS);
-    first.chain(relay::KEYS).chain(connector::KEYS).chain(later::KEYS)
+/// The key with exactly this path.
+pub(crate) fn exact(path: &str) -> Option<&'static Entry> {
+    BY_PATH.get(path).copied()
+}
+
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    CATALOGUE.iter()
 }
 
 /// The key that `path` means.
-pub(crate) fn find(path: &str) -> Option<Found> {
+pub fn find(path: &str) -> Option<Found> {
     spellings(path).iter().find_map(|spelling| {
-        let exact = all().find_map(|key| matched(key, spelling).filter(|_| !key.path.contains('*')));
-        exact.or_else(|| all().find_map(|key| matched(key, spelling)))
+        let exact = BY_PATH.get(spelling.as_str()).filter(|key| !key.of_any_platform());
+        let exact = exact.map(|key| Found { key, path: key.path.clone() });
+        exact.or_else(|| all().filter(|key| key.of_any_platform()).find_map(|key| matched(key, spelling)))
     })
 }
 
-fn matched(key: &'static Key, path: &str) -> Option<Found> {
-    let patterns = std::iter::once(&key.path).chain(key.also);
+fn matched(key: &'static Entry, path: &str) -> Option<Found> {
+    let patterns = std::iter::once(&key.path).chain(&key.also);
     let platform = patterns.into_iter().find_map(|pattern| fits(pattern, path))?;
     Some(Found { key, path: key.path.replace('*', platform) })
 }
@@ -131,20 +139,20 @@ fn fits<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
 }
 
 /// Whether keys lie below `path`; `exact`: keys that name every step of it.
-pub(crate) fn is_section(path: &str, exact: bool) -> bool {
+pub fn is_section(path: &str, exact: bool) -> bool {
     spellings(path).iter().any(|spelling| {
         let depth = spelling.split('.').count();
-        let below = |pattern: &&str| {
+        let below = |pattern: &str| {
             let head: Vec<_> = pattern.split('.').take(depth).collect();
             let deeper = pattern.split('.').count() > depth;
             deeper && !(exact && head.contains(&"*")) && fits(&head.join("."), spelling).is_some()
         };
-        all().any(|key| below(&key.path) || key.also.iter().any(&below))
+        all().any(|key| below(&key.path) || key.also.iter().any(|other| below(other)))
     })
 }
 
 /// Every key below `section`, for the platform it names.
-pub(crate) fn below(section: &str) -> Vec<String> {
+pub fn below(section: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for spelling in spellings(section) {
         let depth = spelling.split('.').count();
@@ -161,12 +169,12 @@ pub(crate) fn below(section: &str) -> Vec<String> {
 }
 
 /// The keys that a variable of this name sets.
-pub(crate) fn set_by(variable: &str) -> Vec<String> {
+pub fn set_by(variable: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for key in all() {
-        for name in key.env {
+        for name in &key.env {
             match name.split_once("{P}") {
-                None if *name == variable => paths.push(key.path.to_owned()),
+                None if name == variable => paths.push(key.path.clone()),
                 None => {}
                 Some((before, after)) => {
                     let platform = variable.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
@@ -181,8 +189,8 @@ pub(crate) fn set_by(variable: &str) -> Vec<String> {
     // Where a more exact key owns the path, that one is meant.
     let mut paths: Vec<String> = paths.iter().filter_map(|path| find(path)).map(|found| found.path).collect();
     paths.dedup();
-    if ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"].contains(&variable) {
-        paths.push("model.api_key".to_owned());
+    if KEY_VARIABLES.contains(&variable) {
+        paths.push(model::API_KEY.to_string());
     }
     paths
 }
@@ -238,8 +246,10 @@ fn spellings(path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
 
     #[track_caller]
     fn means(path: &str, want: Option<&str>) {
@@ -264,10 +274,10 @@ mod tests {
     fn no_path_stands_in_the_table_twice() {
         let mut seen = BTreeSet::new();
         for key in all() {
-            for path in std::iter::once(&key.path).chain(key.also) {
+            for path in std::iter::once(&key.path).chain(&key.also) {
                 assert!(seen.insert(path), "{path}");
             }
-            assert!(key.help.len() > 5, "{}", key.path);
+            assert!(key.declared.help.len() > 5, "{}", key.path);
         }
     }
 
@@ -289,5 +299,49 @@ mod tests {
         assert!(!is_section("modle", false));
         assert!(children("platforms").contains(&"telegram"));
         assert!(children("model").contains(&"base_url"));
+    }
+
+    /// Every Rust file of the workspace but the declarations.
+    fn sources() -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut folders = vec![root.join("src"), root.join("crates")];
+        let mut text = String::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() && !path.ends_with("config/src/catalogue") && !path.ends_with("target") {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|it| it == "rs") {
+                    text.push_str(&std::fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn every_declared_key_is_read() {
+        let sources = sources();
+        let plain = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        for (module, keys) in MODULES {
+            for (name, declared) in *keys {
+                let read = format!("{module}::{name}");
+                let mut found = sources.match_indices(&read).map(|(at, _)| &sources[at + read.len()..]);
+                let ignored = declared.effect == Effect::Ignored;
+                assert!(
+                    ignored || found.any(plain),
+                    "{} is declared, and nothing reads it as {read}: read it, or declare it in later.rs or \
+                     restrict.rs",
+                    declared.path()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_platform_that_a_key_names_exists() {
+        for platform in all().filter_map(|key| key.declared.platform) {
+            assert_eq!(Platform::parse(platform).map(Platform::as_str), Some(platform));
+        }
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! The demo model answers only when nothing points anywhere else; a half-written model section is an error.
 
-use petasos_agent::Provider;
+use petasos_core::Provider;
 use serde_json::Value;
 
-use super::environment::Environment;
-use super::problem::Problem;
-use super::resolve::Resolved;
-use super::settings::{Origin, Settings};
+use crate::catalogue::model;
+use crate::choices;
+use crate::environment::Environment;
+use crate::problem::Problem;
+use crate::resolve::Resolved;
+use crate::settings::{Origin, Settings};
 
 /// Providers that a key in the environment is enough for.
 const BY_KEY: [Provider; 3] = [Provider::OpenAi, Provider::Anthropic, Provider::OpenRouter];
@@ -19,25 +21,25 @@ pub(crate) fn settle(env: &Environment, out: &mut Resolved) {
         return;
     };
     let settings = &mut out.settings;
-    if !settings.is_set("model.api_key")
+    if !settings.is_set(&model::API_KEY)
         && let Some(name) = provider.key_variable()
         && let Some((key, place)) = env.get(name)
     {
-        settings.put("model.api_key", Value::from(key), Origin::Variable { name: name.into(), place });
+        settings.set(&model::API_KEY, Value::from(key), Origin::Variable { name: name.into(), place });
     }
     lend_keys(env, settings);
-    if settings.text("model.default").is_some() {
+    if settings.get(&model::NAME).is_some() {
         return;
     }
     match usual_model(provider) {
-        Some(model) => {
+        Some(name) => {
             let why = format!("the usual model of provider {}", provider.as_str());
-            settings.put("model.default", Value::from(model), Origin::Follows(why));
+            settings.set(&model::NAME, Value::from(name), Origin::Follows(why));
         }
         None => {
             let what =
                 format!("model.default is not set, and provider {} has no usual one", provider.as_str());
-            let problem = Problem::error(settings.origin("model.provider").to_string(), what);
+            let problem = Problem::error(settings.origin(&model::PROVIDER).to_string(), what);
             out.problems.push(problem.next("name the model in model.default"));
         }
     }
@@ -45,7 +47,7 @@ pub(crate) fn settle(env: &Environment, out: &mut Resolved) {
 
 /// Fallbacks without a key of their own get the one of their provider.
 fn lend_keys(env: &Environment, settings: &mut Settings) {
-    let Some(mut written) = settings.value("fallback_providers") else {
+    let Some(mut written) = settings.get(&model::FALLBACKS) else {
         return;
     };
     let entries = match &mut written {
@@ -59,38 +61,49 @@ fn lend_keys(env: &Environment, settings: &mut Settings) {
             entry.insert("api_key".into(), Value::from(key));
         }
     }
-    let origin = settings.origin("fallback_providers");
-    settings.put("fallback_providers", written, origin);
+    let origin = settings.origin(&model::FALLBACKS);
+    settings.set(&model::FALLBACKS, written, origin);
 }
 
 fn provider(env: &Environment, out: &mut Resolved) -> Option<Provider> {
     let settings = &mut out.settings;
-    if let Some(named) = settings.text("model.provider").as_deref().and_then(Provider::parse) {
+    if let Some(named) = named(settings.get(&model::PROVIDER)) {
         return Some(named);
     }
     let keyed = BY_KEY
         .into_iter()
         .find_map(|it| it.key_variable().filter(|name| env.get(name).is_some()).map(|name| (it, name)));
-    let (provider, why) = match (settings.is_set("model.base_url"), keyed) {
+    let (provider, why) = match (settings.is_set(&model::BASE_URL), keyed) {
         (true, _) => (Provider::Custom, "model.base_url is set"),
         (false, Some((provider, _))) => (provider, "its API key is set"),
         (false, None) => {
-            for path in ["model.default", "model.api_key"] {
-                if settings.is_set(path) {
-                    let what = format!("{path} is set, but nothing says who serves the model");
-                    let problem = Problem::error(settings.origin(path).to_string(), what);
-                    out.problems.push(
-                        problem
-                            .next("set model.provider, or model.base_url, or a key such as OPENAI_API_KEY"),
-                    );
-                    return None;
-                }
+            let name = (model::NAME.to_string(), settings.is_set(&model::NAME));
+            let key = (model::API_KEY.to_string(), settings.is_set(&model::API_KEY));
+            if let Some((path, _)) = [name, key].into_iter().find(|(_, set)| *set) {
+                let what = format!("{path} is set, but nothing says who serves the model");
+                let problem = Problem::error(settings.origin_at(&path).to_string(), what);
+                let next = "set model.provider, or model.base_url, or a key such as OPENAI_API_KEY";
+                out.problems.push(problem.next(next));
+                return None;
             }
             (Provider::Demo, "no model is configured")
         }
     };
-    settings.put("model.provider", Value::from(provider.as_str()), Origin::Follows(why.into()));
+    settings.set(&model::PROVIDER, Value::from(provider.as_str()), Origin::Follows(why.into()));
     Some(provider)
+}
+
+/// `None`: nobody has said.
+pub(crate) const fn named(written: choices::Provider) -> Option<Provider> {
+    match written {
+        choices::Provider::Auto => None,
+        choices::Provider::OpenAi => Some(Provider::OpenAi),
+        choices::Provider::Anthropic => Some(Provider::Anthropic),
+        choices::Provider::OpenRouter => Some(Provider::OpenRouter),
+        choices::Provider::Ollama => Some(Provider::Ollama),
+        choices::Provider::Custom => Some(Provider::Custom),
+        choices::Provider::Demo => Some(Provider::Demo),
+    }
 }
 
 const fn usual_model(provider: Provider) -> Option<&'static str> {

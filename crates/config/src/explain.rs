@@ -3,59 +3,71 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalogue::{self, Found, Key, Kind};
-use super::settings::Settings;
-use super::value::expected;
+use crate::catalogue::{self, Entry, Found};
+use crate::key::{Effect, Kind};
+use crate::settings::Settings;
+use crate::value::expected;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Explanation {
-    pub(crate) key: String,
-    pub(crate) help: &'static str,
-    pub(crate) expects: String,
+pub struct Explanation {
+    pub key: String,
+    pub help: &'static str,
+    pub expects: String,
     /// As it may be shown: a secret is `set` or nothing.
-    pub(crate) value: Option<Value>,
-    pub(crate) origin: String,
-    pub(crate) default: Option<&'static str>,
-    pub(crate) environment: Vec<String>,
+    pub value: Option<Value>,
+    pub origin: String,
+    pub default: Option<String>,
+    pub environment: Vec<String>,
     /// Other places in the file that mean the same.
-    pub(crate) also: Vec<String>,
-    /// `false`: accepted, has no effect yet.
-    pub(crate) used: bool,
+    pub also: Vec<String>,
+    /// `false`: accepted, and it does not do what it says.
+    pub used: bool,
+    /// What is denied while a restriction that is not implemented is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denies: Option<&'static str>,
+    /// When a changed value takes effect: `live` or `restart`.
+    pub reload: &'static str,
 }
 
 /// Every key of the table in its order, as nobody has set it.
-pub(crate) fn reference() -> Vec<Explanation> {
-    let found = |key: &'static Key| Found { key, path: key.path.replace('*', "<platform>") };
+pub fn reference() -> Vec<Explanation> {
+    let found = |key: &'static Entry| Found { key, path: key.path.replace('*', "<platform>") };
     catalogue::all().map(|key| explained(found(key), &Settings::default())).collect()
 }
 
 /// `None` for a key that nobody knows.
-pub(crate) fn explain(path: &str, settings: &Settings) -> Option<Explanation> {
+pub fn explain(path: &str, settings: &Settings) -> Option<Explanation> {
     catalogue::find(path).map(|found| explained(found, settings))
 }
 
 fn explained(found: Found, settings: &Settings) -> Explanation {
     let platform = platform(&found);
+    let declared = &found.key.declared;
     let variables = found.key.env.iter().map(|name| name.replace("{P}", &platform.to_ascii_uppercase()));
     let mut environment: Vec<String> = variables.collect();
-    if found.path == "model.api_key" {
-        environment.extend(["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"].map(str::to_owned));
+    if found.path == catalogue::model::API_KEY.to_string() {
+        environment.extend(catalogue::KEY_VARIABLES.map(str::to_owned));
     }
     Explanation {
         value: shown(&found.path, settings),
-        origin: settings.origin(&found.path).to_string(),
-        help: found.key.help,
-        expects: expected(found.key.kind),
-        default: Some(found.key.default).filter(|text| !text.is_empty()),
+        origin: settings.origin_at(&found.path).to_string(),
+        help: declared.help,
+        expects: expected(declared.kind),
+        default: declared.default.shown(),
         environment,
         also: found.key.also.iter().map(|other| other.replace('*', &platform)).collect(),
-        used: found.key.used,
+        used: found.key.used(),
+        denies: match declared.effect {
+            Effect::FailsClosed(closed) => Some(closed.denies),
+            Effect::Read | Effect::Ignored => None,
+        },
+        reload: declared.reload.as_str(),
         key: found.path,
     }
 }
 
 /// The keys of a section, or those that a variable sets. Empty if it is neither.
-pub(crate) fn explain_group(name: &str, settings: &Settings) -> Vec<Explanation> {
+pub fn explain_group(name: &str, settings: &Settings) -> Vec<Explanation> {
     let paths = catalogue::below(name).into_iter().chain(catalogue::set_by(name));
     let mut found: Vec<Explanation> = paths.filter_map(|path| explain(&path, settings)).collect();
     found.sort_by(|a, b| a.key.cmp(&b.key));
@@ -64,13 +76,24 @@ pub(crate) fn explain_group(name: &str, settings: &Settings) -> Vec<Explanation>
 }
 
 /// Everything that is set, as it may be shown.
-pub(crate) fn explain_all(settings: &Settings) -> Vec<Explanation> {
-    settings.iter().filter_map(|(path, _)| explain(path, settings)).collect()
+pub fn explain_all(settings: &Settings) -> Vec<Explanation> {
+    settings.paths().filter_map(|path| explain(path, settings)).collect()
+}
+
+/// Everything that is not set, but for keys that any platform may have.
+pub fn explain_unset(settings: &Settings) -> Vec<Explanation> {
+    let unset = catalogue::all().filter(|key| !settings.has(&key.path) && !key.of_any_platform());
+    unset.filter_map(|key| explain(&key.path, settings)).collect()
+}
+
+/// Every path, with a platform's name where any may stand.
+pub fn known_paths() -> Vec<String> {
+    catalogue::all().map(|key| key.path.replace('*', "telegram")).collect()
 }
 
 fn shown(path: &str, settings: &Settings) -> Option<Value> {
     let value = settings.value(path)?;
-    let kind = catalogue::find(path)?.key.kind;
+    let kind = catalogue::find(path)?.key.declared.kind;
     match kind {
         Kind::Secret => Some(Value::from("set")),
         // A structure may hold keys of its own.
@@ -102,8 +125,8 @@ fn redact(value: Value) -> Value {
 }
 
 /// What `*` stands for in this key.
-fn platform(found: &Found) -> String {
-    let before = found.key.path.split('*').next().unwrap_or_default();
+pub(crate) fn platform(found: &Found) -> String {
+    let before = found.key.declared.path.split('*').next().unwrap_or_default();
     let rest = found.path.strip_prefix(before).unwrap_or_default();
     rest.split('.').next().unwrap_or_default().to_owned()
 }

@@ -9,37 +9,46 @@ use petasos_core::Platform;
 use petasos_core::text::nearest;
 use serde_json::{Map, Value};
 
-use super::catalogue::{self, Found, Key, Kind};
-use super::environment::Environment;
-use super::expand::expand;
-use super::problem::{Problem, Severity};
-use super::settings::{Origin, Settings};
-use super::value::coerce;
-use super::yaml::{Document, describe};
+use crate::catalogue::{self, Entry, Found};
+use crate::environment::Environment;
+use crate::expand::expand;
+use crate::key::{Effect, Kind};
+use crate::problem::{Problem, Severity};
+use crate::settings::{Origin, Settings};
+use crate::value::coerce;
+use crate::yaml::{Document, describe};
 
 /// What was found, and everything that must be said about it.
 #[derive(Debug, Default)]
-pub(crate) struct Resolved {
-    pub(crate) settings: Settings,
-    pub(crate) problems: Vec<Problem>,
+pub struct Resolved {
+    pub settings: Settings,
+    pub problems: Vec<Problem>,
 }
 
 impl Resolved {
-    pub(crate) fn has_errors(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
 
     /// As a person reads the files.
-    pub(crate) fn sort(&mut self) {
+    pub fn sort(&mut self) {
         self.problems.sort_by_key(Problem::order);
     }
 }
 
 pub(crate) fn resolve(document: Document, env: &Environment) -> Resolved {
     let mut out = Resolved::default();
-    let mut walk = Walk { lines: &document.lines, written: BTreeMap::new(), problems: &mut out.problems };
+    let mut walk = Walk {
+        lines: &document.lines,
+        written: BTreeMap::new(),
+        unread: Vec::new(),
+        problems: &mut out.problems,
+    };
     walk.section("", &document.value);
-    let written = walk.written;
+    let (written, unread) = (walk.written, walk.unread);
+    for (path, line, value) in unread {
+        out.settings.put(path, value, Origin::File { line });
+    }
     for twice in &document.twice {
         let what = format!("{} is set twice, on line {} and on line {}", twice.path, twice.first, twice.last);
         let problem = Problem::warning(format!("config.yaml:{}", twice.last), what);
@@ -65,6 +74,8 @@ struct Written {
 struct Walk<'a> {
     lines: &'a BTreeMap<String, u32>,
     written: BTreeMap<String, Written>,
+    /// Unknown parts of structures that are known in part.
+    unread: Vec<(String, u32, Value)>,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -92,9 +103,13 @@ impl Walk<'_> {
                 let what = format!("{path}: expected a section, found {}", describe(value));
                 self.problems.push(Problem::error(self.place(path), what));
             }
-            // Of a structure with a shape of its own we know a part.
             _ if catalogue::find(section)
-                .is_some_and(|it| it.key.path == section && it.key.kind == Kind::Table) => {}
+                .is_some_and(|it| it.key.path == section && it.key.declared.kind == Kind::Table) =>
+            {
+                if !value.is_null() {
+                    self.unread.push((path.to_owned(), self.line(path), value.clone()));
+                }
+            }
             _ => self.unknown(section, name, path),
         }
     }
@@ -137,7 +152,7 @@ impl Walk<'_> {
 
 /// Whether a structure there is a section, and not the value of a key.
 fn opens(path: &str) -> bool {
-    let taken_whole = || catalogue::find(path).is_some_and(|found| found.key.kind == Kind::Table);
+    let taken_whole = || catalogue::find(path).is_some_and(|found| found.key.declared.kind == Kind::Table);
     catalogue::is_section(path, true) || (catalogue::is_section(path, false) && !taken_whole())
 }
 
@@ -155,9 +170,9 @@ fn from_file(entry: Written, env: &Environment, out: &mut Resolved) {
     }
 }
 
-fn from_environment(key: &'static Key, env: &Environment, out: &mut Resolved) {
+fn from_environment(key: &'static Entry, env: &Environment, out: &mut Resolved) {
     let names: Vec<&str> =
-        if key.path.contains('*') { Platform::known().map(Platform::as_str).collect() } else { vec![""] };
+        if key.of_any_platform() { Platform::known().map(Platform::as_str).collect() } else { vec![""] };
     for name in names {
         let path = key.path.replace('*', name);
         let variables = key.env.iter().map(|variable| variable.replace("{P}", &name.to_ascii_uppercase()));
@@ -166,10 +181,10 @@ fn from_environment(key: &'static Key, env: &Environment, out: &mut Resolved) {
         else {
             continue;
         };
-        let Some(found) = catalogue::find(&path).filter(|found| found.key == key) else {
+        let Some(found) = catalogue::find(&path).filter(|found| std::ptr::eq(found.key, key)) else {
             continue; // a more exact key owns this path
         };
-        if key.file_first && out.settings.is_set(&path) {
+        if key.declared.file_first && out.settings.has(&path) {
             continue;
         }
         let origin = Origin::Variable { name: variable.clone(), place };
@@ -179,15 +194,16 @@ fn from_environment(key: &'static Key, env: &Environment, out: &mut Resolved) {
 }
 
 fn take(found: &Found, named: &str, value: &Value, place: String, origin: Origin, out: &mut Resolved) {
-    match coerce(found.key.kind, value) {
+    let declared = &found.key.declared;
+    match coerce(declared.kind, value) {
         Ok(value) => out.settings.put(found.path.clone(), value, origin),
-        Err(_) if !found.key.used => {}
+        Err(_) if declared.effect == Effect::Ignored => {}
         Err(reason) => {
             // A variable is its own place.
             let what = if place.ends_with(named) { reason } else { format!("{named}: {reason}") };
-            out.problems.push(match found.key.forgiving {
-                true => Problem::warning(place, what).next(format!("{} is used instead", found.key.default)),
-                false => Problem::error(place, what),
+            out.problems.push(match declared.default.shown().filter(|_| declared.forgiving) {
+                Some(default) => Problem::warning(place, what).next(format!("{default} is used instead")),
+                None => Problem::error(place, what),
             });
         }
     }

@@ -1,9 +1,15 @@
 //! The whole way, from texts to settings.
 
+use std::time::Duration;
+
+use petasos_core::Platform;
 use serde_json::{Value, json};
 
-use super::settings::Origin;
-use super::{Resolved, Severity, explain, explain_all, explain_group, from_texts, reference};
+use crate::choices::Provider;
+use crate::keys::{any, discord, model, slack, telegram, web};
+use crate::settings::{Origin, Settings};
+use crate::value::coerce;
+use crate::{Resolved, Severity, explain, explain_all, explain_group, from_texts, reference};
 
 /// The file that the design promises to accept as it stands.
 const PROMISED: &str = r#"
@@ -34,7 +40,7 @@ fn check(yaml: &str, dotenv: &str, process: &[(&str, &str)], path: &str, want: V
     let loaded = load(yaml, dotenv, process);
     assert!(!loaded.has_errors(), "{:?}", loaded.problems);
     assert_eq!(loaded.settings.value(path), Some(want), "{path}");
-    assert_eq!(loaded.settings.origin(path).to_string(), origin, "{path}");
+    assert_eq!(loaded.settings.origin_at(path).to_string(), origin, "{path}");
 }
 
 #[track_caller]
@@ -50,16 +56,48 @@ fn the_promised_file_works_as_it_stands() {
     let loaded = load(PROMISED, "", &[]);
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     let settings = &loaded.settings;
-    assert_eq!(settings.text("model.default").as_deref(), Some("some-model"));
-    assert_eq!(settings.text("model.provider").as_deref(), Some("custom"));
-    assert_eq!(settings.count("model.context_length"), Some(200_000));
-    assert_eq!(settings.text("platforms.telegram.token").as_deref(), Some("123:abc"));
+    assert_eq!(settings.get(&model::NAME).as_deref(), Some("some-model"));
+    assert_eq!(settings.get(&model::PROVIDER), Provider::Custom);
+    assert_eq!(settings.get(&model::CONTEXT_LENGTH), Some(200_000));
+    assert_eq!(settings.get(&telegram::TOKEN).unwrap().expose(), "123:abc");
+    assert_eq!(settings.get(&telegram::BASE_URL), "http://127.0.0.1:9001/bot");
+    assert_eq!(settings.get(&web::API_MAX_RUNS), 0);
+    assert_eq!(settings.origin(&model::BASE_URL), Origin::File { line: 5 });
+}
+
+mod toy {
+    use std::time::Duration;
+
+    use crate::key::{keys, seconds};
+
+    keys! {
+        SECONDS: Duration = seconds("agent.toy_seconds", 5.0, "seconds the toy may take").env(&["PETASOS_TOY"]);
+    }
+}
+
+#[test]
+fn one_declaration_is_all_that_a_setting_needs() {
+    let mut settings = Settings::default();
+    assert_eq!(settings.get(&toy::SECONDS), Duration::from_secs(5));
+    settings.set(&toy::SECONDS, json!(7.5), Origin::File { line: 3 });
+    assert_eq!(settings.get(&toy::SECONDS), Duration::from_millis(7500));
+    assert_eq!(settings.origin(&toy::SECONDS).to_string(), "config.yaml:3");
+    let [(name, declared)] = toy::DECLARED else { panic!("one key") };
+    assert_eq!((*name, declared.path, declared.env), ("SECONDS", "agent.toy_seconds", &["PETASOS_TOY"][..]));
     assert_eq!(
-        settings.text("platforms.telegram.extra.base_url").as_deref(),
-        Some("http://127.0.0.1:9001/bot")
+        coerce(declared.kind, &json!("soon")).unwrap_err(),
+        "expected a number that is not negative, found \"soon\""
     );
-    assert_eq!(settings.count("gateway.api_server.max_concurrent_runs"), Some(0));
-    assert_eq!(settings.origin("model.base_url"), Origin::File { line: 5 });
+}
+
+#[test]
+fn a_platform_reads_its_own_key_or_the_one_of_all() {
+    let settings =
+        load("discord: {require_mention: false}\nmatrix: {require_mention: true}", "", &[]).settings;
+    let on = |name: &str| settings.on(Platform::parse(name).unwrap(), &any::REQUIRE_MENTION);
+    assert_eq!((on("discord"), on("matrix"), on("slack"), on("telegram")), (false, true, true, false));
+    assert_eq!(settings.get(&discord::REQUIRE_MENTION), on("discord"));
+    assert_eq!(settings.get(&slack::REQUIRE_MENTION), on("slack"), "the default of the platform");
 }
 
 #[test]
@@ -183,7 +221,7 @@ fn who_answers_follows_from_what_is_set() {
 fn a_key_for_one_provider_is_not_shown_to_another() {
     let loaded =
         load("model: {default: m, base_url: 'https://elsewhere/v1'}", "", &[("OPENAI_API_KEY", "sk-1")]);
-    assert!(!loaded.settings.is_set("model.api_key"));
+    assert!(!loaded.settings.is_set(&model::API_KEY));
 }
 
 #[test]
@@ -290,7 +328,7 @@ fn the_reference_shows_every_key_once_and_as_it_is_in_the_table() {
     let rows = reference();
     let key = |path: &str| rows.iter().find(|row| row.key == path).unwrap();
     assert!(!key("platforms.<platform>.token").used && key("platforms.discord.token").used);
-    assert_eq!(key("platforms.discord.require_mention").default, Some("true"));
+    assert_eq!(key("platforms.discord.require_mention").default.as_deref(), Some("true"));
     let mut paths: Vec<_> = rows.iter().map(|row| &row.key).collect();
     paths.sort();
     paths.dedup();

@@ -4,11 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::print::{BAD, ODD, say, styled, warn_of};
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Severity {
+pub enum Severity {
     /// Nothing starts.
     Error,
     /// A key nobody knows: an error for `config check`, but a gateway starts all the same.
@@ -18,43 +16,35 @@ pub(crate) enum Severity {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Problem {
-    pub(crate) severity: Severity,
+pub struct Problem {
+    pub severity: Severity,
     /// `config.yaml:12`, `.env:3`, `environment API_SERVER_PORT`.
-    pub(crate) place: String,
-    pub(crate) what: String,
+    pub place: String,
+    pub what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next: Option<String>,
+    pub next: Option<String>,
     /// The line of the file that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) shown: Option<String>,
+    pub shown: Option<String>,
 }
 
 impl Problem {
-    pub(crate) fn error(place: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn error(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self { severity: Severity::Error, place: place.into(), what: what.into(), next: None, shown: None }
     }
 
-    pub(crate) fn warning(place: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn warning(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(place, what) }
     }
 
-    pub(crate) fn unknown(place: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn unknown(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self { severity: Severity::Unknown, ..Self::error(place, what) }
     }
 
     #[must_use]
-    pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
+    pub fn next(mut self, advice: impl Into<String>) -> Self {
         self.next = Some(advice.into());
         self
-    }
-
-    pub(crate) fn tell(&self) {
-        say!("{} {self}", self.word());
-    }
-
-    pub(crate) fn tell_err(&self) {
-        warn_of!("{} {self}", self.word());
     }
 
     /// The file from top to bottom, then `.env`, then the rest.
@@ -66,13 +56,6 @@ impl Problem {
         match self.place.strip_prefix(".env") {
             Some(rest) => (1, line(rest.trim_start_matches(':'))),
             None => (2, 0),
-        }
-    }
-
-    fn word(&self) -> String {
-        match self.severity {
-            Severity::Error | Severity::Unknown => styled(BAD, "error:"),
-            Severity::Warning => styled(ODD, "warning:"),
         }
     }
 }

@@ -6,39 +6,36 @@ use std::collections::BTreeMap;
 
 /// Where a variable was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     Process,
     DotEnv,
 }
 
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Environment {
+pub struct Environment {
     process: BTreeMap<String, String>,
     file: BTreeMap<String, String>,
 }
 
 /// A line of `.env` that is no assignment. It may hold a secret, so only its number is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadLine {
-    pub(crate) line: usize,
+pub struct BadLine {
+    pub line: usize,
 }
 
 impl Environment {
-    pub(crate) fn new(
-        process: impl IntoIterator<Item = (String, String)>,
-        dotenv: &str,
-    ) -> Result<Self, BadLine> {
+    pub fn new(process: impl IntoIterator<Item = (String, String)>, dotenv: &str) -> Result<Self, BadLine> {
         Ok(Self { process: process.into_iter().collect(), file: read(dotenv)? })
     }
 
     /// Variables of this process that are text; others cannot mean anything to us.
-    pub(crate) fn of_process() -> impl Iterator<Item = (String, String)> {
+    pub fn of_process() -> impl Iterator<Item = (String, String)> {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
     }
 
     /// A blank variable is an unset one.
-    pub(crate) fn get(&self, name: &str) -> Option<(&str, Place)> {
+    pub fn get(&self, name: &str) -> Option<(&str, Place)> {
         let set =
             |vars: &'_ BTreeMap<String, String>| vars.contains_key(name) && !vars[name].trim().is_empty();
         if set(&self.process) {

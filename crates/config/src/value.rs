@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::catalogue::Kind;
-use super::yaml::describe;
+use crate::key::Kind;
+use crate::yaml::describe;
 
 /// What is written where a limit is not wanted.
 const NO_LIMIT: &str = "none";

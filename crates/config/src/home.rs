@@ -8,24 +8,21 @@ use std::path::{Path, PathBuf};
 
 /// The directory that holds configuration, database, lock and socket of one gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Home {
+pub struct Home {
     path: PathBuf,
     /// Who named it, for `doctor` and `config path`.
-    pub(crate) named_by: &'static str,
+    pub named_by: &'static str,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no home directory to keep files in: neither --home, PETASOS_HOME, HERMES_HOME nor HOME is set"
 )]
-pub(crate) struct Nowhere;
+pub struct Nowhere;
 
 impl Home {
     /// `--home`, else `PETASOS_HOME`, else `HERMES_HOME`, else `~/.petasos`. A blank variable is an unset one.
-    pub(crate) fn resolve(
-        flag: Option<&Path>,
-        env: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, Nowhere> {
+    pub fn resolve(flag: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<Self, Nowhere> {
         let named = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let flag = flag.map(Path::to_path_buf);
         let (path, named_by) = None
@@ -39,44 +36,40 @@ impl Home {
     }
 
     /// Makes the directory, readable by nobody else. One that exists is left as it is.
-    pub(crate) fn create(&self) -> io::Result<()> {
+    pub fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn config_file(&self) -> PathBuf {
+    pub fn config_file(&self) -> PathBuf {
         self.path.join("config.yaml")
     }
 
-    pub(crate) fn dotenv_file(&self) -> PathBuf {
+    pub fn dotenv_file(&self) -> PathBuf {
         self.path.join(".env")
     }
 
-    pub(crate) fn database(&self) -> PathBuf {
+    pub fn database(&self) -> PathBuf {
         self.path.join("petasos.db")
     }
 
     /// Beside the database since it was made.
-    pub(crate) fn database_marker(&self) -> PathBuf {
+    pub fn database_marker(&self) -> PathBuf {
         self.path.join(".petasos-db")
     }
 
-    pub(crate) fn lock_file(&self) -> PathBuf {
+    pub fn lock_file(&self) -> PathBuf {
         self.path.join("gateway.lock")
     }
 
-    pub(crate) fn connector_database(&self) -> PathBuf {
-        self.path.join(petasos_connector::DATABASE)
-    }
-
-    pub(crate) fn connector_lock(&self) -> PathBuf {
+    pub fn connector_lock(&self) -> PathBuf {
         self.path.join("connector.lock")
     }
 
-    pub(crate) fn chat_history(&self) -> PathBuf {
+    pub fn chat_history(&self) -> PathBuf {
         self.path.join("chat_history")
     }
 }

@@ -1,14 +1,17 @@
 //! What the owner set: `config.yaml`, `.env` and the environment become settings that know their origin.
 //!
-//! One way through: text -> value -> `${VAR}` -> environment -> settings -> (in `wire`) the plain structs that
+//! One way through: text -> value -> `${VAR}` -> environment -> settings -> (in the wiring) the plain structs that
 //! the parts take. After that nobody checks again. Nothing is half applied: either everything is right, or
 //! nothing starts and all problems are told at once.
 
-pub(crate) mod catalogue;
+pub mod catalogue;
+pub mod choices;
 mod environment;
 mod expand;
 mod explain;
 mod home;
+mod key;
+pub mod limits;
 mod model;
 mod problem;
 mod resolve;
@@ -21,15 +24,19 @@ mod yaml;
 use std::io::ErrorKind;
 use std::path::Path;
 
-pub(crate) use environment::{Environment, Place};
-pub(crate) use explain::{Explanation, explain, explain_all, explain_group, reference};
-pub(crate) use home::{Home, Nowhere};
-pub(crate) use problem::{Problem, Severity};
-pub(crate) use resolve::Resolved;
-pub(crate) use settings::{Origin, Settings};
+use petasos_core::Provider;
+
+pub use catalogue as keys;
+pub use environment::{Environment, Place};
+pub use explain::{Explanation, explain, explain_all, explain_group, explain_unset, known_paths, reference};
+pub use home::{Home, Nowhere};
+pub use key::{Closed, Declared, Default, Effect, Key, Kind, PlatformKey, Reload};
+pub use problem::{Problem, Severity};
+pub use resolve::Resolved;
+pub use settings::{Origin, Settings};
 
 /// Reads the files of `home` and the environment of this process.
-pub(crate) fn load(home: &Home) -> Resolved {
+pub fn load(home: &Home) -> Resolved {
     let yaml = match bytes_of(&home.config_file(), "config.yaml") {
         Ok(bytes) => bytes,
         Err(problem) => return refused(problem),
@@ -43,12 +50,12 @@ pub(crate) fn load(home: &Home) -> Resolved {
 
 /// What a connector is set to: its own keys, and its platforms as if they were a gateway's.
 #[derive(Debug)]
-pub(crate) struct ForConnector {
-    pub(crate) own: Resolved,
-    pub(crate) platforms: Resolved,
+pub struct ForConnector {
+    pub own: Resolved,
+    pub platforms: Resolved,
 }
 
-pub(crate) fn load_connector(home: &Home) -> ForConnector {
+pub fn load_connector(home: &Home) -> ForConnector {
     let own = load(home);
     let platforms =
         match (bytes_of(&home.config_file(), "config.yaml"), bytes_of(&home.dotenv_file(), ".env")) {
@@ -68,11 +75,14 @@ fn connector_from_texts(
     let text = std::str::from_utf8(dotenv).ok();
     let env = text.and_then(|dotenv| Environment::new(process, dotenv).ok());
     let (Some(env), Ok(document)) = (env, yaml::parse(yaml)) else { return Resolved::default() };
-    resolve::resolve(document.below("connector", &["platforms"]), &env)
+    let Some((section, name)) = keys::connector::PLATFORMS.declared.path.split_once('.') else {
+        return Resolved::default();
+    };
+    resolve::resolve(document.below(section, &[name]), &env)
 }
 
 /// The same without files.
-pub(crate) fn from_texts(
+pub fn from_texts(
     yaml: &[u8],
     dotenv: &[u8],
     process: impl IntoIterator<Item = (String, String)>,
@@ -99,6 +109,11 @@ pub(crate) fn from_texts(
     model::settle(&env, &mut resolved);
     resolved.sort();
     resolved
+}
+
+/// Who serves the model: named, or following from the rest. `None`: there is a problem.
+pub fn provider(settings: &Settings) -> Option<Provider> {
+    model::named(settings.get(&keys::model::PROVIDER))
 }
 
 fn refused(problem: Problem) -> Resolved {

@@ -1,0 +1,49 @@
+//! The closed sets of words that settings take. Wiring maps each to the type of the part that it sets.
+
+use crate::key::choices;
+
+choices! {
+    /// Who serves the model.
+    Provider {
+        Auto = "auto",
+        OpenAi = "openai",
+        Anthropic = "anthropic",
+        OpenRouter = "openrouter",
+        Ollama = "ollama",
+        Custom = "custom",
+        Demo = "demo",
+    }
+
+    ApprovalMode { Manual = "manual", Smart = "smart", Off = "off" }
+
+    CronApproval { Deny = "deny", Approve = "approve" }
+
+    ResetMode { None = "none", Idle = "idle", Daily = "daily", Both = "both" }
+
+    BusyInput { Interrupt = "interrupt", Queue = "queue", Steer = "steer" }
+
+    StreamingTransport { Auto = "auto", Draft = "draft", Edit = "edit", Off = "off" }
+
+    MissedRuns { Once = "once", Skip = "skip", All = "all" }
+
+    Strangers { Pair = "pair", Ignore = "ignore" }
+
+    CrashRecovery { Journal = "journal", Suspend = "suspend", Resume = "resume" }
+
+    RetentionMode { Archive = "archive", Delete = "delete", Keep = "keep" }
+
+    SleepAction { None = "none", Exit = "exit", Command = "command" }
+
+    Bots { None = "none", Mentions = "mentions", All = "all" }
+
+    ReplyMode { Off = "off", First = "first", All = "all" }
+
+    /// Who may write, in one kind of chat.
+    ChatPolicy { Open = "open", Allowlist = "allowlist", Pairing = "pairing", Disabled = "disabled" }
+
+    NoticeDelivery { Public = "public", Private = "private" }
+
+    TelegramNotifications { Important = "important", All = "all" }
+
+    CommandSync { Safe = "safe", Bulk = "bulk", Off = "off" }
+}

@@ -1,0 +1,169 @@
+//! Every value that is set, in its final type, and where it came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use petasos_core::Platform;
+use serde_json::Value;
+
+use crate::catalogue;
+use crate::environment::Place;
+use crate::key::{Default, Effect, Key, PlatformKey};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File {
+        line: u32,
+    },
+    Variable {
+        name: String,
+        place: Place,
+    },
+    /// Follows from another setting; the text says from which.
+    Follows(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { line } => write!(f, "config.yaml:{line}"),
+            Self::Variable { name, place: Place::Process } => write!(f, "environment {name}"),
+            Self::Variable { name, place: Place::DotEnv } => write!(f, ".env {name}"),
+            Self::Follows(why) => f.write_str(why),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq)]
+struct Setting {
+    value: Value,
+    origin: Origin,
+}
+
+/// Only what was set; defaults come from the keys.
+#[derive(Clone, Default)]
+pub struct Settings(BTreeMap<String, Setting>);
+
+impl Settings {
+    /// The value of a key: what is set, else its default.
+    pub fn get<T>(&self, key: &Key<T>) -> T {
+        key.read(self.0.get(&key.declared.path()).map(|setting| &setting.value))
+    }
+
+    /// The value that a key has on a platform.
+    pub fn on<T>(&self, platform: Platform, key: &PlatformKey<T>) -> T {
+        let path = key.path(platform);
+        match self.0.get(&path) {
+            Some(setting) => key.0.read(Some(&setting.value)),
+            None => {
+                // The key of a platform may have a default of its own.
+                let default = catalogue::exact(&path).map(|entry| entry.declared.default);
+                key.0.read(default.and_then(Default::value).as_ref())
+            }
+        }
+    }
+
+    pub fn is_set<T>(&self, key: &Key<T>) -> bool {
+        self.0.contains_key(&key.declared.path())
+    }
+
+    pub fn is_set_on<T>(&self, platform: Platform, key: &PlatformKey<T>) -> bool {
+        self.0.contains_key(&key.path(platform))
+    }
+
+    pub fn origin<T>(&self, key: &Key<T>) -> Origin {
+        self.origin_at(&key.declared.path())
+    }
+
+    pub fn origin_on<T>(&self, platform: Platform, key: &PlatformKey<T>) -> Origin {
+        self.origin_at(&key.path(platform))
+    }
+
+    /// What is set and has no effect: keys that restrict nothing, and unknown parts of structures that are known in part.
+    pub fn idle(&self) -> impl Iterator<Item = (&str, &Origin)> {
+        let idle = |path: &str| {
+            catalogue::find(path).is_none_or(|found| found.key.declared.effect == Effect::Ignored)
+        };
+        self.0
+            .iter()
+            .filter(move |(path, _)| idle(path))
+            .map(|(path, setting)| (path.as_str(), &setting.origin))
+    }
+
+    /// Names of variables of the process that set something that has an effect.
+    pub fn variables(&self) -> Vec<String> {
+        let used = |path: &str| {
+            catalogue::find(path).is_some_and(|found| found.key.declared.effect != Effect::Ignored)
+        };
+        let set = self.0.iter().filter(|(path, _)| used(path));
+        let mut names: Vec<String> = set
+            .filter_map(|(_, setting)| match &setting.origin {
+                Origin::Variable { name, place: Place::Process } => Some(name.clone()),
+                Origin::Variable { place: Place::DotEnv, .. }
+                | Origin::Default
+                | Origin::File { .. }
+                | Origin::Follows(_) => None,
+            })
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn put(&mut self, path: impl Into<String>, value: Value, origin: Origin) {
+        self.0.insert(path.into(), Setting { value, origin });
+    }
+
+    pub(crate) fn set<T>(&mut self, key: &Key<T>, value: Value, origin: Origin) {
+        self.put(key.declared.path(), value, origin);
+    }
+
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.0.contains_key(path)
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(crate) fn origin_at(&self, path: &str) -> Origin {
+        self.0.get(path).map_or(Origin::Default, |setting| setting.origin.clone())
+    }
+
+    /// What is set, else the default; `None` if there is neither.
+    pub(crate) fn value(&self, path: &str) -> Option<Value> {
+        let set = self.0.get(path).map(|setting| setting.value.clone());
+        set.or_else(|| catalogue::find(path)?.key.declared.default.value())
+    }
+}
+
+/// Values may be secret.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.iter().map(|(path, setting)| (path, &setting.origin))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::coerce;
+
+    #[test]
+    fn every_default_is_what_its_own_key_accepts() {
+        for key in catalogue::all() {
+            if let Some(default) = key.declared.default.value() {
+                assert_eq!(coerce(key.declared.kind, &default).as_ref(), Ok(&default), "{}", key.path);
+            }
+        }
+    }
+
+    #[test]
+    fn printing_for_debugging_shows_no_value() {
+        let mut settings = Settings::default();
+        settings.put("model.api_key", "sk-live-1".into(), Origin::File { line: 3 });
+        assert!(!format!("{settings:?}").contains("sk-live-1"));
+    }
+}
