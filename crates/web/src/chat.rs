@@ -7,8 +7,8 @@ use petasos_core::{Inbound, Source};
 use petasos_gateway::{Handle, Submitted};
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::extract::{Body, Chat, Shape, is_id};
-use crate::refusal::Refusal;
 
 const TEXT_LIMIT: usize = 256 * 1024;
 
@@ -35,25 +35,25 @@ pub(crate) async fn say(
     State(handle): State<Handle>,
     chat: Chat,
     Body(said): Body<Said>,
-) -> Result<(StatusCode, Json<Submitted>), Refusal> {
+) -> Result<(StatusCode, Json<Submitted>), ApiError> {
     let submitted = handle.submit(inbound(&chat, said)?).await?;
     Ok((StatusCode::ACCEPTED, Json(submitted)))
 }
 
-pub(crate) async fn stop(State(handle): State<Handle>, chat: Chat) -> Result<Json<Stopped>, Refusal> {
+pub(crate) async fn stop(State(handle): State<Handle>, chat: Chat) -> Result<Json<Stopped>, ApiError> {
     let stopped = handle.stop_turn(&handle.key_of(&chat.source())).await?;
     Ok(Json(Stopped { stopped }))
 }
 
-fn inbound(chat: &Chat, said: Said) -> Result<Inbound, Refusal> {
+fn inbound(chat: &Chat, said: Said) -> Result<Inbound, ApiError> {
     if said.text.trim().is_empty() {
-        return Err(Refusal::bad_request("the text is empty"));
+        return Err(ApiError::bad_request("the text is empty"));
     }
     if said.text.len() > TEXT_LIMIT {
-        return Err(Refusal::too_large("the text is longer than 256 KiB"));
+        return Err(ApiError::too_large("the text is longer than 256 KiB"));
     }
     if !is_id(&said.id) {
-        return Err(Refusal::bad_request("a message id has 1 to 64 of the characters A-Z a-z 0-9 _ -"));
+        return Err(ApiError::bad_request("a message id has 1 to 64 of the characters A-Z a-z 0-9 _ -"));
     }
     // The row that comes of it carries the id, so the page knows its own message again.
     let source = Source { message_id: Some(said.id.clone()), ..chat.source() };
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str, id: &str) -> Result<Inbound, Refusal> {
+    fn parse(text: &str, id: &str) -> Result<Inbound, ApiError> {
         let chat = Chat { platform: Platform::parse("web").unwrap(), id: "c1".into() };
         inbound(&chat, Said { text: text.into(), id: id.into() })
     }

@@ -14,8 +14,8 @@ use petasos_gateway::home::drain::{Ask, PRINCIPAL};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
+use crate::error::ApiError;
 use crate::profile::OwnProfile;
-use crate::refusal::Plain;
 use crate::token::Caller;
 
 /// Longest text that goes into the marker.
@@ -39,13 +39,16 @@ pub(crate) async fn ask(
     caller: Caller,
     _: OwnProfile,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Value>, Plain> {
+) -> Result<Json<Value>, ApiError> {
     let body = body.map_err(unread)?;
-    match wish(&body).map_err(|detail| Plain::new(StatusCode::BAD_REQUEST, detail))? {
+    match wish(&body).map_err(|detail| ApiError::detail(StatusCode::BAD_REQUEST, detail))? {
         Wish::Begin { suppress_notification, reason, principal } => {
             let principal = principal_of(caller, principal);
             info!(principal, "drain asked for");
-            let marker = handle.drain(Ask { principal, suppress_notification, reason }).await?;
+            let marker = handle
+                .drain(Ask { principal, suppress_notification, reason })
+                .await
+                .map_err(ApiError::detail_of)?;
             Ok(Json(json!({
                 "ok": true,
                 "action": "drain",
@@ -56,7 +59,7 @@ pub(crate) async fn ask(
             })))
         }
         Wish::Cancel => {
-            let was_draining = handle.cancel_drain().await?;
+            let was_draining = handle.cancel_drain().await.map_err(ApiError::detail_of)?;
             info!(was_draining, "drain taken back");
             Ok(Json(json!({
                 "ok": true,
@@ -68,12 +71,12 @@ pub(crate) async fn ask(
     }
 }
 
-fn unread(rejection: BytesRejection) -> Plain {
+fn unread(rejection: BytesRejection) -> ApiError {
     match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            Plain::new(StatusCode::PAYLOAD_TOO_LARGE, "The request body is larger than 64 KiB")
+            ApiError::detail(StatusCode::PAYLOAD_TOO_LARGE, "The request body is larger than 64 KiB")
         }
-        status => Plain::new(status, rejection.body_text()),
+        status => ApiError::detail(status, rejection.body_text()),
     }
 }
 

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::connection::is_caused_by;
-use crate::refusal::Refusal;
+use crate::error::ApiError;
 
 const ID_LIMIT: usize = 64;
 
@@ -29,12 +29,14 @@ pub(crate) trait Shape: DeserializeOwned {
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: Shape> FromRequest<S> for Body<T> {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let value = match Json::<Value>::from_request(request, state).await {
             Ok(Json(value)) => value,
-            Err(rejection) if is_caused_by::<Exhausted>(&rejection) => return Err(Refusal::no_room()),
+            Err(rejection) if is_caused_by::<Exhausted>(&rejection) => {
+                return Err(ApiError::no_memory_for_body());
+            }
             Err(rejection) => {
                 let message = match rejection.status() {
                     StatusCode::BAD_REQUEST => "the body is not JSON".to_owned(),
@@ -43,10 +45,10 @@ impl<S: Send + Sync, T: Shape> FromRequest<S> for Body<T> {
                     }
                     _ => rejection.body_text(),
                 };
-                return Err(Refusal::from_axum(rejection.status(), message));
+                return Err(ApiError::from_axum(rejection.status(), message));
             }
         };
-        shaped(value).map(Self).map_err(Refusal::bad_request)
+        shaped(value).map(Self).map_err(ApiError::bad_request)
     }
 }
 
@@ -87,12 +89,12 @@ fn shaped<T: Shape>(value: Value) -> Result<T, String> {
 pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Refusal::from_axum(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(ApiError::from_axum(rejection.status(), rejection.body_text())),
         }
     }
 }
@@ -101,12 +103,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 pub(crate) struct Named<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Path::<T>::from_request_parts(parts, state).await {
             Ok(Path(value)) => Ok(Self(value)),
-            Err(rejection) => Err(Refusal::from_axum(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(ApiError::from_axum(rejection.status(), rejection.body_text())),
         }
     }
 }
@@ -119,16 +121,16 @@ pub(crate) struct Chat {
 }
 
 impl Chat {
-    pub(crate) fn parse(platform: &str, id: String) -> Result<Self, Refusal> {
+    pub(crate) fn parse(platform: &str, id: String) -> Result<Self, ApiError> {
         let platform = match platform {
             "web" | "terminal" => Platform::parse(platform),
             _ => None,
         };
         let Some(platform) = platform else {
-            return Err(Refusal::not_found("chats of this platform are not held here"));
+            return Err(ApiError::not_found("chats of this platform are not held here"));
         };
         if !is_id(&id) {
-            return Err(Refusal::bad_request("a chat id has 1 to 64 of the characters A-Z a-z 0-9 _ -"));
+            return Err(ApiError::bad_request("a chat id has 1 to 64 of the characters A-Z a-z 0-9 _ -"));
         }
         Ok(Self { platform, id })
     }
@@ -144,9 +146,9 @@ impl Chat {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Chat {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Named((platform, id)) = Named::<(String, String)>::from_request_parts(parts, state).await?;
         Self::parse(&platform, id)
     }

@@ -11,8 +11,8 @@ use petasos_platforms::seats::Seat;
 use tracing::warn;
 
 use crate::cookie;
+use crate::error::ApiError;
 use crate::origin::{Options, Provenance};
-use crate::refusal::Refusal;
 use crate::token::Caller;
 
 pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -34,7 +34,7 @@ pub(crate) async fn host(State(options): State<Arc<Options>>, request: Request, 
     warn!(host = asked, "request for a host that is not ours");
     let message =
         "this name is not one of the gateway's; open it as localhost or set its host in the configuration";
-    Refusal::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message).into_response()
+    ApiError::coded(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message).into_response()
 }
 
 /// Cross-site pages may not change anything, nor read the API. Whoever has shown a token is no such page: a browser
@@ -55,7 +55,7 @@ pub(crate) async fn origin(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     warn!(path = request.uri().path(), "request from another site");
-    Refusal::forbidden("this request was made by another site").into_response()
+    ApiError::forbidden("this request was made by another site").into_response()
 }
 
 pub(crate) async fn cookie(State(handle): State<Handle>, mut request: Request, next: Next) -> Response {
@@ -74,8 +74,8 @@ pub(crate) async fn cookie(State(handle): State<Handle>, mut request: Request, n
             next.run(request).await
         }
         Ok(false) if path == STATUS => next.run(request).await,
-        Ok(false) => Refusal::unauthorized().into_response(),
-        Err(refusal) => refusal.into_response(),
+        Ok(false) => ApiError::not_signed_in().into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn keep_seat(request: &Request) {
     }
 }
 
-pub(crate) async fn signed_in(handle: &Handle, headers: &HeaderMap) -> Result<bool, Refusal> {
+pub(crate) async fn signed_in(handle: &Handle, headers: &HeaderMap) -> Result<bool, ApiError> {
     for value in cookies(headers).iter().take(COOKIES_TRIED) {
         if handle.cookie_ok(value).await? {
             return Ok(true);

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use tracing::error;
 
-use crate::refusal::Refusal;
+use crate::error::ApiError;
 
 /// Nothing is loaded from elsewhere, nothing inline is run, nobody frames us.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -41,7 +41,7 @@ pub(crate) async fn survive(request: Request, next: Next) -> Response {
         Ok(response) => response,
         Err(_panic) => {
             error!(path, "request handler panicked");
-            Refusal::internal().into_response()
+            ApiError::internal().into_response()
         }
     }
 }

@@ -9,8 +9,8 @@ use petasos_core::{Millis, OutboxId, Platform, outbox};
 use petasos_gateway::Handle;
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::extract::{Asked, Body, Named, Shape};
-use crate::refusal::Refusal;
 
 const ITEMS: usize = 100;
 const LIMIT: usize = 1000;
@@ -127,7 +127,7 @@ pub(crate) struct Done {
     done: bool,
 }
 
-type Answer<T> = Result<Json<T>, Refusal>;
+type Answer<T> = Result<Json<T>, ApiError>;
 
 pub(crate) async fn outbox(State(handle): State<Handle>, Asked(wanted): Asked<Wanted>) -> Answer<Outbox> {
     let state = wanted.state.unwrap_or(outbox::State::Dead);
@@ -158,14 +158,14 @@ pub(crate) async fn pairing_approve(
         Some(Approval::Approved(approved)) => Ok(Json(approved)),
         Some(Approval::Wrong { left }) => {
             let message = "no pending request has this code";
-            Err(Refusal::new(StatusCode::NOT_FOUND, "wrong_code", message).with("left", left))
+            Err(ApiError::coded(StatusCode::NOT_FOUND, "wrong_code", message).with("left", left))
         }
         Some(Approval::Locked { until }) => {
             let minutes = until.since(petasos_gateway::clock::now()).as_secs() / 60 + 1;
             let message = format!("too many wrong codes: pairing is closed for another {minutes} min");
-            Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "locked", message).with("until", until.0))
+            Err(ApiError::coded(StatusCode::TOO_MANY_REQUESTS, "locked", message).with("until", until.0))
         }
-        None => Err(Refusal::new(StatusCode::BAD_REQUEST, "not_a_code", "this cannot be a pairing code")),
+        None => Err(ApiError::coded(StatusCode::BAD_REQUEST, "not_a_code", "this cannot be a pairing code")),
     }
 }
 
@@ -204,12 +204,12 @@ pub(crate) async fn shutdown(State(handle): State<Handle>) -> StatusCode {
     StatusCode::ACCEPTED
 }
 
-pub(crate) async fn restart(State(handle): State<Handle>) -> Result<StatusCode, Refusal> {
+pub(crate) async fn restart(State(handle): State<Handle>) -> Result<StatusCode, ApiError> {
     if handle.restart(From::Outside).is_restart() {
         return Ok(StatusCode::ACCEPTED);
     }
     let message = "the gateway is being stopped, and a stop comes first";
-    Err(Refusal::new(StatusCode::CONFLICT, "stopping", message))
+    Err(ApiError::coded(StatusCode::CONFLICT, "stopping", message))
 }
 
 pub(crate) async fn hurry(State(handle): State<Handle>) -> StatusCode {

@@ -7,10 +7,10 @@ use petasos_gateway::Handle;
 use serde::Deserialize;
 
 use crate::cookie::Wire;
+use crate::error::ApiError;
 use crate::extract::{Asked, Named};
 use crate::guard::{self, FETCH_SITE};
 use crate::origin;
-use crate::refusal::Refusal;
 
 const INDEX: &str = include_str!("../page/index.html");
 const DOCS: &str = include_str!("../page/docs.html");
@@ -51,7 +51,7 @@ pub(crate) async fn index(
     method: Method,
     headers: HeaderMap,
     Asked(entry): Asked<Entry>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let wire = origin::wire(guard::text(&headers, &header::HOST).unwrap_or_default());
     match entry.token {
         // Whoever only looks at the headers does not use up the link.
@@ -65,7 +65,7 @@ pub(crate) async fn docs() -> Response {
     (html(), DOCS).into_response()
 }
 
-pub(crate) async fn logout(State(handle): State<Handle>, headers: HeaderMap) -> Result<Response, Refusal> {
+pub(crate) async fn logout(State(handle): State<Handle>, headers: HeaderMap) -> Result<Response, ApiError> {
     let wire = origin::wire(guard::text(&headers, &header::HOST).unwrap_or_default());
     for value in guard::cookies(&headers) {
         handle.logout(&value).await?;
@@ -74,17 +74,17 @@ pub(crate) async fn logout(State(handle): State<Handle>, headers: HeaderMap) -> 
         .into_response())
 }
 
-pub(crate) async fn asset(Named(name): Named<String>) -> Result<Response, Refusal> {
+pub(crate) async fn asset(Named(name): Named<String>) -> Result<Response, ApiError> {
     let found = ASSETS.iter().find(|(known, _)| *known == name);
     let Some((name, text)) = found else {
-        return Err(Refusal::not_found("there is no such file"));
+        return Err(ApiError::not_found("there is no such file"));
     };
     // Asked for again each time: a new version of the gateway is a new version of the page.
     Ok(([(header::CONTENT_TYPE, media_type(name)), (header::CACHE_CONTROL, "no-cache")], *text)
         .into_response())
 }
 
-async fn redeem(handle: &Handle, headers: &HeaderMap, token: &str, wire: Wire) -> Result<Response, Refusal> {
+async fn redeem(handle: &Handle, headers: &HeaderMap, token: &str, wire: Wire) -> Result<Response, ApiError> {
     if let Some(value) = handle.redeem(token).await? {
         let set = [(header::SET_COOKIE, guard::cookie_name(headers).set(&value, wire))];
         return Ok((set, Redirect::to("/")).into_response());
@@ -95,7 +95,7 @@ async fn redeem(handle: &Handle, headers: &HeaderMap, token: &str, wire: Wire) -
     Ok(locked(USED, wire))
 }
 
-async fn page(handle: &Handle, headers: &HeaderMap, wire: Wire) -> Result<Response, Refusal> {
+async fn page(handle: &Handle, headers: &HeaderMap, wire: Wire) -> Result<Response, ApiError> {
     if guard::signed_in(handle, headers).await? {
         return Ok((html(), INDEX).into_response());
     }

@@ -7,8 +7,8 @@ use axum::extract::State;
 use petasos_gateway::{Handle, Job, Mirror, Post, Posted};
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::extract::{Body, Shape};
-use crate::refusal::Refusal;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,9 +32,9 @@ pub(crate) struct Answer {
 pub(crate) async fn post(
     State(handle): State<Handle>,
     Body(wanted): Body<Wanted>,
-) -> Result<Json<Answer>, Refusal> {
+) -> Result<Json<Answer>, ApiError> {
     if wanted.text.trim().is_empty() {
-        return Err(Refusal::bad_request("text is empty"));
+        return Err(ApiError::bad_request("text is empty"));
     }
     let post = Post {
         to: wanted.to,

@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use petasos_gateway::Handle;
 use serde::Deserialize;
 
-use crate::refusal::Plain;
+use crate::error::ApiError;
 
 /// The name of a home that is nobody's profile.
 const DEFAULT: &str = "default";
@@ -25,18 +25,21 @@ struct Wanted {
 pub(crate) struct OwnProfile;
 
 impl FromRequestParts<Handle> for OwnProfile {
-    type Rejection = Plain;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, handle: &Handle) -> Result<Self, Plain> {
+    async fn from_request_parts(parts: &mut Parts, handle: &Handle) -> Result<Self, ApiError> {
         let Query(wanted) = Query::<Wanted>::try_from_uri(&parts.uri)
-            .map_err(|rejection| Plain::new(StatusCode::BAD_REQUEST, rejection.body_text()))?;
+            .map_err(|rejection| ApiError::detail(StatusCode::BAD_REQUEST, rejection.body_text()))?;
         let Some(wanted) = wanted.profile else { return Ok(Self) };
         let wanted = wanted.trim();
         if wanted.is_empty() || wanted == name_of(handle.home()) {
             return Ok(Self);
         }
         let shown: String = wanted.chars().take(SHOWN).collect();
-        Err(Plain::new(StatusCode::NOT_FOUND, format!("Profile '{shown}' is not served by this gateway")))
+        Err(ApiError::detail(
+            StatusCode::NOT_FOUND,
+            format!("Profile '{shown}' is not served by this gateway"),
+        ))
     }
 }
 

@@ -5,11 +5,11 @@ use axum::extract::State;
 use petasos_core::ids::{RowId, SessionId, SessionKey};
 use petasos_core::transcript::Message;
 use petasos_core::{Millis, command};
-use petasos_gateway::Handle;
+use petasos_gateway::{Handle, Said};
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::extract::{Asked, Chat, Named};
-use crate::refusal::Refusal;
 
 const SESSIONS: usize = 200;
 const ROWS: usize = 200;
@@ -62,6 +62,12 @@ pub(crate) struct Row {
     pub(crate) undone: bool,
 }
 
+impl From<Said> for Row {
+    fn from(said: Said) -> Self {
+        Self { id: said.id, undone: said.is_undone(), message: said.message }
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct Commands {
     commands: Vec<Command>,
@@ -88,7 +94,7 @@ pub(crate) async fn commands() -> Json<Commands> {
 pub(crate) async fn sessions(
     State(handle): State<Handle>,
     Asked(page): Asked<Page>,
-) -> Result<Json<Sessions>, Refusal> {
+) -> Result<Json<Sessions>, ApiError> {
     let rows = handle.sessions(page.limit.unwrap_or(SESSIONS).clamp(1, LIMIT)).await?;
     let sessions = rows.into_iter().map(|row| Session {
         chat_id: row.platform.as_deref().and_then(|platform| chat_of(&handle, platform, &row.key)),
@@ -108,18 +114,14 @@ pub(crate) async fn messages(
     State(handle): State<Handle>,
     Named(session): Named<String>,
     Asked(page): Asked<Page>,
-) -> Result<Json<Rows>, Refusal> {
+) -> Result<Json<Rows>, ApiError> {
     let session = SessionId(session);
     if handle.session(&session).await?.is_none() {
-        return Err(Refusal::not_found("there is no session with this id; /api/sessions lists them"));
+        return Err(ApiError::not_found("there is no session with this id; /api/sessions lists them"));
     }
     let after = RowId(page.after.unwrap_or(0));
     let rows = handle.rows(&session, after, page.limit.unwrap_or(ROWS).clamp(1, LIMIT)).await?;
-    let messages = rows
-        .into_iter()
-        .map(|said| Row { id: said.id, undone: said.is_undone(), message: said.message })
-        .collect();
-    Ok(Json(Rows { messages }))
+    Ok(Json(Rows { messages: rows.into_iter().map(Row::from).collect() }))
 }
 
 /// The chat whose key this is. How a key is made is not ours to know: the last word of it is tried.

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{Method, StatusCode, header};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Json, Router};
 use petasos_gateway::Handle;
 use tower::ServiceExt;
 
+use crate::error::ApiError;
 use crate::origin::Options;
-use crate::refusal::Refusal;
 use crate::token::{self, Caller, Keys};
 use crate::{
-    api, chat, drain, events, guard, headers, owner, page, read, schedule, situation, status, verbs,
+    api, chat, drain, error, guard, headers, owner, page, read, schedule, situation, status, stream, verbs,
 };
 
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -64,7 +64,7 @@ fn is_for_programs(keys: &Keys, request: &Request) -> bool {
 }
 
 fn dressed(routes: Router) -> Router {
-    routes.layer(from_fn(headers::survive)).layer(from_fn(headers::add))
+    routes.layer(from_fn(headers::survive)).layer(map_response(error::for_page)).layer(from_fn(headers::add))
 }
 
 /// For the owner's unix socket: the same API and what only the owner may do.
@@ -90,7 +90,10 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/hurry", post(owner::hurry))
         .route("/api/restart", post(owner::restart))
         .route("/api/shutdown", post(owner::shutdown));
-    closed(routes, handle).layer(Extension(Caller::Owner)).layer(from_fn(headers::survive))
+    closed(routes, handle)
+        .layer(Extension(Caller::Owner))
+        .layer(from_fn(headers::survive))
+        .layer(map_response(error::for_page))
 }
 
 fn routes() -> Router<Handle> {
@@ -109,7 +112,7 @@ fn routes() -> Router<Handle> {
         .route("/api/sessions/{id}/messages", get(read::messages))
         .route("/api/chats/{platform}/{chat}/messages", post(chat::say))
         .route("/api/chats/{platform}/{chat}/stop", post(chat::stop))
-        .route("/api/chats/{platform}/{chat}/events", get(events::events))
+        .route("/api/chats/{platform}/{chat}/events", get(stream::page::events))
 }
 
 fn drain_route() -> MethodRouter<Handle> {
@@ -119,9 +122,9 @@ fn drain_route() -> MethodRouter<Handle> {
 /// Everything that no route answers gets an answer of the usual shape.
 fn closed<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Router {
     routes
-        .fallback(async || Refusal::not_found("there is nothing at this path"))
+        .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || {
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this path has other methods")
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods")
         })
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(state)

@@ -4,12 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use petasos_core::cron::{Change, JobId, NewJob};
 use petasos_gateway::Handle;
-use petasos_gateway::cron::JobError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::error::ApiError;
 use crate::extract::{Body, Named, Shape};
-use crate::refusal::Refusal;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,10 +27,10 @@ impl Shape for Wanted {
     const NUMBERS: &'static [&'static str] = &["repeat"];
 }
 
-type Answer = Result<Json<Value>, Refusal>;
+type Answer = Result<Json<Value>, ApiError>;
 
 pub(crate) async fn list(State(handle): State<Handle>) -> Answer {
-    let jobs = handle.jobs().await.map_err(refused)?;
+    let jobs = handle.jobs().await?;
     let jobs: Vec<_> = jobs.iter().map(|job| job.to_json(handle.schedule())).collect();
     Ok(Json(json!({ "jobs": jobs })))
 }
@@ -39,12 +38,12 @@ pub(crate) async fn list(State(handle): State<Handle>) -> Answer {
 pub(crate) async fn add(State(handle): State<Handle>, Body(wanted): Body<Wanted>) -> Answer {
     let Wanted { name, schedule, prompt, deliver, repeat, timezone } = wanted;
     let new = NewJob { name, schedule, prompt, deliver, repeat, timezone };
-    let job = handle.job_create(new, None).await.map_err(refused)?;
+    let job = handle.job_create(new, None).await?;
     Ok(Json(json!({ "job": job.to_json(handle.schedule()) })))
 }
 
 pub(crate) async fn remove(State(handle): State<Handle>, Named(id): Named<String>) -> Answer {
-    handle.job_remove(&named(&id)?).await.map_err(refused)?;
+    handle.job_remove(&named(&id)?).await?;
     Ok(Json(json!({ "done": true })))
 }
 
@@ -57,24 +56,16 @@ pub(crate) async fn resume(State(handle): State<Handle>, Named(id): Named<String
 }
 
 pub(crate) async fn run(State(handle): State<Handle>, Named(id): Named<String>) -> Answer {
-    let job = handle.job_run(&named(&id)?).await.map_err(refused)?;
+    let job = handle.job_run(&named(&id)?).await?;
     Ok(Json(json!({ "job": job.to_json(handle.schedule()) })))
 }
 
 async fn enable(handle: &Handle, id: &str, enabled: bool) -> Answer {
     let change = Change { enabled: Some(enabled), ..Change::default() };
-    let job = handle.job_change(&named(id)?, change).await.map_err(refused)?;
+    let job = handle.job_change(&named(id)?, change).await?;
     Ok(Json(json!({ "job": job.to_json(handle.schedule()) })))
 }
 
-fn named(id: &str) -> Result<JobId, Refusal> {
-    JobId::parse(id).ok_or_else(|| Refusal::bad_request("a job's id has twelve hexadecimal digits"))
-}
-
-fn refused(error: JobError) -> Refusal {
-    match error {
-        JobError::Bad(why) => Refusal::bad_request(why),
-        JobError::NotFound => Refusal::not_found(error.to_string()),
-        JobError::Gateway(error) => error.into(),
-    }
+fn named(id: &str) -> Result<JobId, ApiError> {
+    JobId::parse(id).ok_or_else(ApiError::bad_job_id)
 }

@@ -3,6 +3,7 @@
 //! Owns the connections: there is a limit on their number, and the oldest one that has not authenticated is closed for
 //! a new one when it is reached (`petasos_platforms::seats`).
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::serve::Listener;
 use axum::{Extension, Router};
 use petasos_platforms::seats::{Seat, Seats};
@@ -31,10 +34,6 @@ const CONNECTIONS: usize = 512;
 pub(crate) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    pub(crate) fn now() -> Self {
-        Self(watch::channel(true).1)
-    }
-
     pub(crate) fn is_asked(&self) -> bool {
         *self.0.borrow()
     }
@@ -44,6 +43,15 @@ impl Stop {
             // Whoever could ask is gone without asking.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+/// As handlers get it; never asked for in tests without a server.
+impl<S: Sync> FromRequestParts<S> for Stop {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 

@@ -10,8 +10,8 @@ use petasos_core::{Millis, SessionKey};
 use petasos_gateway::{Handle, Situation, clock};
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::extract::{Body, Shape};
-use crate::refusal::Refusal;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
@@ -114,7 +114,7 @@ pub(crate) async fn show(State(handle): State<Handle>) -> Json<Shown> {
 pub(crate) async fn skip(
     State(handle): State<Handle>,
     Body(asked): Body<Skip>,
-) -> Result<Json<Skipped>, Refusal> {
+) -> Result<Json<Skipped>, ApiError> {
     let session = one_of(&handle.situation().holders, &asked.session)?;
     if !handle.skip(&session) {
         return Err(idle());
@@ -125,25 +125,25 @@ pub(crate) async fn skip(
 pub(crate) async fn extend(
     State(handle): State<Handle>,
     Body(asked): Body<Extend>,
-) -> Result<Json<Extended>, Refusal> {
+) -> Result<Json<Extended>, ApiError> {
     let longest = LONGEST_EXTENSION.as_secs();
     if !(1..=longest).contains(&asked.seconds) {
-        return Err(Refusal::bad_request(format!("seconds must be from 1 to {longest}")));
+        return Err(ApiError::bad_request(format!("seconds must be from 1 to {longest}")));
     }
     let session = one_of(&handle.situation().holders, &asked.session)?;
     let until = handle.extend(&session, Duration::from_secs(asked.seconds)).ok_or_else(idle)?;
     Ok(Json(Extended { ok: true, session, until }))
 }
 
-fn idle() -> Refusal {
-    Refusal::not_found("no session at work has this name; GET /api/gateway/drain lists them")
+fn idle() -> ApiError {
+    ApiError::not_found("no session at work has this name; GET /api/gateway/drain lists them")
 }
 
 /// The session at work with this key, or the only one whose key has this in it.
-fn one_of(holders: &[Holder], name: &str) -> Result<SessionKey, Refusal> {
+fn one_of(holders: &[Holder], name: &str) -> Result<SessionKey, ApiError> {
     let name = name.trim();
     if name.is_empty() {
-        return Err(Refusal::bad_request("session is empty"));
+        return Err(ApiError::bad_request("session is empty"));
     }
     if let Some(exact) = holders.iter().find(|holder| holder.key.as_str() == name) {
         return Ok(exact.key.clone());
@@ -158,7 +158,7 @@ fn one_of(holders: &[Holder], name: &str) -> Result<SessionKey, Refusal> {
         several => {
             let names: Vec<_> = several.iter().map(|key| key.as_str()).collect();
             let message = format!("this could be any of {}", names.join(", "));
-            Err(Refusal::new(StatusCode::CONFLICT, "ambiguous", message).with("sessions", names))
+            Err(ApiError::coded(StatusCode::CONFLICT, "ambiguous", message).with("sessions", names))
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         let holders =
             ["agent:main:web:dm:ab", "agent:main:web:dm:abc", "agent:main:telegram:dm:7"].map(holder);
         let found = one_of(&holders, name);
-        let found = found.map(|key| key.0).map_err(|refusal| refusal.into_response().status().as_u16());
+        let found = found.map(|key| key.0).map_err(|error| error.into_response().status().as_u16());
         assert_eq!(found, want.map(str::to_owned), "{name:?}");
     }
 

@@ -10,8 +10,8 @@ use petasos_gateway::home::state::{Load, Process};
 use petasos_gateway::{Handle, Status, clock};
 use serde_json::{Map, Value, json};
 
+use crate::error::ApiError;
 use crate::profile::OwnProfile;
-use crate::refusal::Refusal;
 use crate::situation::Quiet;
 use crate::token::Caller;
 
@@ -21,7 +21,7 @@ pub(crate) async fn status(
     State(handle): State<Handle>,
     caller: Caller,
     _: OwnProfile,
-) -> Result<Json<Fields>, Refusal> {
+) -> Result<Json<Fields>, ApiError> {
     let (status, now) = (handle.status().await?, clock::now());
     Ok(Json(match caller {
         Caller::Anyone | Caller::DrainControl => public(&status, now),

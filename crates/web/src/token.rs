@@ -8,18 +8,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, digest};
-use axum::Json;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use petasos_core::Secret;
 use petasos_core::lifecycle::strength;
-use serde_json::json;
 use tracing::{debug, warn};
 
-use crate::refusal::UNAUTHORIZED;
+use crate::error::ApiError;
 
 /// The route that the drain secret opens.
 pub(crate) const DRAIN: &str = "/api/gateway/drain";
@@ -144,8 +142,7 @@ pub(crate) async fn admit(State(keys): State<Arc<Keys>>, mut request: Request, n
         }
         Shown::Wrong => {
             warn!(path = request.uri().path(), "request without the right token");
-            let body = json!({ "error": "unauthenticated", "detail": UNAUTHORIZED });
-            return (StatusCode::UNAUTHORIZED, Json(body)).into_response();
+            return ApiError::wrong_secret().into_response();
         }
     }
     next.run(request).await

@@ -10,9 +10,9 @@ use petasos_core::lifecycle::{From, Leave};
 use petasos_gateway::Handle;
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
 use crate::extract::Named;
 use crate::profile::OwnProfile;
-use crate::refusal::Plain;
 
 const RESTART: &str = "gateway-restart";
 const START: &str = "gateway-start";
@@ -56,7 +56,7 @@ pub(crate) async fn restart(
     State(handle): State<Handle>,
     _: OwnProfile,
     Query(forced): Query<Forced>,
-) -> Result<Json<Begun>, Plain> {
+) -> Result<Json<Begun>, ApiError> {
     if handle.restart(From::Outside).is_restart() {
         if forced.is_forced() {
             handle.hurry();
@@ -64,7 +64,7 @@ pub(crate) async fn restart(
         return Ok(begun(RESTART));
     }
     let detail = "Failed to restart gateway: it is being stopped, and a stop comes first";
-    Err(Plain::new(StatusCode::CONFLICT, detail))
+    Err(ApiError::detail(StatusCode::CONFLICT, detail))
 }
 
 pub(crate) async fn stop(State(handle): State<Handle>, _: OwnProfile) -> Json<Begun> {
@@ -73,10 +73,10 @@ pub(crate) async fn stop(State(handle): State<Handle>, _: OwnProfile) -> Json<Be
 }
 
 /// Whoever can ask us finds us running; only a stop under way is in the way of it.
-pub(crate) async fn start(State(handle): State<Handle>, _: OwnProfile) -> Result<Json<Begun>, Plain> {
+pub(crate) async fn start(State(handle): State<Handle>, _: OwnProfile) -> Result<Json<Begun>, ApiError> {
     match handle.situation().leaving {
         Some(leaving) if !leaving.why.is_restart() => {
-            Err(Plain::new(StatusCode::CONFLICT, "Failed to start gateway: it is being stopped"))
+            Err(ApiError::detail(StatusCode::CONFLICT, "Failed to start gateway: it is being stopped"))
         }
         Some(_) | None => Ok(begun(START)),
     }
@@ -85,9 +85,9 @@ pub(crate) async fn start(State(handle): State<Handle>, _: OwnProfile) -> Result
 pub(crate) async fn action(
     State(handle): State<Handle>,
     Named(name): Named<String>,
-) -> Result<Json<Action>, Plain> {
+) -> Result<Json<Action>, ApiError> {
     let Some(name) = [RESTART, START, STOP].into_iter().find(|known| *known == name) else {
-        return Err(Plain::new(StatusCode::NOT_FOUND, "Unknown action"));
+        return Err(ApiError::detail(StatusCode::NOT_FOUND, "Unknown action"));
     };
     let running = name != START && handle.situation().leaving.is_some();
     Ok(Json(Action { name, running, exit_code: None, pid: std::process::id(), lines: Vec::new() }))

@@ -10,8 +10,8 @@ use petasos_gateway::{Once, Told};
 use petasos_platforms::body_budget::Exhausted;
 use serde_json::{Map, Value};
 
-use super::trouble::Trouble;
 use crate::connection::{TooSlow, is_caused_by};
+use crate::error::ApiError;
 
 /// Largest body, whether its length was announced or not.
 const BODY: usize = 10_000_000;
@@ -22,6 +22,7 @@ const PARTS: usize = 1000;
 /// More than this is more than one message holds.
 const TEXT: usize = 1 << 20;
 const NAME: usize = 256;
+const TOO_SLOW: &str = "The request body did not come in time.";
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
 pub(super) const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
@@ -32,43 +33,47 @@ const DETACH: HeaderName = HeaderName::from_static("x-petasos-detach");
 pub(super) type Fields = Map<String, Value>;
 
 /// Reads a JSON object; nothing at all counts as an empty one.
-pub(super) async fn fields(request: Request) -> Result<Fields, Trouble> {
+pub(super) async fn fields(request: Request) -> Result<Fields, ApiError> {
     let bytes = read(request).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(Fields::new());
     }
     match serde_json::from_slice(&bytes) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(Trouble::bad("Request body must be a JSON object")),
-        Err(_) => Err(Trouble::bad("Invalid JSON in request body")),
+        Ok(_) => Err(ApiError::bad_request("Request body must be a JSON object")),
+        Err(_) => Err(ApiError::bad_request("Invalid JSON in request body")),
     }
 }
 
-async fn read(request: Request) -> Result<Bytes, Trouble> {
+fn too_large() -> ApiError {
+    ApiError::too_large("Request body too large.").code("body_too_large")
+}
+
+async fn read(request: Request) -> Result<Bytes, ApiError> {
     let headers = request.headers();
     let announced = match headers.get(header::CONTENT_LENGTH).map(|length| length.to_str()) {
         None => 0,
         Some(length) => length
             .ok()
             .and_then(|text| text.parse().ok())
-            .ok_or_else(|| Trouble::coded("invalid_content_length", "Invalid Content-Length header."))?,
+            .ok_or_else(|| ApiError::invalid("invalid_content_length", "Invalid Content-Length header."))?,
     };
     // Whoever asks first whether to send it hears the answer; others send it all before they listen.
     if announced > HEARD_OUT || (announced > BODY && headers.contains_key(header::EXPECT)) {
-        return Err(Trouble::too_large());
+        return Err(too_large());
     }
     let mut chunks = request.into_body().into_data_stream();
     let (mut bytes, mut heard) = (BytesMut::new(), 0);
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| {
             if is_caused_by::<TooSlow>(&error) {
-                return Trouble::late();
+                return ApiError::coded(StatusCode::REQUEST_TIMEOUT, "body_too_slow", TOO_SLOW);
             }
             if is_caused_by::<Exhausted>(&error) {
-                return Trouble::unavailable("too_many_bodies", "Too many request bodies at once.");
+                return ApiError::unavailable("too_many_bodies", "Too many request bodies at once.");
             }
             // A body that stops in the middle has no reader for this answer.
-            Trouble::bad("The request body ended early")
+            ApiError::bad_request("The request body ended early")
         })?;
         heard += chunk.len();
         if heard > HEARD_OUT {
@@ -79,11 +84,11 @@ async fn read(request: Request) -> Result<Bytes, Trouble> {
             false => bytes.extend_from_slice(&chunk),
         }
     }
-    if heard > BODY { Err(Trouble::too_large()) } else { Ok(bytes.freeze()) }
+    if heard > BODY { Err(too_large()) } else { Ok(bytes.freeze()) }
 }
 
 /// Flags come as such, or as the words that people write into forms.
-pub(super) fn flag(fields: &Fields, name: &str, otherwise: bool) -> Result<bool, Trouble> {
+pub(super) fn flag(fields: &Fields, name: &str, otherwise: bool) -> Result<bool, ApiError> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(otherwise),
         Some(Value::Bool(flag)) => Ok(*flag),
@@ -91,23 +96,23 @@ pub(super) fn flag(fields: &Fields, name: &str, otherwise: bool) -> Result<bool,
         Some(Value::String(word)) => match word.trim().to_ascii_lowercase().as_str() {
             "true" | "1" | "on" | "yes" => Ok(true),
             "false" | "0" | "off" | "no" | "" => Ok(false),
-            _ => Err(Trouble::bad(format!("'{name}' must be true or false")).at(name)),
+            _ => Err(ApiError::bad_request(format!("'{name}' must be true or false")).param(name)),
         },
         Some(Value::Array(_) | Value::Object(_)) => {
-            Err(Trouble::bad(format!("'{name}' must be true or false")).at(name))
+            Err(ApiError::bad_request(format!("'{name}' must be true or false")).param(name))
         }
     }
 }
 
 /// A text; `None` if it is absent, null or empty.
-pub(super) fn text(fields: &Fields, name: &str) -> Result<Option<String>, Trouble> {
+pub(super) fn text(fields: &Fields, name: &str) -> Result<Option<String>, ApiError> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.len() > TEXT => {
-            Err(Trouble::coded("content_too_long", format!("'{name}' is longer than 1 MB")).at(name))
+            Err(ApiError::invalid("content_too_long", format!("'{name}' is longer than 1 MB")).param(name))
         }
         Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        Some(_) => Err(Trouble::bad(format!("'{name}' must be a string")).at(name)),
+        Some(_) => Err(ApiError::bad_request(format!("'{name}' must be a string")).param(name)),
     }
 }
 
@@ -126,15 +131,15 @@ impl Content {
 }
 
 /// A string, or a list of parts. `param` names it in an error.
-pub(super) fn content(value: &Value, param: &str) -> Result<Content, Trouble> {
+pub(super) fn content(value: &Value, param: &str) -> Result<Content, ApiError> {
     match value {
         Value::Null => Ok(Content::default()),
         Value::String(text) if text.len() > TEXT => {
-            Err(Trouble::coded("content_too_long", "The text is longer than 1 MB").at(param))
+            Err(ApiError::invalid("content_too_long", "The text is longer than 1 MB").param(param))
         }
         Value::String(text) => Ok(Content { text: text.clone(), pictures: vec![] }),
         Value::Array(parts) if parts.len() > PARTS => {
-            Err(Trouble::coded("too_many_parts", format!("More than {PARTS} content parts")).at(param))
+            Err(ApiError::invalid("too_many_parts", format!("More than {PARTS} content parts")).param(param))
         }
         Value::Array(parts) => {
             let mut content = Content::default();
@@ -146,12 +151,13 @@ pub(super) fn content(value: &Value, param: &str) -> Result<Content, Trouble> {
             Ok(content)
         }
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-            Err(Trouble::coded("invalid_content", "Content must be a string or an array of parts").at(param))
+            Err(ApiError::invalid("invalid_content", "Content must be a string or an array of parts")
+                .param(param))
         }
     }
 }
 
-fn part(part: &Value, param: &str, content: &mut Content) -> Result<Option<String>, Trouble> {
+fn part(part: &Value, param: &str, content: &mut Content) -> Result<Option<String>, ApiError> {
     if let Value::String(text) = part {
         return sized(text, param).map(Some);
     }
@@ -159,35 +165,35 @@ fn part(part: &Value, param: &str, content: &mut Content) -> Result<Option<Strin
     match kind {
         "text" | "input_text" | "output_text" => match part.get("text").and_then(Value::as_str) {
             Some(text) => sized(text, param).map(Some),
-            None => Err(Trouble::coded("invalid_content", "A text part must have a text").at(param)),
+            None => Err(ApiError::invalid("invalid_content", "A text part must have a text").param(param)),
         },
         "image_url" | "input_image" => {
             content.pictures.push(picture(part, param)?);
             Ok(None)
         }
-        "file" | "input_file" => Err(Trouble::coded(
+        "file" | "input_file" => Err(ApiError::invalid(
             "unsupported_content_type",
             "Inline image inputs are supported, but uploaded files and document inputs are not supported on this \
              endpoint.",
         )
-        .at(param)),
+        .param(param)),
         other => {
             let shown: String = other.chars().take(64).collect();
             let message = format!("Unsupported content part type: '{shown}'");
-            Err(Trouble::coded("unsupported_content_type", message).at(param))
+            Err(ApiError::invalid("unsupported_content_type", message).param(param))
         }
     }
 }
 
-fn sized(text: &str, param: &str) -> Result<String, Trouble> {
+fn sized(text: &str, param: &str) -> Result<String, ApiError> {
     if text.chars().count() > PART_CHARS {
         let message = format!("A text part is longer than {PART_CHARS} characters");
-        return Err(Trouble::coded("content_too_long", message).at(param));
+        return Err(ApiError::invalid("content_too_long", message).param(param));
     }
     Ok(text.to_owned())
 }
 
-fn picture(part: &Value, param: &str) -> Result<String, Trouble> {
+fn picture(part: &Value, param: &str) -> Result<String, ApiError> {
     let address = part.get("image_url");
     let address = address.and_then(|it| it.as_str().or_else(|| it.get("url").and_then(Value::as_str)));
     let address = address.unwrap_or_default();
@@ -195,7 +201,7 @@ fn picture(part: &Value, param: &str) -> Result<String, Trouble> {
     let lower: String = address.chars().take(16).collect::<String>().to_ascii_lowercase();
     if !known.iter().any(|start| lower.starts_with(start)) {
         let message = "Image inputs must be http(s) URLs or data:image/... URLs.";
-        return Err(Trouble::coded("invalid_image_url", message).at(param));
+        return Err(ApiError::invalid("invalid_image_url", message).param(param));
     }
     Ok(address.to_owned())
 }
@@ -209,7 +215,7 @@ pub(super) struct Talk {
 }
 
 /// Messages in the shape of chat completions. Only what users and assistants said counts; the last of it is asked.
-pub(super) fn talk(messages: &[Value], param: &str) -> Result<Talk, Trouble> {
+pub(super) fn talk(messages: &[Value], param: &str) -> Result<Talk, ApiError> {
     let mut talk = Talk::default();
     let mut said: Vec<(Role, Content)> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -219,7 +225,7 @@ pub(super) fn talk(messages: &[Value], param: &str) -> Result<Talk, Trouble> {
             continue;
         }
         let Value::Object(fields) = message else {
-            return Err(Trouble::coded("invalid_message", "A message must be an object").at(param));
+            return Err(ApiError::invalid("invalid_message", "A message must be an object").param(param));
         };
         let role = fields.get("role").and_then(Value::as_str).unwrap_or_default();
         let within = format!("{param}.content");
@@ -249,10 +255,10 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn read(headers: &HeaderMap) -> Result<Self, Trouble> {
+    pub(super) fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
         let session = header_text(headers, &SESSION_ID, "Invalid session ID")?;
         if session.as_deref().is_some_and(|id| !is_session_id(id)) {
-            return Err(Trouble::bad("Invalid session ID"));
+            return Err(ApiError::bad_request("Invalid session ID"));
         }
         let detached = header_text(headers, &DETACH, "Invalid X-Petasos-Detach")?;
         Ok(Self {
@@ -279,11 +285,11 @@ impl Wanted {
     }
 }
 
-fn header_text(headers: &HeaderMap, name: &HeaderName, message: &str) -> Result<Option<String>, Trouble> {
+fn header_text(headers: &HeaderMap, name: &HeaderName, message: &str) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
-    let text = value.to_str().map_err(|_| Trouble::bad(message))?.trim();
+    let text = value.to_str().map_err(|_| ApiError::bad_request(message))?.trim();
     if text.len() > NAME {
-        return Err(Trouble::bad(message));
+        return Err(ApiError::bad_request(message));
     }
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
@@ -305,6 +311,6 @@ pub(super) fn short_hash(parts: &[&str]) -> String {
 }
 
 /// Not acceptable as JSON: says what is.
-pub(super) fn method_not_allowed() -> Trouble {
-    Trouble::new(StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed"), "This path has other methods")
+pub(super) fn method_not_allowed() -> ApiError {
+    ApiError::coded(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "This path has other methods")
 }

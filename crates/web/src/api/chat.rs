@@ -1,42 +1,41 @@
 //! Chat completions: one answer, whole or as it grows.
 
-use std::sync::Arc;
-
+use axum::Json;
 use axum::extract::{Request, State};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use petasos_core::media;
 use petasos_gateway::{Place, RunEnd, RunRow, fresh_id};
 use serde_json::{Value, json};
 
 use super::Api;
 use super::asked::{Talk, Wanted, fields, flag, short_hash, talk};
-use super::frames::{self, Frame, Speaker};
 use super::keys::Owner;
-use super::tape::{Beat, Tape};
-use super::trouble::Trouble;
-use super::work::{self, Job, Leash, STOPPED, TRUNCATED, Verdict, chat_usage, names, seconds};
+use super::work::{self, Job, STOPPED, TRUNCATED, Verdict, chat_usage, names, seconds};
+use crate::error::ApiError;
 use crate::serve::Stop;
+use crate::stream::run::{Position, RunEvent};
+use crate::stream::sse::{self, Encoder};
 
 const ROUTE: &str = "chat.completions";
 
 pub(super) async fn complete(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
-    stop: Option<Extension<Stop>>,
+    stop: Stop,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let wanted = Wanted::read(request.headers())?;
     let fields = fields(request).await?;
     let messages = match fields.get("messages") {
         Some(Value::Array(messages)) if !messages.is_empty() => messages,
-        _ => return Err(Trouble::bad("Missing or invalid 'messages' field").at("messages")),
+        _ => return Err(ApiError::bad_request("Missing or invalid 'messages' field").param("messages")),
     };
     let streamed = flag(&fields, "stream", false)?;
     let Talk { instructions, history, asked } = talk(messages, "messages")?;
-    let content = asked.ok_or_else(|| Trouble::bad("No user message found in messages"))?;
+    let content = asked.ok_or_else(|| ApiError::bad_request("No user message found in messages"))?;
     if content.is_empty() {
-        return Err(Trouble::bad("No user message found in messages"));
+        return Err(ApiError::bad_request("No user message found in messages"));
     }
     let instructions = instructions.join("\n");
     let place = match &wanted.session {
@@ -61,20 +60,16 @@ pub(super) async fn complete(
         fields: &fields,
     };
     let started = api.start(&owner, job).await?;
-    let stop = work::stop(stop);
     if streamed {
-        let headers = names(&started.run, &wanted);
-        let leash = Leash::new(&api.handle, &started, &wanted, &stop);
-        let speaker = Chunks::new(&started.run);
-        let tape = Tape::play(&api.handle, started.run, None, stop).await?;
-        return Ok(frames::stream(tape, speaker, Some(leash), headers));
+        let encoder = Chunks::new(&started.run);
+        return api.stream(started, &wanted, stop, encoder).await;
     }
     let run = api.finish(&started, &wanted, &stop).await?;
     whole(&run, &wanted)
 }
 
-fn whole(run: &RunRow, wanted: &Wanted) -> Result<Response, Trouble> {
-    let end = run.end.as_ref().ok_or_else(|| Trouble::agent("agent_error", STOPPED))?;
+fn whole(run: &RunRow, wanted: &Wanted) -> Result<Response, ApiError> {
+    let end = run.end.as_ref().ok_or_else(|| ApiError::agent("agent_error", STOPPED))?;
     let mut headers = names(run, wanted);
     let (text, partial) = match work::verdict(end) {
         Verdict::Answered { text, partial } => (text, partial),
@@ -100,7 +95,7 @@ fn whole(run: &RunRow, wanted: &Wanted) -> Result<Response, Trouble> {
 
 fn failed(mut headers: axum::http::HeaderMap, code: &'static str, message: &str) -> Response {
     work::incomplete(&mut headers, false, message);
-    (headers, Trouble::agent(code, message)).into_response()
+    (headers, ApiError::agent(code, message)).into_response()
 }
 
 fn cut_off() -> Value {
@@ -165,43 +160,45 @@ impl Chunks {
     }
 }
 
-impl Speaker for Chunks {
-    fn open(&mut self) -> Vec<Frame> {
-        vec![Frame::data(&self.chunk(json!({ "role": "assistant", "content": "" }), None))]
+impl Encoder for Chunks {
+    type Event = (Position, RunEvent);
+
+    fn open(&mut self) -> Vec<Event> {
+        vec![sse::data(&self.chunk(json!({ "role": "assistant", "content": "" }), None))]
     }
 
-    fn tell(&mut self, beat: Beat) -> Vec<Frame> {
-        match beat {
-            Beat::Text { text, again } => {
-                let apart = self.spoken && (self.fresh || again);
+    fn encode(&mut self, (_, event): (Position, RunEvent)) -> Vec<Event> {
+        match event {
+            RunEvent::Text { text, restarted } => {
+                let apart = self.spoken && (self.fresh || restarted);
                 (self.spoken, self.fresh) = (true, false);
                 let text = if apart { format!("\n\n{text}") } else { text };
-                vec![Frame::data(&self.chunk(json!({ "content": text }), None))]
+                vec![sse::data(&self.chunk(json!({ "content": text }), None))]
             }
-            Beat::Said { text } => {
+            RunEvent::TextComplete { text } => {
                 (self.fresh, self.said) = (true, text);
                 vec![]
             }
-            Beat::Called { call } if call.name.starts_with('_') => vec![],
-            Beat::Called { call } => {
+            RunEvent::ToolCalled { call } if call.name.starts_with('_') => vec![],
+            RunEvent::ToolCalled { call } => {
                 let label = super::preview(&call);
                 let data = json!({
                     "tool": call.name, "emoji": "🔧", "label": label, "toolCallId": call.id, "status": "running",
                 });
-                vec![Frame::named("hermes.tool.progress", &data)]
+                vec![sse::named("hermes.tool.progress", &data)]
             }
-            Beat::Returned { name, .. } if name.starts_with('_') => vec![],
-            Beat::Returned { call, name, .. } => {
+            RunEvent::ToolReturned { name, .. } if name.starts_with('_') => vec![],
+            RunEvent::ToolReturned { call, name, .. } => {
                 let data = json!({ "tool": name, "toolCallId": call, "status": "completed" });
-                vec![Frame::named("hermes.tool.progress", &data)]
+                vec![sse::named("hermes.tool.progress", &data)]
             }
             // Nobody is asked here.
-            Beat::Asked(_) | Beat::Answered(_) => vec![],
-            Beat::Ended(end) => {
+            RunEvent::ApprovalRequested(_) | RunEvent::ApprovalEnded(_) => vec![],
+            RunEvent::Ended(end) => {
                 let pictures = pictures(&self.said, &end)
-                    .map(|more| Frame::data(&self.chunk(json!({ "content": format!("\n\n{more}") }), None)));
-                let done = Frame { event: None, data: "[DONE]".into() };
-                pictures.into_iter().chain([Frame::data(&self.last(&end)), done]).collect()
+                    .map(|more| sse::data(&self.chunk(json!({ "content": format!("\n\n{more}") }), None)));
+                let done = Event::default().data("[DONE]");
+                pictures.into_iter().chain([sse::data(&self.last(&end)), done]).collect()
             }
         }
     }

@@ -1,7 +1,5 @@
 //! Which pages may call the API, and the headers that only the API's answers carry.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -29,7 +27,7 @@ enum Standing {
     Stranger,
 }
 
-pub(super) async fn cross(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+pub(super) async fn cross(State(api): State<Api>, request: Request, next: Next) -> Response {
     let preflight = request.method() == Method::OPTIONS && request.headers().contains_key(header::ORIGIN);
     let (mut response, allowed) = match standing(&api, &request) {
         Standing::Stranger => (StatusCode::FORBIDDEN.into_response(), None),

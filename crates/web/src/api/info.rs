@@ -1,7 +1,5 @@
 //! What there is: health, models, capabilities, tools.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use petasos_gateway::{ToolSpec, Toolset, clock};
@@ -10,15 +8,15 @@ use serde_json::{Value, json};
 use super::Api;
 use super::keys::Scope;
 use super::routes;
-use super::trouble::Trouble;
+use crate::error::ApiError;
 
-type Answer = Result<Json<Value>, Trouble>;
+type Answer = Result<Json<Value>, ApiError>;
 
 pub(super) async fn health() -> Json<Value> {
     Json(json!({ "status": "ok", "platform": "petasos", "version": env!("CARGO_PKG_VERSION") }))
 }
 
-pub(super) async fn models(State(api): State<Arc<Api>>) -> Answer {
+pub(super) async fn models(State(api): State<Api>) -> Answer {
     let own = &api.options.model_name;
     let created = clock::now().0 / 1000;
     let model = |id: &String, root: &String| {
@@ -37,7 +35,7 @@ const DISK_FULL_PERCENT: u64 = 90;
 
 /// Readiness: what keeps the agent from answering. The checks of configuration and queues tell of work for the operator
 /// and do not make the gateway unready.
-pub(super) async fn health_detailed(State(api): State<Arc<Api>>) -> Answer {
+pub(super) async fn health_detailed(State(api): State<Api>) -> Answer {
     let status = api.handle.status().await?;
     let ok = |fine: bool| if fine { "ok" } else { "degraded" };
     let (at_work, _) = api.handle.runs_at_work();
@@ -73,7 +71,7 @@ pub(super) async fn health_detailed(State(api): State<Arc<Api>>) -> Answer {
     })))
 }
 
-pub(super) async fn capabilities(State(api): State<Arc<Api>>) -> Answer {
+pub(super) async fn capabilities(State(api): State<Api>) -> Answer {
     let endpoints: serde_json::Map<String, Value> = routes::table()
         .into_iter()
         .map(|route| (route.name.to_owned(), json!({ "method": route.method, "path": route.path })))
@@ -101,8 +99,8 @@ pub(super) async fn capabilities(State(api): State<Arc<Api>>) -> Answer {
 }
 
 /// No platform of ours is called on this port: those that are called have listeners of their own.
-pub(super) async fn platform_events() -> Trouble {
-    Trouble::unavailable("platform_unavailable", "Platform adapter is not connected")
+pub(super) async fn platform_events() -> ApiError {
+    ApiError::unavailable("platform_unavailable", "Platform adapter is not connected")
 }
 
 /// There are none.
@@ -111,7 +109,7 @@ pub(super) async fn skills() -> Answer {
 }
 
 /// The agent's tools, by what they are for.
-pub(super) async fn toolsets(State(api): State<Arc<Api>>) -> Answer {
+pub(super) async fn toolsets(State(api): State<Api>) -> Answer {
     let shown = |(set, tools): (Toolset, Vec<ToolSpec>)| {
         let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let sentences: Vec<_> =

@@ -1,18 +1,16 @@
 //! Scheduled work over HTTP. Errors are plain here: `{"error": "…"}` is what clients of jobs know.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use petasos_core::cron::{Change, JobId, NewJob};
-use petasos_gateway::cron::{JobError, Scheduled};
+use petasos_gateway::cron::Scheduled;
 use serde_json::{Value, json};
 
 use super::asked::{Fields, fields};
-use super::trouble::Trouble;
 use super::{Api, Id};
+use crate::error::ApiError;
 
 /// Where timers of others call.
 pub(super) const FIRE: &str = "/api/cron/fire";
@@ -20,53 +18,19 @@ const NAME: usize = 200;
 const PROMPT: usize = 5000;
 const CHANGED: [&str; 8] = ["name", "schedule", "prompt", "deliver", "skills", "skill", "repeat", "enabled"];
 
-/// Why a job was not touched.
-pub(super) enum Refused {
-    Plain(StatusCode, String),
-    Trouble(Trouble),
-}
+type Answer = Result<Json<Value>, ApiError>;
 
-type Answer = Result<Json<Value>, Refused>;
-
-impl From<Trouble> for Refused {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
-    }
-}
-
-impl From<JobError> for Refused {
-    fn from(error: JobError) -> Self {
-        match error {
-            JobError::Bad(why) => bad(why),
-            JobError::NotFound => Self::Plain(StatusCode::NOT_FOUND, "Job not found".into()),
-            JobError::Gateway(error) => Self::Trouble(error.into()),
-        }
-    }
-}
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Plain(status, message) => (status, Json(json!({ "error": message }))).into_response(),
-            Self::Trouble(trouble) => trouble.into_response(),
-        }
-    }
-}
-
-fn bad(message: impl Into<String>) -> Refused {
-    Refused::Plain(StatusCode::BAD_REQUEST, message.into())
-}
-
-pub(super) async fn list(State(api): State<Arc<Api>>) -> Answer {
+pub(super) async fn list(State(api): State<Api>) -> Answer {
     let jobs = api.handle.jobs().await?;
     let jobs: Vec<_> = jobs.iter().map(|job| api.job(job)).collect();
     Ok(Json(json!({ "jobs": jobs })))
 }
 
-pub(super) async fn create(State(api): State<Arc<Api>>, request: Request) -> Answer {
-    let fields = body(request).await?;
-    let name = text(&fields, "name", NAME)?.ok_or_else(|| bad("Name is required"))?;
-    let schedule = text(&fields, "schedule", NAME)?.ok_or_else(|| bad("Schedule is required"))?;
+pub(super) async fn create(State(api): State<Api>, request: Request) -> Answer {
+    let fields = fields(request).await?;
+    let name = text(&fields, "name", NAME)?.ok_or_else(|| ApiError::bad_job("Name is required"))?;
+    let schedule =
+        text(&fields, "schedule", NAME)?.ok_or_else(|| ApiError::bad_job("Schedule is required"))?;
     let new = NewJob {
         name: Some(name),
         schedule,
@@ -80,24 +44,24 @@ pub(super) async fn create(State(api): State<Arc<Api>>, request: Request) -> Ans
     Ok(Json(json!({ "job": api.job(&job) })))
 }
 
-pub(super) async fn show(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn show(State(api): State<Api>, Id(id): Id) -> Answer {
     let job = api.handle.job(&name(&id)?).await?;
     Ok(Json(json!({ "job": api.job(&job) })))
 }
 
-pub(super) async fn change(State(api): State<Arc<Api>>, Id(id): Id, request: Request) -> Answer {
+pub(super) async fn change(State(api): State<Api>, Id(id): Id, request: Request) -> Answer {
     let id = name(&id)?;
-    let fields = body(request).await?;
+    let fields = fields(request).await?;
     if !fields.keys().any(|name| CHANGED.contains(&name.as_str())) {
-        return Err(bad("No valid fields to update"));
+        return Err(ApiError::bad_job("No valid fields to update"));
     }
     if fields.contains_key("skills") || fields.contains_key("skill") {
-        return Err(bad("Jobs have no skills here"));
+        return Err(ApiError::bad_job("Jobs have no skills here"));
     }
     let enabled = match fields.get("enabled") {
         None | Some(Value::Null) => None,
         Some(Value::Bool(enabled)) => Some(*enabled),
-        Some(_) => return Err(bad("'enabled' must be true or false")),
+        Some(_) => return Err(ApiError::bad_job("'enabled' must be true or false")),
     };
     let change = Change {
         name: text(&fields, "name", NAME)?,
@@ -111,35 +75,31 @@ pub(super) async fn change(State(api): State<Arc<Api>>, Id(id): Id, request: Req
     Ok(Json(json!({ "job": api.job(&job) })))
 }
 
-pub(super) async fn delete(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn delete(State(api): State<Api>, Id(id): Id) -> Answer {
     api.handle.job_remove(&name(&id)?).await?;
     Ok(Json(json!({ "ok": true })))
 }
 
-pub(super) async fn pause(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn pause(State(api): State<Api>, Id(id): Id) -> Answer {
     api.set_enabled(&id, false).await
 }
 
-pub(super) async fn resume(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn resume(State(api): State<Api>, Id(id): Id) -> Answer {
     api.set_enabled(&id, true).await
 }
 
-pub(super) async fn run(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn run(State(api): State<Api>, Id(id): Id) -> Answer {
     let job = api.handle.job_run(&name(&id)?).await?;
     Ok(Json(json!({ "job": api.job(&job) })))
 }
 
 /// A timer of somebody else's fires a job. Its token is a key that may do so.
-pub(super) async fn fire(State(api): State<Arc<Api>>, request: Request) -> Result<Response, Refused> {
-    let fields = body(request).await?;
-    let id = text(&fields, "job_id", NAME)?.ok_or_else(|| bad("job_id is required"))?;
+pub(super) async fn fire(State(api): State<Api>, request: Request) -> Result<Response, ApiError> {
+    let fields = fields(request).await?;
+    let id = text(&fields, "job_id", NAME)?.ok_or_else(|| ApiError::bad_job("job_id is required"))?;
     api.handle.job_run(&name(&id)?).await?;
     let accepted = json!({ "status": "accepted", "job_id": id });
     Ok((StatusCode::ACCEPTED, Json(accepted)).into_response())
-}
-
-pub(super) fn bad_token() -> Refused {
-    Refused::Plain(StatusCode::UNAUTHORIZED, "invalid fire token".into())
 }
 
 impl Api {
@@ -154,32 +114,28 @@ impl Api {
     }
 }
 
-fn name(id: &str) -> Result<JobId, Refused> {
-    JobId::parse(id).ok_or_else(|| bad("Invalid job ID format"))
+fn name(id: &str) -> Result<JobId, ApiError> {
+    JobId::parse(id).ok_or_else(ApiError::bad_job_id)
 }
 
-async fn body(request: Request) -> Result<Fields, Refused> {
-    fields(request).await.map_err(Refused::Trouble)
-}
-
-fn text(fields: &Fields, name: &str, longest: usize) -> Result<Option<String>, Refused> {
+fn text(fields: &Fields, name: &str, longest: usize) -> Result<Option<String>, ApiError> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.chars().count() > longest => {
-            Err(bad(format!("'{name}' must be at most {longest} characters")))
+            Err(ApiError::bad_job(format!("'{name}' must be at most {longest} characters")))
         }
         Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-        Some(_) => Err(bad(format!("'{name}' must be a string"))),
+        Some(_) => Err(ApiError::bad_job(format!("'{name}' must be a string"))),
     }
 }
 
-fn repeat(fields: &Fields) -> Result<Option<u32>, Refused> {
+fn repeat(fields: &Fields) -> Result<Option<u32>, ApiError> {
     match fields.get("repeat") {
         None | Some(Value::Null) => Ok(None),
         Some(value) => {
             let times =
                 value.as_u64().and_then(|times| u32::try_from(times).ok()).filter(|times| *times >= 1);
-            times.map(Some).ok_or_else(|| bad("'repeat' must be a whole number of at least 1"))
+            times.map(Some).ok_or_else(|| ApiError::bad_job("'repeat' must be a whole number of at least 1"))
         }
     }
 }

@@ -9,7 +9,7 @@ use aws_lc_rs::{constant_time, digest};
 use axum::http::HeaderMap;
 use petasos_core::Secret;
 
-use super::trouble::Trouble;
+use crate::error::ApiError;
 use crate::token::bearer;
 
 /// A key as it is configured.
@@ -57,8 +57,8 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) fn may(&self, scope: Scope) -> Result<(), Trouble> {
-        if self.scopes.contains(&scope) { Ok(()) } else { Err(Trouble::out_of_scope(scope.as_str())) }
+    pub(crate) fn may(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.scopes.contains(&scope) { Ok(()) } else { Err(ApiError::out_of_scope(scope.as_str())) }
     }
 }
 
@@ -88,7 +88,7 @@ impl Keys {
 
     /// Whoever shows the key is its owner, as long as they do not come too often. Every key is compared, whichever
     /// fits.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Owner, Trouble> {
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Owner, ApiError> {
         let shown = hash(bearer(headers).unwrap_or_default().trim_ascii());
         let fits =
             |key: &&Key| constant_time::verify_slices_are_equal(key.digest.as_ref(), shown.as_ref()).is_ok();
@@ -96,9 +96,9 @@ impl Keys {
         for key in self.0.iter().filter(fits) {
             found = Some(key);
         }
-        let key = found.ok_or_else(Trouble::unauthorized)?;
+        let key = found.ok_or_else(ApiError::invalid_key)?;
         if let Some(wait) = key.pace.as_ref().and_then(|pace| pace.take(Instant::now())) {
-            return Err(Trouble::busy("Too many requests with this key", wait.as_secs() + 1));
+            return Err(ApiError::busy("Too many requests with this key", wait.as_secs() + 1));
         }
         Ok(key.owner.clone())
     }

@@ -7,7 +7,6 @@
 mod asked;
 mod chat;
 mod cors;
-mod frames;
 mod info;
 mod jobs;
 mod keys;
@@ -17,17 +16,15 @@ mod routes;
 mod runs;
 mod schema;
 mod sessions;
-mod tape;
-mod trouble;
 mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRef, FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use petasos_gateway::Handle;
 
@@ -35,10 +32,10 @@ pub(crate) use keys::Owner;
 pub use keys::{ApiKey, Scope};
 pub(crate) use openapi::make as document;
 
+use crate::error::{self, ApiError};
 use crate::guard;
 use crate::origin::Options;
 use keys::Keys;
-use trouble::Trouble;
 
 /// What the API goes by.
 #[derive(Debug, Clone)]
@@ -53,11 +50,18 @@ pub struct ApiOptions {
 }
 
 /// What every request needs.
+#[derive(Clone)]
 pub(crate) struct Api {
     handle: Handle,
-    options: ApiOptions,
-    hosts: Options,
-    keys: Keys,
+    options: Arc<ApiOptions>,
+    hosts: Arc<Options>,
+    keys: Arc<Keys>,
+}
+
+impl FromRef<Api> for Handle {
+    fn from_ref(api: &Api) -> Self {
+        api.handle.clone()
+    }
 }
 
 impl Api {
@@ -97,7 +101,7 @@ pub(crate) fn without_profile(request: &mut Request) {
 
 pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: Options) -> Router {
     let keys = Keys::cut(&options.keys);
-    let api = Arc::new(Api { handle, options, hosts, keys });
+    let api = Api { handle, options: Arc::new(options), hosts: Arc::new(hosts), keys: Arc::new(keys) };
     let (mut open, mut closed) = (Router::new(), Router::new());
     for route in routes::table() {
         match route.scope {
@@ -111,28 +115,29 @@ pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: Options) -> Rou
     open.merge(closed.layer(from_fn_with_state(api.clone(), authenticate)))
         .fallback(unknown)
         .method_not_allowed_fallback(async || asked::method_not_allowed())
+        .layer(map_response(error::for_programs))
         .layer(from_fn_with_state(api.clone(), cors::cross))
         .with_state(api)
 }
 
-async fn unknown(State(api): State<Arc<Api>>, request: Request) -> Trouble {
+async fn unknown(State(api): State<Api>, request: Request) -> ApiError {
     match api.keys.admit(request.headers()) {
-        Ok(_) => Trouble::not_found(Some("not_found"), "There is nothing at this path"),
-        Err(trouble) => trouble,
+        Ok(_) => ApiError::not_found("There is nothing at this path").code("not_found"),
+        Err(error) => error,
     }
 }
 
-async fn authenticate(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     match api.keys.admit(request.headers()) {
         Ok(owner) => {
             guard::keep_seat(&request);
             request.extensions_mut().insert(owner);
             next.run(request).await
         }
-        Err(trouble) if trouble.is_unauthorized() && request.uri().path() == jobs::FIRE => {
-            jobs::bad_token().into_response()
+        Err(error) if error.is_unauthorized() && request.uri().path() == jobs::FIRE => {
+            ApiError::invalid_fire_token().into_response()
         }
-        Err(trouble) => trouble.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -140,7 +145,7 @@ async fn authenticate(State(api): State<Arc<Api>>, mut request: Request, next: N
 async fn only(State(scope): State<Scope>, owner: Owner, request: Request, next: Next) -> Response {
     match owner.may(scope) {
         Ok(()) => next.run(request).await,
-        Err(trouble) => trouble.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -148,12 +153,12 @@ async fn only(State(scope): State<Scope>, owner: Owner, request: Request, next: 
 struct Id(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match axum::extract::Path::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(id)) => Ok(Self(id)),
-            Err(_) => Err(Trouble::coded("invalid_id", "The id in the path is not text")),
+            Err(_) => Err(ApiError::invalid("invalid_id", "The id in the path is not text")),
         }
     }
 }
@@ -162,22 +167,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 struct Query<T>(T);
 
 impl<S: Send + Sync, T: serde::de::DeserializeOwned> FromRequestParts<S> for Query<T> {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match axum::extract::Query::from_request_parts(parts, state).await {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
-            Err(_) => Err(Trouble::coded("invalid_parameter", "The parameters after ? cannot be read")),
+            Err(_) => Err(ApiError::invalid("invalid_parameter", "The parameters after ? cannot be read")),
         }
     }
 }
 
 impl<S: Sync> FromRequestParts<S> for Owner {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // Put there by `authenticate`, through which every route but health goes.
-        parts.extensions.get().cloned().ok_or_else(Trouble::unauthorized)
+        parts.extensions.get().cloned().ok_or_else(ApiError::invalid_key)
     }
 }
 

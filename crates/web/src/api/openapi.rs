@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::routes::{Route, Works, table};
 use super::schema::Shape;
-use super::trouble::Trouble;
+use crate::error::ApiError;
 
 const TEXT: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
-pub(super) async fn document() -> Result<Json<Value>, Trouble> {
+pub(super) async fn document() -> Result<Json<Value>, ApiError> {
     Ok(Json(make()))
 }
 

@@ -1,34 +1,33 @@
 //! Responses: an answer with everything that led to it, which can be fetched again and gone on from.
 
-use std::sync::Arc;
-
+use axum::Json;
 use axum::extract::{Request, State};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use petasos_core::ids::RowId;
 use petasos_core::transcript::{Role, ToolCall};
 use petasos_gateway::{Place, RunEnd, RunRow, Said, fresh_id};
 use serde_json::{Value, json};
 
 use super::asked::{Fields, Wanted, fields, flag, short_hash, text};
-use super::frames::{self, Frame, Speaker};
 use super::keys::Owner;
 use super::runs::{Input, cut, input, no_previous, told_history};
-use super::tape::{Beat, Tape};
-use super::trouble::Trouble;
-use super::work::{self, Job, Leash, STOPPED, TRUNCATED, Verdict, names, seconds, usage};
+use super::work::{self, Job, STOPPED, TRUNCATED, Verdict, names, seconds, usage};
 use super::{Api, Id};
+use crate::error::ApiError;
 use crate::serve::Stop;
+use crate::stream::run::{Position, RunEvent};
+use crate::stream::sse::{self, Encoder};
 
 /// Rows that one response shows; a run has fewer steps than that.
 const ROWS: usize = 1000;
 
 pub(super) async fn create(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
-    stop: Option<Extension<Stop>>,
+    stop: Stop,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let mut wanted = Wanted::read(request.headers())?;
     let fields = fields(request).await?;
     let (streamed, background) = (flag(&fields, "stream", false)?, flag(&fields, "background", false)?);
@@ -53,23 +52,20 @@ pub(super) async fn create(
     };
     let previous = previous.unwrap_or_default();
     let started = api.start(&owner, job).await.map_err(|error| error.or(|| no_previous(&previous)))?;
-    let stop = work::stop(stop);
-    let headers = names(&started.run, &wanted);
     if streamed {
-        let leash = Leash::new(&api.handle, &started, &wanted, &stop);
-        let speaker = Telling::new(&started.run);
-        let tape = Tape::play(&api.handle, started.run, None, stop).await?;
-        return Ok(frames::stream(tape, speaker, Some(leash), headers));
+        let encoder = ResponseEvents::new(&started.run);
+        return api.stream(started, &wanted, stop, encoder).await;
     }
     if background {
+        let headers = names(&started.run, &wanted);
         return Ok((headers, Json(api.response(&started.run).await?)).into_response());
     }
     let run = api.finish(&started, &wanted, &stop).await?;
     whole(&api, &run, &wanted).await
 }
 
-async fn whole(api: &Api, run: &RunRow, wanted: &Wanted) -> Result<Response, Trouble> {
-    let end = run.end.as_ref().ok_or_else(|| Trouble::agent("agent_error", STOPPED))?;
+async fn whole(api: &Api, run: &RunRow, wanted: &Wanted) -> Result<Response, ApiError> {
+    let end = run.end.as_ref().ok_or_else(|| ApiError::agent("agent_error", STOPPED))?;
     let mut headers = names(run, wanted);
     match work::verdict(end) {
         Verdict::Answered { partial, .. } => {
@@ -80,26 +76,22 @@ async fn whole(api: &Api, run: &RunRow, wanted: &Wanted) -> Result<Response, Tro
         }
         Verdict::Failed { message } => {
             work::incomplete(&mut headers, false, &message);
-            Ok((headers, Trouble::agent("agent_error", message)).into_response())
+            Ok((headers, ApiError::agent("agent_error", message)).into_response())
         }
-        Verdict::Cancelled => Ok((headers, Trouble::agent("agent_incomplete", STOPPED)).into_response()),
+        Verdict::Cancelled => Ok((headers, ApiError::agent("agent_incomplete", STOPPED)).into_response()),
     }
 }
 
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    owner: Owner,
-    Id(id): Id,
-) -> Result<Json<Value>, Trouble> {
+pub(super) async fn show(State(api): State<Api>, owner: Owner, Id(id): Id) -> Result<Json<Value>, ApiError> {
     let run = api.kept(&owner, &id).await?;
     Ok(Json(api.response(&run).await?))
 }
 
 pub(super) async fn delete(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
-) -> Result<Json<Value>, Trouble> {
+) -> Result<Json<Value>, ApiError> {
     let run = api.kept(&owner, &id).await?;
     if !api.handle.hide_run(&run.id).await? {
         return Err(not_found(&id));
@@ -108,31 +100,32 @@ pub(super) async fn delete(
 }
 
 pub(super) async fn cancel(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
-) -> Result<Json<Value>, Trouble> {
+) -> Result<Json<Value>, ApiError> {
     let run = api.kept(&owner, &id).await?;
     api.handle.stop_run(&run).await?;
     let run = api.handle.run_ended(&id).await?.ok_or_else(|| not_found(&id))?;
     Ok(Json(api.response(&run).await?))
 }
 
-fn place(fields: &Fields, owner: &Owner, previous: Option<&str>) -> Result<Place, Trouble> {
+fn place(fields: &Fields, owner: &Owner, previous: Option<&str>) -> Result<Place, ApiError> {
     let conversation = match fields.get("conversation") {
         None | Some(Value::Null) => None,
         Some(Value::String(name)) => Some(name.clone()).filter(|name| !name.is_empty()),
         Some(object) => match object.get("id").and_then(Value::as_str) {
             Some(id) => Some(id.to_owned()),
             None => {
-                return Err(Trouble::bad("'conversation' must be a string or have an id").at("conversation"));
+                return Err(ApiError::bad_request("'conversation' must be a string or have an id")
+                    .param("conversation"));
             }
         },
     };
     let fresh = || Place::Session(fresh_id::<8>("api-"));
     Ok(match (conversation, previous) {
         (Some(_), Some(_)) => {
-            return Err(Trouble::bad("Cannot use both 'conversation' and 'previous_response_id'"));
+            return Err(ApiError::bad_request("Cannot use both 'conversation' and 'previous_response_id'"));
         }
         _ if fields.get("conversation_history").is_some_and(Value::is_array) => fresh(),
         (Some(name), None) => Place::Named(format!("conv-{}", short_hash(&[&owner.name, &name]))),
@@ -141,19 +134,19 @@ fn place(fields: &Fields, owner: &Owner, previous: Option<&str>) -> Result<Place
     })
 }
 
-fn not_found(id: &str) -> Trouble {
-    Trouble::not_found(None, format!("Response not found: {}", cut(id)))
+fn not_found(id: &str) -> ApiError {
+    ApiError::not_found(format!("Response not found: {}", cut(id)))
 }
 
 impl Api {
     /// A response of this owner's that is to be kept.
-    async fn kept(&self, owner: &Owner, id: &str) -> Result<RunRow, Trouble> {
+    async fn kept(&self, owner: &Owner, id: &str) -> Result<RunRow, ApiError> {
         let run = self.handle.run(id).await?.filter(|run| id.starts_with("resp_") && !run.hidden);
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
     }
 
     /// As it stands now.
-    async fn response(&self, run: &RunRow) -> Result<Value, Trouble> {
+    async fn response(&self, run: &RunRow) -> Result<Value, ApiError> {
         let read = self.handle.run_rows(&run.id, RowId(0), ROWS).await?;
         let Some((run, rows, _)) = read else { return Err(not_found(&run.id)) };
         let question = |row: &Said| row.message.platform_message_id.as_ref() == Some(&run.id);
@@ -258,7 +251,7 @@ fn envelope(run: &RunRow, end: Option<&RunEnd>, output: Vec<Value>) -> Value {
 }
 
 /// A run as the events of a response.
-struct Telling {
+struct ResponseEvents {
     run: RunRow,
     number: u64,
     output: Vec<Value>,
@@ -266,20 +259,20 @@ struct Telling {
     open: Option<(String, String)>,
 }
 
-impl Telling {
+impl ResponseEvents {
     fn new(run: &RunRow) -> Self {
         Self { run: run.clone(), number: 0, output: vec![], open: None }
     }
 
-    fn event(&mut self, kind: &'static str, mut data: Value) -> Frame {
+    fn event(&mut self, kind: &'static str, mut data: Value) -> Event {
         data["type"] = json!(kind);
         data["sequence_number"] = json!(self.number);
         self.number += 1;
-        Frame::named(kind, &data)
+        sse::named(kind, &data)
     }
 
     /// An item that is there at once.
-    fn item(&mut self, begun: Value, done: Value) -> Vec<Frame> {
+    fn item(&mut self, begun: Value, done: Value) -> Vec<Event> {
         let at = self.output.len();
         self.output.push(done.clone());
         vec![
@@ -288,7 +281,7 @@ impl Telling {
         ]
     }
 
-    fn delta(&mut self, text: String, again: bool) -> Vec<Frame> {
+    fn delta(&mut self, text: String, restarted: bool) -> Vec<Event> {
         let mut frames = Vec::new();
         let at = self.output.len();
         if self.open.is_none() {
@@ -302,7 +295,7 @@ impl Telling {
             self.open = Some((id, String::new()));
         }
         let Some((id, said)) = &mut self.open else { return frames };
-        if again {
+        if restarted {
             said.clear();
         }
         said.push_str(&text);
@@ -312,7 +305,7 @@ impl Telling {
         frames
     }
 
-    fn close(&mut self, text: Option<String>) -> Vec<Frame> {
+    fn close(&mut self, text: Option<String>) -> Vec<Event> {
         let Some((id, said)) = self.open.take() else { return vec![] };
         let (text, at) = (text.unwrap_or(said), self.output.len());
         let item = message(&id, &text);
@@ -338,24 +331,28 @@ impl Telling {
     }
 }
 
-impl Speaker for Telling {
-    fn open(&mut self) -> Vec<Frame> {
+impl Encoder for ResponseEvents {
+    type Event = (Position, RunEvent);
+
+    fn open(&mut self) -> Vec<Event> {
         let data = self.snapshot(None);
         vec![self.event("response.created", data.clone()), self.event("response.in_progress", data)]
     }
 
-    fn tell(&mut self, beat: Beat) -> Vec<Frame> {
-        match beat {
-            Beat::Text { text, again } => self.delta(text, again),
-            Beat::Said { text } => self.close(Some(text)),
-            Beat::Called { call } => self.item(called(&call, "in_progress"), called(&call, "completed")),
-            Beat::Returned { call, content, .. } => {
+    fn encode(&mut self, (_, event): (Position, RunEvent)) -> Vec<Event> {
+        match event {
+            RunEvent::Text { text, restarted } => self.delta(text, restarted),
+            RunEvent::TextComplete { text } => self.close(Some(text)),
+            RunEvent::ToolCalled { call } => {
+                self.item(called(&call, "in_progress"), called(&call, "completed"))
+            }
+            RunEvent::ToolReturned { call, content, .. } => {
                 let item = returned(&call, &content);
                 self.item(item.clone(), item)
             }
             // Nobody is asked here.
-            Beat::Asked(_) | Beat::Answered(_) => vec![],
-            Beat::Ended(end) => {
+            RunEvent::ApprovalRequested(_) | RunEvent::ApprovalEnded(_) => vec![],
+            RunEvent::Ended(end) => {
                 let mut frames = self.close(None);
                 let kind = match work::verdict(&end) {
                     Verdict::Answered { partial: false, .. } => "response.completed",

@@ -1,7 +1,5 @@
 //! Everything there is, in one table: the router, the list of capabilities and the OpenAPI document are made from it.
 
-use std::sync::Arc;
-
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use super::Api;
@@ -9,7 +7,7 @@ use super::keys::Scope;
 use super::schema::Shape;
 use super::{chat, info, jobs, openapi, responses, runs, sessions};
 
-type Handler = MethodRouter<Arc<Api>>;
+type Handler = MethodRouter<Api>;
 
 pub(super) struct Route {
     pub(super) name: &'static str,

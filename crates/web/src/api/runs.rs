@@ -1,34 +1,33 @@
 //! Runs: work that belongs to the server. Accepted with a name, looked at, followed, stopped.
 
-use std::sync::Arc;
-
+use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use petasos_core::Millis;
 use petasos_core::approve::{Answer, Choice, Ending, Which};
 use petasos_gateway::{Approval, Place, RunRow, clock, fresh_id};
 use serde_json::{Map, Value, json};
 
 use super::asked::{Content, Fields, Talk, Wanted, content, fields, flag, is_session_id, talk, text};
-use super::frames::{self, Frame, Speaker};
 use super::keys::{Owner, Scope};
-use super::tape::{self, Beat, Tape};
-use super::trouble::Trouble;
 use super::work::{self, Job, STOPPED, Verdict, names, usage};
 use super::{Api, Id, preview};
+use crate::error::ApiError;
 use crate::guard;
 use crate::serve::Stop;
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+use crate::stream::Reader;
+use crate::stream::page::LAST_EVENT_ID;
+use crate::stream::run::{Position, RunEvent, RunStream};
+use crate::stream::sse::{self, Encoder};
 
 /// Answers after the commit: from then on the run ends in one of its final states, whoever watches.
 pub(super) async fn start(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let wanted = Wanted::read(request.headers())?;
     let fields = fields(request).await?;
     let Input { asked, mut history, system } = input(&fields)?;
@@ -36,7 +35,7 @@ pub(super) async fn start(
     let run = fresh_id::<16>("run_");
     let place = match (text(&fields, "session_id")?, text(&fields, "previous_response_id")?) {
         (Some(id), _) if !is_session_id(&id) => {
-            return Err(Trouble::coded("invalid_session_id", "Invalid session ID").at("session_id"));
+            return Err(ApiError::invalid("invalid_session_id", "Invalid session ID").param("session_id"));
         }
         (Some(id), _) => Place::Session(id),
         (None, _) if told.is_some() => Place::Session(run.clone()),
@@ -66,10 +65,10 @@ pub(super) async fn start(
 }
 
 pub(super) async fn status(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
-) -> Result<Json<Value>, Trouble> {
+) -> Result<Json<Value>, ApiError> {
     let run = api.owned(&owner, &id).await?;
     let waits = api.handle.run_waits_for(&run).await?;
     Ok(Json(api.shown(&run, waits.as_ref(), &owner)))
@@ -77,29 +76,25 @@ pub(super) async fn status(
 
 /// Everything that happened and happens, from the beginning or from the last event that the client has.
 pub(super) async fn events(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
-    stop: Option<Extension<Stop>>,
+    stop: Stop,
     headers: HeaderMap,
     Id(id): Id,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let run = api.owned(&owner, &id).await?;
     let from = match guard::text(&headers, &LAST_EVENT_ID) {
         None | Some("") => None,
-        Some(id) => Some(tape::Place::parse(id).ok_or_else(|| {
-            Trouble::coded("invalid_event_id", "Last-Event-ID is not the id of an event of this run")
+        Some(id) => Some(Position::parse(id).ok_or_else(|| {
+            ApiError::invalid("invalid_event_id", "Last-Event-ID is not the id of an event of this run")
         })?),
     };
-    let speaker = Told { run: run.id.clone(), owner };
-    let tape = Tape::play(&api.handle, run, from, work::stop(stop)).await?;
-    Ok(frames::stream(tape, speaker, None, HeaderMap::new()))
+    let encoder = RunEvents { run: run.id.clone(), owner };
+    let reader = Reader::open(&api.handle, RunStream::new(run, from), stop).await?;
+    Ok(sse::respond(reader, encoder, None, work::keep_alive(), HeaderMap::new()))
 }
 
-pub(super) async fn stop(
-    State(api): State<Arc<Api>>,
-    owner: Owner,
-    Id(id): Id,
-) -> Result<Json<Value>, Trouble> {
+pub(super) async fn stop(State(api): State<Api>, owner: Owner, Id(id): Id) -> Result<Json<Value>, ApiError> {
     let run = api.owned(&owner, &id).await?;
     if !api.handle.stop_run(&run).await? {
         return Err(not_found(&id));
@@ -109,11 +104,11 @@ pub(super) async fn stop(
 
 /// Answers what the run waits for: the oldest question, the one that is named, or all.
 pub(super) async fn approval(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
     request: Request,
-) -> Result<Json<Value>, Trouble> {
+) -> Result<Json<Value>, ApiError> {
     let run = api.owned(&owner, &id).await?;
     let fields = fields(request).await?;
     let choice = choice(&fields)?;
@@ -122,7 +117,7 @@ pub(super) async fn approval(
     }
     if run.end.is_some() {
         let message = format!("Run has no active approval session: {id}");
-        return Err(Trouble::conflict("approval_not_active", message));
+        return Err(ApiError::conflict("approval_not_active", message));
     }
     let all = flag(&fields, "all", false)? || flag(&fields, "resolve_all", false)?;
     let which = match text(&fields, "approval_id")? {
@@ -134,14 +129,14 @@ pub(super) async fn approval(
     let resolved = api.handle.answer_run(&run, Answer { which, choice, reason }).await?;
     if resolved == 0 {
         let message = format!("Run has no pending approval: {id}");
-        return Err(Trouble::conflict("approval_not_pending", message));
+        return Err(ApiError::conflict("approval_not_pending", message));
     }
     Ok(Json(json!({
         "object": "hermes.run.approval_response", "run_id": id, "choice": choice.as_str(), "resolved": resolved,
     })))
 }
 
-fn choice(fields: &Fields) -> Result<Choice, Trouble> {
+fn choice(fields: &Fields) -> Result<Choice, ApiError> {
     let word = text(fields, "choice")?.unwrap_or_default().trim().to_ascii_lowercase();
     let word = match word.as_str() {
         "approve" | "approved" | "allow" => "once",
@@ -149,7 +144,7 @@ fn choice(fields: &Fields) -> Result<Choice, Trouble> {
     };
     Choice::from_word(word).ok_or_else(|| {
         let message = "Invalid approval choice; expected one of: once, session, always, deny";
-        Trouble::coded("invalid_approval_choice", message)
+        ApiError::invalid("invalid_approval_choice", message)
     })
 }
 
@@ -169,7 +164,7 @@ fn question(asked: &Approval, owner: &Owner) -> Value {
 
 impl Api {
     /// A run of this owner's; those of others are not there.
-    pub(super) async fn owned(&self, owner: &Owner, id: &str) -> Result<RunRow, Trouble> {
+    pub(super) async fn owned(&self, owner: &Owner, id: &str) -> Result<RunRow, ApiError> {
         let run = self.handle.run(id).await?;
         run.filter(|run| run.owner == owner.name).ok_or_else(|| not_found(id))
     }
@@ -210,12 +205,12 @@ impl Api {
     }
 }
 
-pub(super) fn not_found(id: &str) -> Trouble {
-    Trouble::not_found(Some("run_not_found"), format!("Run not found: {}", cut(id)))
+pub(super) fn not_found(id: &str) -> ApiError {
+    ApiError::not_found(format!("Run not found: {}", cut(id))).code("run_not_found")
 }
 
-pub(super) fn no_previous(id: &str) -> Trouble {
-    Trouble::not_found(None, format!("Previous response not found: {}", cut(id)))
+pub(super) fn no_previous(id: &str) -> ApiError {
+    ApiError::not_found(format!("Previous response not found: {}", cut(id)))
 }
 
 /// Names that a client made up are repeated, but not at any length.
@@ -236,27 +231,27 @@ pub(super) struct Input {
 }
 
 /// A text, or messages of which the last is asked.
-pub(super) fn input(fields: &Fields) -> Result<Input, Trouble> {
-    let missing = || Trouble::bad("Missing 'input' field").at("input");
+pub(super) fn input(fields: &Fields) -> Result<Input, ApiError> {
+    let missing = || ApiError::bad_request("Missing 'input' field").param("input");
     let (asked, history, instructions) = match fields.get("input") {
         None | Some(Value::Null) => return Err(missing()),
         Some(value @ Value::String(_)) => (Some(content(value, "input")?), vec![], vec![]),
         Some(Value::Array(items)) => {
             if let Some(at) = items.iter().position(|item| !item.is_object()) {
                 let message = "An input item must be an object with role and content";
-                return Err(Trouble::coded("invalid_input", message).at(format!("input[{at}]")));
+                return Err(ApiError::invalid("invalid_input", message).param(format!("input[{at}]")));
             }
             let Talk { instructions, history, asked } = talk(items, "input")?;
             (asked, history, instructions)
         }
-        Some(_) => return Err(Trouble::bad("'input' must be a string or array").at("input")),
+        Some(_) => return Err(ApiError::bad_request("'input' must be a string or array").param("input")),
     };
     let asked = asked.filter(|asked| !asked.is_empty()).ok_or_else(missing)?;
     Ok(Input { asked, history, system: Some(instructions.join("\n")).filter(|text| !text.is_empty()) })
 }
 
 /// `conversation_history`: what was said before, in the client's words.
-pub(super) fn told_history(fields: &Fields) -> Result<Option<Vec<petasos_gateway::Told>>, Trouble> {
+pub(super) fn told_history(fields: &Fields) -> Result<Option<Vec<petasos_gateway::Told>>, ApiError> {
     match fields.get("conversation_history") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(items)) => {
@@ -265,18 +260,21 @@ pub(super) fn told_history(fields: &Fields) -> Result<Option<Vec<petasos_gateway
             with_end.push(json!({ "role": "user", "content": "" }));
             Ok(Some(talk(&with_end, "conversation_history")?.history))
         }
-        Some(_) => Err(Trouble::bad("'conversation_history' must be an array").at("conversation_history")),
+        Some(_) => {
+            Err(ApiError::bad_request("'conversation_history' must be an array")
+                .param("conversation_history"))
+        }
     }
 }
 
 /// A run as events, each with its own id.
-struct Told {
+struct RunEvents {
     run: String,
     owner: Owner,
 }
 
-impl Told {
-    fn event(&self, name: &str, more: Value) -> Frame {
+impl RunEvents {
+    fn event(&self, name: &str, more: Value) -> Event {
         let mut data = Map::new();
         data.insert("event".into(), json!(name));
         data.insert("run_id".into(), json!(self.run));
@@ -284,10 +282,10 @@ impl Told {
         if let Value::Object(more) = more {
             data.extend(more);
         }
-        Frame::data(&Value::Object(data))
+        sse::data(&Value::Object(data))
     }
 
-    fn answered(&self, asked: &Approval) -> Frame {
+    fn answered(&self, asked: &Approval) -> Event {
         let ended =
             |choice: Choice| json!({ "approval_id": asked.id, "choice": choice.as_str(), "resolved": 1 });
         let over = |reason: &str| json!({ "approval_id": asked.id, "reason": reason });
@@ -300,35 +298,40 @@ impl Told {
     }
 }
 
-impl Speaker for Told {
-    const NUMBERED: bool = true;
-    const CLOSING: Option<&'static str> = Some("stream closed");
+impl Encoder for RunEvents {
+    type Event = (Position, RunEvent);
 
-    fn open(&mut self) -> Vec<Frame> {
-        vec![]
+    fn encode(&mut self, (position, event): (Position, RunEvent)) -> Vec<Event> {
+        let ended = matches!(event, RunEvent::Ended(_));
+        let events = self.events(event).into_iter().map(|event| event.id(position.id()));
+        events.chain(ended.then(|| Event::default().comment("stream closed"))).collect()
     }
+}
 
-    fn tell(&mut self, beat: Beat) -> Vec<Frame> {
-        match beat {
-            Beat::Text { text, again } => {
-                let restarted = again.then(|| self.event("message.restarted", json!({})));
+impl RunEvents {
+    fn events(&self, event: RunEvent) -> Vec<Event> {
+        match event {
+            RunEvent::Text { text, restarted } => {
+                let restarted = restarted.then(|| self.event("message.restarted", json!({})));
                 let delta = self.event("message.delta", json!({ "delta": text }));
                 restarted.into_iter().chain([delta]).collect()
             }
-            Beat::Said { .. } => vec![],
-            Beat::Called { call } => {
+            RunEvent::TextComplete { .. } => vec![],
+            RunEvent::ToolCalled { call } => {
                 let more = json!({ "tool": call.name, "tool_call_id": call.id, "preview": preview(&call) });
                 vec![self.event("tool.started", more)]
             }
-            Beat::Returned { call, name, failed, took, .. } => {
+            RunEvent::ToolReturned { call, name, failed, took, .. } => {
                 let more = json!({
                     "tool": name, "tool_call_id": call, "duration": took.as_secs_f64(), "error": failed,
                 });
                 vec![self.event("tool.completed", more)]
             }
-            Beat::Asked(asked) => vec![self.event("approval.request", question(&asked, &self.owner))],
-            Beat::Answered(asked) => vec![self.answered(&asked)],
-            Beat::Ended(end) => vec![match work::verdict(&end) {
+            RunEvent::ApprovalRequested(asked) => {
+                vec![self.event("approval.request", question(&asked, &self.owner))]
+            }
+            RunEvent::ApprovalEnded(asked) => vec![self.answered(&asked)],
+            RunEvent::Ended(end) => vec![match work::verdict(&end) {
                 Verdict::Answered { text, partial } => {
                     let more = json!({ "output": text, "partial": partial, "usage": usage(end.usage) });
                     self.event("run.completed", more)

@@ -1,11 +1,10 @@
 //! Conversations by name: listed, made, read, renamed, branched, removed, and talked in.
 
-use std::sync::Arc;
-
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use petasos_core::ids::RowId;
 use petasos_core::transcript::{Message, Role, ToolCall};
 use petasos_gateway::{
@@ -15,14 +14,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::asked::{Content, Fields, Wanted, content, fields, is_session_id, text};
-use super::frames::{self, Frame, Speaker};
 use super::keys::Owner;
 use super::runs::{cut, exact};
-use super::tape::{Beat, Tape};
-use super::trouble::Trouble;
-use super::work::{self, Job, Leash, STOPPED, TRUNCATED, Verdict, names, usage};
+use super::work::{self, Job, STOPPED, TRUNCATED, Verdict, names, usage};
 use super::{Api, Id, Query, preview};
+use crate::error::ApiError;
 use crate::serve::Stop;
+use crate::stream::run::{Position, RunEvent};
+use crate::stream::sse::{self, Encoder};
 
 const PAGE: usize = 50;
 const LONGEST_PAGE: usize = 200;
@@ -31,7 +30,7 @@ const PROMPT: usize = 65_536;
 /// Rows of one transcript that are shown at once; `after` gets the next.
 const ROWS: usize = 1000;
 
-type Answer = Result<Json<Value>, Trouble>;
+type Answer = Result<Json<Value>, ApiError>;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Wants {
@@ -42,7 +41,7 @@ pub(super) struct Wants {
     after: Option<String>,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, Query(wants): Query<Wants>) -> Answer {
+pub(super) async fn list(State(api): State<Api>, Query(wants): Query<Wants>) -> Answer {
     let limit = number(wants.limit.as_deref(), "limit")?.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
     let offset = number(wants.offset.as_deref(), "offset")?.unwrap_or(0);
     let children =
@@ -58,10 +57,10 @@ pub(super) async fn list(State(api): State<Arc<Api>>, Query(wants): Query<Wants>
 }
 
 pub(super) async fn create(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let fields = fields(request).await?;
     let new = NewSession {
         id: id_of(&fields)?,
@@ -71,9 +70,8 @@ pub(super) async fn create(
             None | Some(Value::Null) => None,
             Some(Value::String(words)) if words.chars().count() <= PROMPT => Some(words.clone()),
             Some(_) => {
-                return Err(
-                    Trouble::coded("invalid_system_prompt", "Invalid system prompt").at("system_prompt")
-                );
+                return Err(ApiError::invalid("invalid_system_prompt", "Invalid system prompt")
+                    .param("system_prompt"));
             }
         },
     };
@@ -82,11 +80,11 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(wrapped(&card))).into_response())
 }
 
-pub(super) async fn show(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn show(State(api): State<Api>, Id(id): Id) -> Answer {
     Ok(Json(wrapped(&api.card(&id).await?)))
 }
 
-pub(super) async fn change(State(api): State<Arc<Api>>, Id(id): Id, request: Request) -> Answer {
+pub(super) async fn change(State(api): State<Api>, Id(id): Id, request: Request) -> Answer {
     let fields = fields(request).await?;
     let unknown: Vec<_> = fields
         .keys()
@@ -95,7 +93,7 @@ pub(super) async fn change(State(api): State<Arc<Api>>, Id(id): Id, request: Req
         .collect();
     if !unknown.is_empty() {
         let message = format!("Unsupported session fields: {}", unknown.join(", "));
-        return Err(Trouble::coded("unsupported_session_field", message));
+        return Err(ApiError::invalid("unsupported_session_field", message));
     }
     let (title, reason) = (title_of(&fields)?, text(&fields, "end_reason")?);
     api.card(&id).await?;
@@ -108,17 +106,17 @@ pub(super) async fn change(State(api): State<Arc<Api>>, Id(id): Id, request: Req
     Ok(Json(wrapped(&api.card(&id).await?)))
 }
 
-pub(super) async fn delete(State(api): State<Arc<Api>>, Id(id): Id) -> Answer {
+pub(super) async fn delete(State(api): State<Api>, Id(id): Id) -> Answer {
     api.handle.delete_session(&id).await.map_err(|error| refused(error, &id))?;
     Ok(Json(json!({ "object": "hermes.session.deleted", "id": id, "deleted": true })))
 }
 
 pub(super) async fn fork(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let fields = fields(request).await?;
     let (new, title) = (id_of(&fields)?, title_of(&fields)?);
     let named = new.clone().unwrap_or_default();
@@ -130,7 +128,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(wrapped(&card))).into_response())
 }
 
-pub(super) async fn messages(State(api): State<Arc<Api>>, Id(id): Id, Query(wants): Query<Wants>) -> Answer {
+pub(super) async fn messages(State(api): State<Api>, Id(id): Id, Query(wants): Query<Wants>) -> Answer {
     let card = api.card(&id).await?;
     let after = number(wants.after.as_deref(), "after")?.unwrap_or(0);
     let limit = number(wants.limit.as_deref(), "limit")?.unwrap_or(ROWS).clamp(1, ROWS);
@@ -143,15 +141,15 @@ pub(super) async fn messages(State(api): State<Arc<Api>>, Id(id): Id, Query(want
 }
 
 pub(super) async fn chat(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
-    stop: Option<Extension<Stop>>,
+    stop: Stop,
     Id(id): Id,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let (started, wanted, _) = say(&api, &owner, "session.chat", &id, request).await?;
-    let run = api.finish(&started, &wanted, &work::stop(stop)).await?;
-    let end = run.end.as_ref().ok_or_else(|| Trouble::agent("agent_error", STOPPED))?;
+    let run = api.finish(&started, &wanted, &stop).await?;
+    let end = run.end.as_ref().ok_or_else(|| ApiError::agent("agent_error", STOPPED))?;
     let mut headers = names(&run, &wanted);
     let text = match work::verdict(end) {
         Verdict::Answered { text, partial } => {
@@ -162,9 +160,9 @@ pub(super) async fn chat(
         }
         Verdict::Failed { message } => {
             work::incomplete(&mut headers, false, &message);
-            return Ok((headers, Trouble::agent("agent_error", message)).into_response());
+            return Ok((headers, ApiError::agent("agent_error", message)).into_response());
         }
-        Verdict::Cancelled => return Err(Trouble::agent("agent_incomplete", STOPPED)),
+        Verdict::Cancelled => return Err(ApiError::agent("agent_incomplete", STOPPED)),
     };
     let body = json!({
         "object": "hermes.session.chat.completion", "session_id": run.session,
@@ -174,19 +172,15 @@ pub(super) async fn chat(
 }
 
 pub(super) async fn chat_stream(
-    State(api): State<Arc<Api>>,
+    State(api): State<Api>,
     owner: Owner,
-    stop: Option<Extension<Stop>>,
+    stop: Stop,
     Id(id): Id,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let (started, wanted, said) = say(&api, &owner, "session.chat.stream", &id, request).await?;
-    let stop = work::stop(stop);
-    let headers = names(&started.run, &wanted);
-    let leash = Leash::new(&api.handle, &started, &wanted, &stop);
-    let speaker = Spoken::new(&started.run, said);
-    let tape = Tape::play(&api.handle, started.run, None, stop).await?;
-    Ok(frames::stream(tape, speaker, Some(leash), headers))
+    let encoder = SessionEvents::new(&started.run, said);
+    api.stream(started, &wanted, stop, encoder).await
 }
 
 async fn say(
@@ -195,10 +189,10 @@ async fn say(
     route: &'static str,
     id: &str,
     request: Request,
-) -> Result<(Started, Wanted, String), Trouble> {
+) -> Result<(Started, Wanted, String), ApiError> {
     let wanted = Wanted::read(request.headers())?;
     let fields = fields(request).await?;
-    let missing = || Trouble::coded("missing_message", "Missing 'message' field");
+    let missing = || ApiError::invalid("missing_message", "Missing 'message' field");
     let (name, value) = match (fields.get("message"), fields.get("input")) {
         (Some(value), _) if !value.is_null() => ("message", value),
         (_, Some(value)) => ("input", value),
@@ -230,28 +224,28 @@ async fn say(
 }
 
 impl Api {
-    async fn card(&self, id: &str) -> Result<SessionCard, Trouble> {
+    async fn card(&self, id: &str) -> Result<SessionCard, ApiError> {
         self.handle.session_card(id).await?.ok_or_else(|| not_found(id))
     }
 }
 
-fn not_found(id: &str) -> Trouble {
-    Trouble::not_found(Some("session_not_found"), format!("Session not found: {}", cut(id)))
+fn not_found(id: &str) -> ApiError {
+    ApiError::not_found(format!("Session not found: {}", cut(id))).code("session_not_found")
 }
 
-fn refused(error: NotChanged, id: &str) -> Trouble {
+fn refused(error: NotChanged, id: &str) -> ApiError {
     match error {
         NotChanged::Error(error) => error.into(),
         NotChanged::Exists => {
-            Trouble::conflict("session_exists", format!("Session already exists: {}", cut(id)))
+            ApiError::conflict("session_exists", format!("Session already exists: {}", cut(id)))
         }
         NotChanged::Missing => not_found(id),
-        NotChanged::InUse => Trouble::conflict("session_in_use", format!("Session is in use: {}", cut(id))),
+        NotChanged::InUse => ApiError::conflict("session_in_use", format!("Session is in use: {}", cut(id))),
     }
 }
 
-fn id_of(fields: &Fields) -> Result<Option<String>, Trouble> {
-    let wrong = || Trouble::coded("invalid_session_id", "Invalid session ID").at("id");
+fn id_of(fields: &Fields) -> Result<Option<String>, ApiError> {
+    let wrong = || ApiError::invalid("invalid_session_id", "Invalid session ID").param("id");
     match fields.get("id") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(id)) if is_session_id(id) => Ok(Some(id.clone())),
@@ -259,18 +253,19 @@ fn id_of(fields: &Fields) -> Result<Option<String>, Trouble> {
     }
 }
 
-fn title_of(fields: &Fields) -> Result<Option<String>, Trouble> {
+fn title_of(fields: &Fields) -> Result<Option<String>, ApiError> {
     match fields.get("title") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(title)) if (1..=TITLE).contains(&title.trim().chars().count()) => {
             Ok(Some(title.trim().to_owned()))
         }
-        Some(_) => Err(Trouble::coded("invalid_title", "Invalid title").at("title")),
+        Some(_) => Err(ApiError::invalid("invalid_title", "Invalid title").param("title")),
     }
 }
 
-fn number(text: Option<&str>, name: &str) -> Result<Option<usize>, Trouble> {
-    let wrong = |_| Trouble::coded("invalid_parameter", format!("'{name}' must be a whole number")).at(name);
+fn number(text: Option<&str>, name: &str) -> Result<Option<usize>, ApiError> {
+    let wrong =
+        |_| ApiError::invalid("invalid_parameter", format!("'{name}' must be a whole number")).param(name);
     text.filter(|text| !text.is_empty())
         .map(|text| text.parse::<u32>().map(|it| it as usize))
         .transpose()
@@ -328,7 +323,7 @@ fn call(call: &ToolCall) -> Value {
 }
 
 /// A run as the events of a conversation.
-struct Spoken {
+struct SessionEvents {
     run: String,
     session: String,
     message: String,
@@ -341,14 +336,14 @@ struct Spoken {
     text: String,
 }
 
-impl Spoken {
+impl SessionEvents {
     fn new(run: &RunRow, said: String) -> Self {
         let message = format!("msg_{}", run.id.trim_start_matches("run_"));
         let (session, run) = (run.session.to_string(), run.id.clone());
         Self { run, session, message, said, number: 0, rows: vec![], calls: vec![], text: String::new() }
     }
 
-    fn event(&mut self, name: &'static str, data: Value) -> Frame {
+    fn event(&mut self, name: &'static str, data: Value) -> Event {
         self.number += 1;
         let mut all = Map::new();
         if let Value::Object(data) = data {
@@ -358,7 +353,7 @@ impl Spoken {
         all.insert("run_id".into(), json!(self.run));
         all.insert("seq".into(), json!(self.number));
         all.insert("ts".into(), json!(exact(petasos_gateway::clock::now())));
-        Frame::named(name, &Value::Object(all))
+        sse::named(name, &Value::Object(all))
     }
 
     /// The answer that asked for tools becomes a row once its first result is there.
@@ -375,25 +370,27 @@ impl Spoken {
     }
 }
 
-impl Speaker for Spoken {
-    fn open(&mut self) -> Vec<Frame> {
+impl Encoder for SessionEvents {
+    type Event = (Position, RunEvent);
+
+    fn open(&mut self) -> Vec<Event> {
         let said = json!({ "user_message": { "role": "user", "content": self.said } });
         let begun = json!({ "message": { "id": self.message, "role": "assistant" } });
         vec![self.event("run.started", said), self.event("message.started", begun)]
     }
 
-    fn tell(&mut self, beat: Beat) -> Vec<Frame> {
+    fn encode(&mut self, (_, event): (Position, RunEvent)) -> Vec<Event> {
         let message = self.message.clone();
-        match beat {
-            Beat::Text { text, again } => {
-                let data = json!({ "message_id": message, "delta": text, "restarted": again });
+        match event {
+            RunEvent::Text { text, restarted } => {
+                let data = json!({ "message_id": message, "delta": text, "restarted": restarted });
                 vec![self.event("assistant.delta", data)]
             }
-            Beat::Said { text } => {
+            RunEvent::TextComplete { text } => {
                 self.text = text;
                 vec![]
             }
-            Beat::Called { call } => {
+            RunEvent::ToolCalled { call } => {
                 let args: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
                 let data = json!({
                     "message_id": message, "tool_name": call.name, "tool_call_id": call.id,
@@ -402,7 +399,7 @@ impl Speaker for Spoken {
                 self.calls.push(call);
                 vec![self.event("tool.started", data)]
             }
-            Beat::Returned { call, name, content, .. } => {
+            RunEvent::ToolReturned { call, name, content, .. } => {
                 self.close_calls();
                 self.rows.push(
                     json!({ "role": "tool", "content": content, "tool_call_id": call, "tool_name": name }),
@@ -413,8 +410,8 @@ impl Speaker for Spoken {
                 vec![self.event("tool.completed", data)]
             }
             // Nobody is asked here.
-            Beat::Asked(_) | Beat::Answered(_) => vec![],
-            Beat::Ended(end) => {
+            RunEvent::ApprovalRequested(_) | RunEvent::ApprovalEnded(_) => vec![],
+            RunEvent::Ended(end) => {
                 let mut frames = Vec::new();
                 match work::verdict(&end) {
                     Verdict::Answered { text, partial } => {

@@ -1,19 +1,26 @@
 //! Putting the agent to work for a request: one way for every route, and the end of it when the client leaves.
 
+use std::time::Duration;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use axum::response::sse::KeepAlive;
 use petasos_core::journal::Outcome;
 use petasos_core::message::Attachment;
 use petasos_core::transcript::Usage;
-use petasos_gateway::{Handle, NotStarted, Place, RunAsk, RunEnd, RunRow, Started, Wish};
+use petasos_gateway::{NotStarted, Place, RunAsk, RunEnd, RunRow, Started, Wish};
 use serde_json::{Value, json};
-use tracing::warn;
 
 use super::Api;
 use super::asked::{Content, Fields, SESSION_ID, SESSION_KEY, Wanted, text};
 use super::keys::{Owner, Scope};
-use super::trouble::Trouble;
+use crate::error::ApiError;
 use crate::serve::Stop;
+use crate::stream::run::{Position, RunEvent, RunStream};
+use crate::stream::sse::{self, Encoder};
+use crate::stream::{CancelOnDrop, Reader};
 
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const RUN_ID: HeaderName = HeaderName::from_static("x-petasos-run-id");
 const COMPLETED: HeaderName = HeaderName::from_static("x-hermes-completed");
 const PARTIAL: HeaderName = HeaderName::from_static("x-hermes-partial");
@@ -62,7 +69,7 @@ impl Api {
     }
 
     /// The name to show, and the model it means.
-    fn model(&self, fields: &Fields) -> Result<(String, Option<String>), Trouble> {
+    fn model(&self, fields: &Fields) -> Result<(String, Option<String>), ApiError> {
         let Some(named) = text(fields, "model")? else { return Ok((self.options.model_name.clone(), None)) };
         let route = self.options.model_routes.get(&named).cloned();
         Ok((named, route))
@@ -74,13 +81,35 @@ impl Api {
         started: &Started,
         wanted: &Wanted,
         stop: &Stop,
-    ) -> Result<RunRow, Trouble> {
-        let mut leash = Leash::new(&self.handle, started, wanted, stop);
+    ) -> Result<RunRow, ApiError> {
+        let mut cancel = self.cancel_on_drop(started, wanted, stop);
         let ended = self.handle.run_ended(&started.run.id).await;
-        // Whatever we cannot read at the moment: the client is there, and the run goes on.
-        leash.cut();
-        let ended = ended?;
-        ended.ok_or_else(|| Trouble::agent("agent_error", "The run is gone"))
+        // Also if the store cannot be read at the moment: the client is there, and the run goes on.
+        cancel.disarm();
+        ended?.ok_or_else(|| ApiError::agent("agent_error", "The run is gone"))
+    }
+
+    /// A run as server-sent events. If the client leaves meanwhile, the run ends, unless it is to go on.
+    pub(super) async fn stream<E>(
+        &self,
+        started: Started,
+        wanted: &Wanted,
+        stop: Stop,
+        encoder: E,
+    ) -> Result<Response, ApiError>
+    where
+        E: Encoder<Event = (Position, RunEvent)>,
+    {
+        let headers = names(&started.run, wanted);
+        let cancel = self.cancel_on_drop(&started, wanted, &stop);
+        let reader = Reader::open(&self.handle, RunStream::new(started.run, None), stop).await?;
+        Ok(sse::respond(reader, encoder, Some(cancel), keep_alive(), headers))
+    }
+
+    /// A run that another request started is not this one's to stop.
+    fn cancel_on_drop(&self, started: &Started, wanted: &Wanted, stop: &Stop) -> CancelOnDrop {
+        let ours = !started.duplicate && !wanted.detached;
+        CancelOnDrop::new(&self.handle, ours.then(|| started.run.clone()), stop)
     }
 }
 
@@ -89,39 +118,8 @@ fn photo(address: String) -> Attachment {
     Attachment { kind: "photo".into(), reference: address, ..Attachment::default() }
 }
 
-/// Ends a run when it is dropped: its client has left. One that another request started is not ours to end.
-pub(super) struct Leash {
-    handle: Handle,
-    run: Option<RunRow>,
-    stop: Stop,
-}
-
-impl Leash {
-    pub(super) fn new(handle: &Handle, started: &Started, wanted: &Wanted, stop: &Stop) -> Self {
-        let held = !started.duplicate && !wanted.detached;
-        Self { handle: handle.clone(), run: held.then(|| started.run.clone()), stop: stop.clone() }
-    }
-
-    /// It has ended by itself.
-    pub(super) fn cut(&mut self) {
-        self.run = None;
-    }
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        let Some(run) = self.run.take() else { return };
-        // When the server stops it was not the client who left: the run goes on with the next process.
-        if self.stop.is_asked() {
-            return;
-        }
-        let handle = self.handle.clone();
-        tokio::spawn(async move {
-            if let Err(error) = handle.stop_run(&run).await {
-                warn!(run = run.id, %error, "a run whose client has left goes on");
-            }
-        });
-    }
+pub(super) fn keep_alive() -> KeepAlive {
+    KeepAlive::new().interval(KEEP_ALIVE).text("keepalive")
 }
 
 /// How a run ended, for its client.
@@ -195,24 +193,24 @@ pub(super) const STOPPED: &str = "The run was stopped before it had an answer";
 /// Why there is no run.
 #[derive(Debug)]
 pub(super) enum NotBegun {
-    Trouble(Trouble),
+    Invalid(ApiError),
     Refused(NotStarted),
 }
 
 impl NotBegun {
     /// `otherwise`: what to say when there was nothing to go on from.
-    pub(super) fn or(self, otherwise: impl FnOnce() -> Trouble) -> Trouble {
+    pub(super) fn or(self, otherwise: impl FnOnce() -> ApiError) -> ApiError {
         match self {
             Self::Refused(NotStarted::Nowhere) => otherwise(),
             Self::Refused(refused) => refused.into(),
-            Self::Trouble(trouble) => trouble,
+            Self::Invalid(error) => error,
         }
     }
 }
 
-impl From<Trouble> for NotBegun {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<ApiError> for NotBegun {
+    fn from(error: ApiError) -> Self {
+        Self::Invalid(error)
     }
 }
 
@@ -222,13 +220,8 @@ impl From<NotStarted> for NotBegun {
     }
 }
 
-impl From<NotBegun> for Trouble {
+impl From<NotBegun> for ApiError {
     fn from(not_begun: NotBegun) -> Self {
-        not_begun.or(|| Self::not_found(Some("not_found"), "There is nothing to go on from"))
+        not_begun.or(|| ApiError::not_found("There is nothing to go on from").code("not_found"))
     }
-}
-
-/// The stop as handlers get it; absent in tests without a server.
-pub(super) fn stop(extension: Option<axum::Extension<Stop>>) -> Stop {
-    extension.map(|axum::Extension(stop)| stop).unwrap_or_default()
 }
