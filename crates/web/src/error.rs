@@ -14,6 +14,8 @@ use petasos_core::lifecycle::Closed;
 use petasos_gateway::cron::JobError;
 use petasos_gateway::{Error, NotStarted};
 use petasos_platforms::body_budget::Exhausted;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -237,6 +239,11 @@ impl ApiError {
         self.stated(Shape::Page).status == StatusCode::UNAUTHORIZED
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_program(&self) -> Value {
+        self.body(Shape::OpenAi)
+    }
+
     fn map(mut self, change: impl FnOnce(&mut Stated)) -> Self {
         if let Reason::Stated(stated) = &mut self.0.reason {
             change(stated);
@@ -278,10 +285,12 @@ impl ApiError {
         let default = if of_jobs && door == Shape::OpenAi { Shape::Plain } else { door };
         match self.0.shape.unwrap_or(default) {
             Shape::OpenAi => {
-                json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+                let code = code.map(Cow::into_owned);
+                let error = ErrorBody::Object(ErrorDetails { message, r#type: kind, param, code });
+                json!(ErrorResponse { error })
             }
             Shape::Detail => json!({ "detail": message }),
-            Shape::Plain => with_detail(json!({ "error": message }), detail),
+            Shape::Plain => with_detail(json!(ErrorResponse { error: ErrorBody::Text(message) }), detail),
             Shape::Page => {
                 let code = code.unwrap_or_else(|| code_of(status).into());
                 let mut error =
@@ -291,6 +300,28 @@ impl ApiError {
             }
         }
     }
+}
+
+/// The body of an error, as programs get it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ErrorResponse {
+    error: ErrorBody,
+}
+
+/// Errors of jobs are a text.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum ErrorBody {
+    Text(String),
+    Object(ErrorDetails),
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ErrorDetails {
+    message: String,
+    r#type: &'static str,
+    param: Option<String>,
+    code: Option<String>,
 }
 
 fn with_detail(mut body: Value, detail: Option<&str>) -> Value {

@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::origin::Options;
 use crate::token::{self, Caller, Keys};
 use crate::{
-    api, chat, drain, error, guard, headers, owner, page, read, schedule, situation, status, stream, verbs,
+    api, chat, drain, error, guard, headers, jobs, owner, page, read, situation, status, stream, verbs,
 };
 
 const BODY_LIMIT: usize = 1024 * 1024;
@@ -74,11 +74,11 @@ pub fn control(handle: Handle) -> Router {
         .route("/api/outbox/{id}", delete(owner::outbox_drop))
         .route("/api/outbox/{id}/retry", post(owner::outbox_retry))
         .route("/api/post", post(crate::post::post))
-        .route("/api/schedule", get(schedule::list).post(schedule::add))
-        .route("/api/schedule/{id}", delete(schedule::remove))
-        .route("/api/schedule/{id}/pause", post(schedule::pause))
-        .route("/api/schedule/{id}/resume", post(schedule::resume))
-        .route("/api/schedule/{id}/run", post(schedule::run))
+        .route("/api/schedule", get(jobs::list).post(jobs::add))
+        .route("/api/schedule/{id}", delete(jobs::remove))
+        .route("/api/schedule/{id}/pause", post(jobs::pause))
+        .route("/api/schedule/{id}/resume", post(jobs::resume))
+        .route("/api/schedule/{id}/run", post(jobs::run))
         .route("/api/pairing", get(owner::pairing))
         .route("/api/pairing/approve", post(owner::pairing_approve))
         .route("/api/pairing/revoke", post(owner::pairing_revoke))

@@ -2,32 +2,91 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use petasos_gateway::{ToolSpec, Toolset, clock};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::keys::Scope;
+use super::openapi::{Operation, Output};
+use super::reply::JsonObject;
+use super::request::Id;
 use super::routes;
 use crate::error::ApiError;
 
-type Answer = Result<Json<Value>, ApiError>;
-
-pub(super) async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok", "platform": "petasos", "version": env!("CARGO_PKG_VERSION") }))
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Health {
+    #[schemars(extend("const" = "ok"))]
+    status: &'static str,
+    platform: &'static str,
+    version: &'static str,
 }
 
-pub(super) async fn models(State(api): State<Api>) -> Answer {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ModelList {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    data: Vec<Model>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Model {
+    id: String,
+    #[schemars(extend("const" = "model"))]
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+    permission: [(); 0],
+    root: String,
+    parent: (),
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SkillList {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    data: [(); 0],
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ToolsetList {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    platform: &'static str,
+    data: Vec<ToolsetShown>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Toolset")]
+struct ToolsetShown {
+    name: &'static str,
+    label: &'static str,
+    description: String,
+    enabled: bool,
+    configured: bool,
+    tools: Vec<String>,
+}
+
+pub(super) async fn health() -> Json<Health> {
+    Json(Health { status: "ok", platform: "petasos", version: env!("CARGO_PKG_VERSION") })
+}
+
+pub(super) async fn models(State(api): State<Api>) -> Json<ModelList> {
     let own = &api.options.model_name;
     let created = clock::now().0 / 1000;
-    let model = |id: &String, root: &String| {
-        json!({
-            "id": id, "object": "model", "created": created, "owned_by": "petasos",
-            "permission": [], "root": root, "parent": null,
-        })
+    let model = |id: &String, root: &String| Model {
+        id: id.clone(),
+        object: "model",
+        created,
+        owned_by: "petasos",
+        permission: [],
+        root: root.clone(),
+        parent: (),
     };
-    let mut data = vec![model(own, own)];
-    data.extend(api.options.model_routes.iter().map(|(name, route)| model(name, route)));
-    Ok(Json(json!({ "object": "list", "data": data })))
+    let routes = api.options.model_routes.iter().map(|(name, route)| model(name, route));
+    Json(ModelList { object: "list", data: [model(own, own)].into_iter().chain(routes).collect() })
 }
 
 /// A file system that is fuller than this counts as degraded.
@@ -35,7 +94,7 @@ const DISK_FULL_PERCENT: u64 = 90;
 
 /// Readiness: what keeps the agent from answering. The checks of configuration and queues tell of work for the operator
 /// and do not make the gateway unready.
-pub(super) async fn health_detailed(State(api): State<Api>) -> Answer {
+pub(super) async fn health_detailed(State(api): State<Api>) -> Result<Json<JsonObject>, ApiError> {
     let status = api.handle.status().await?;
     let ok = |fine: bool| if fine { "ok" } else { "degraded" };
     let (at_work, _) = api.handle.runs_at_work();
@@ -63,20 +122,20 @@ pub(super) async fn health_detailed(State(api): State<Api>) -> Answer {
         },
     });
     let fine = stored && room && serving && !status.model.failing;
-    Ok(Json(json!({
+    Ok(Json(JsonObject::from(json!({
         "status": ok(fine), "readiness": { "status": ok(fine), "checks": checks }, "platform": "petasos",
         "version": status.version, "gateway_state": state, "platforms": platforms,
         "active_agents": status.lifecycle.active(), "gateway_busy": busy, "gateway_drainable": true,
         "exit_reason": status.lifecycle.exit_reason, "updated_at": clock::now().0 / 1000, "pid": status.pid,
-    })))
+    }))))
 }
 
-pub(super) async fn capabilities(State(api): State<Api>) -> Answer {
+pub(super) async fn capabilities(State(api): State<Api>) -> Json<JsonObject> {
     let endpoints: serde_json::Map<String, Value> = routes::table()
         .into_iter()
         .map(|route| (route.name.to_owned(), json!({ "method": route.method, "path": route.path })))
         .collect();
-    Ok(Json(json!({
+    Json(JsonObject::from(json!({
         "object": "hermes.api_server.capabilities", "platform": "petasos", "model": api.options.model_name,
         "auth": { "type": "bearer", "required": true, "scopes": Scope::ALL.map(Scope::as_str) },
         "runtime": {
@@ -99,26 +158,43 @@ pub(super) async fn capabilities(State(api): State<Api>) -> Answer {
 }
 
 /// No platform of ours is called on this port: those that are called have listeners of their own.
-pub(super) async fn platform_events() -> ApiError {
-    ApiError::unavailable("platform_unavailable", "Platform adapter is not connected")
+pub(super) async fn platform_events(_: Id) -> NotConnected {
+    NotConnected
+}
+
+/// The only answer to a platform that calls here.
+pub(super) struct NotConnected;
+
+impl IntoResponse for NotConnected {
+    fn into_response(self) -> Response {
+        ApiError::unavailable("platform_unavailable", "Platform adapter is not connected").into_response()
+    }
+}
+
+impl Output for NotConnected {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.error(503, "No platform is connected here");
+    }
 }
 
 /// There are none.
-pub(super) async fn skills() -> Answer {
-    Ok(Json(json!({ "object": "list", "data": [] })))
+pub(super) async fn skills() -> Json<SkillList> {
+    Json(SkillList { object: "list", data: [] })
 }
 
 /// The agent's tools, by what they are for.
-pub(super) async fn toolsets(State(api): State<Api>) -> Answer {
+pub(super) async fn toolsets(State(api): State<Api>) -> Json<ToolsetList> {
     let shown = |(set, tools): (Toolset, Vec<ToolSpec>)| {
-        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        let sentences: Vec<_> =
-            tools.iter().filter_map(|tool| tool.description.split(['.', '\n']).next()).collect();
-        json!({
-            "name": set.name(), "label": set.label(), "description": sentences.join("; "), "enabled": true,
-            "configured": true, "tools": names,
-        })
+        let sentences = tools.iter().filter_map(|tool| tool.description.split(['.', '\n']).next());
+        ToolsetShown {
+            name: set.name(),
+            label: set.label(),
+            description: sentences.collect::<Vec<_>>().join("; "),
+            enabled: true,
+            configured: true,
+            tools: tools.into_iter().map(|tool| tool.name).collect(),
+        }
     };
-    let data: Vec<_> = api.handle.toolsets().into_iter().map(shown).collect();
-    Ok(Json(json!({ "object": "list", "platform": "api_server", "data": data })))
+    let data = api.handle.toolsets().into_iter().map(shown).collect();
+    Json(ToolsetList { object: "list", platform: "api_server", data })
 }

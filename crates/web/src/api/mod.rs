@@ -1,20 +1,20 @@
 //! The API for programs: OpenAI's shapes, runs that belong to the server, conversations.
 //!
-//! Owns nothing but the count of recent requests per key. Every answer is a view of a run (`tape.rs`), so a client
+//! Owns nothing but the count of recent requests per key. Every answer is a view of a run (`stream/run.rs`), so a client
 //! may leave and come back; what was accepted is on disk before anybody hears of it. Everything but health asks for
 //! a key. `routes.rs` is the table of what there is; the router and the OpenAPI document are made from it.
 
-mod asked;
 mod chat;
+mod content;
 mod cors;
 mod info;
-mod jobs;
 mod keys;
-mod openapi;
+pub(crate) mod openapi;
+pub(crate) mod reply;
+pub(crate) mod request;
 mod responses;
 mod routes;
 mod runs;
-mod schema;
 mod sessions;
 mod work;
 
@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{FromRef, FromRequestParts, Request, State};
-use axum::http::request::Parts;
+use axum::extract::{FromRef, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use petasos_gateway::Handle;
@@ -114,7 +114,7 @@ pub(crate) fn router(handle: Handle, options: ApiOptions, hosts: Options) -> Rou
     }
     open.merge(closed.layer(from_fn_with_state(api.clone(), authenticate)))
         .fallback(unknown)
-        .method_not_allowed_fallback(async || asked::method_not_allowed())
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(map_response(error::for_programs))
         .layer(from_fn_with_state(api.clone(), cors::cross))
         .with_state(api)
@@ -127,6 +127,11 @@ async fn unknown(State(api): State<Api>, request: Request) -> ApiError {
     }
 }
 
+async fn method_not_allowed() -> ApiError {
+    let message = "This path has other methods";
+    ApiError::coded(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
 async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     match api.keys.admit(request.headers()) {
         Ok(owner) => {
@@ -134,7 +139,7 @@ async fn authenticate(State(api): State<Api>, mut request: Request, next: Next) 
             request.extensions_mut().insert(owner);
             next.run(request).await
         }
-        Err(error) if error.is_unauthorized() && request.uri().path() == jobs::FIRE => {
+        Err(error) if error.is_unauthorized() && request.uri().path() == routes::FIRE => {
             ApiError::invalid_fire_token().into_response()
         }
         Err(error) => error.into_response(),
@@ -146,43 +151,6 @@ async fn only(State(scope): State<Scope>, owner: Owner, request: Request, next: 
     match owner.may(scope) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
-    }
-}
-
-/// The name in the path.
-struct Id(String);
-
-impl<S: Send + Sync> FromRequestParts<S> for Id {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match axum::extract::Path::from_request_parts(parts, state).await {
-            Ok(axum::extract::Path(id)) => Ok(Self(id)),
-            Err(_) => Err(ApiError::invalid("invalid_id", "The id in the path is not text")),
-        }
-    }
-}
-
-/// The parameters after `?`.
-struct Query<T>(T);
-
-impl<S: Send + Sync, T: serde::de::DeserializeOwned> FromRequestParts<S> for Query<T> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match axum::extract::Query::from_request_parts(parts, state).await {
-            Ok(axum::extract::Query(value)) => Ok(Self(value)),
-            Err(_) => Err(ApiError::invalid("invalid_parameter", "The parameters after ? cannot be read")),
-        }
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Owner {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // Put there by `authenticate`, through which every route but health goes.
-        parts.extensions.get().cloned().ok_or_else(ApiError::invalid_key)
     }
 }
 

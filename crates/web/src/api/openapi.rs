@@ -1,29 +1,39 @@
-//! The OpenAPI document, made from the table of routes: what is not in the table is not served, and what is served is
-//! in the document.
+//! The OpenAPI document, generated from the route table and the types of its handlers: each part of a request and each
+//! response describes itself ([`Input`], [`Output`]), so a handler cannot take or return anything else than the
+//! document says.
+
+use std::future::Future;
 
 use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::routes::{Route, Works, table};
-use super::schema::Shape;
-use crate::error::ApiError;
+use super::Owner;
+use super::reply::JsonObject;
+use super::routes::{Route, table};
+use crate::error::{ApiError, ErrorResponse};
+use crate::serve::Stop;
 
-const TEXT: &str = "application/json";
+const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
-pub(super) async fn document() -> Result<Json<Value>, ApiError> {
-    Ok(Json(make()))
+pub(super) async fn document() -> Json<JsonObject> {
+    Json(make())
 }
 
-pub(crate) fn make() -> Value {
+pub(crate) fn make() -> JsonObject {
+    let mut schemas = Schemas::new();
     let mut paths = Map::new();
     for route in table() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.to_ascii_lowercase()] = operation(&route);
+        path[route.method.to_ascii_lowercase()] = operation(&route, &mut schemas);
     }
-    let schemas: Map<String, Value> =
-        Shape::ALL.into_iter().map(|shape| (shape.name(), shape.schema())).collect();
-    json!({
+    JsonObject::from(json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Petasos API", "version": env!("CARGO_PKG_VERSION"),
@@ -35,100 +45,266 @@ pub(crate) fn make() -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
-            "schemas": schemas,
+            "schemas": schemas.definitions(),
         },
-    })
+    }))
 }
 
-fn operation(route: &Route) -> Value {
-    let mut operation = json!({
-        "operationId": route.name, "summary": route.summary, "parameters": parameters(route),
-        "responses": responses(route),
-    });
-    if let Some(body) = route.body {
-        operation["requestBody"] =
-            json!({ "required": true, "content": { TEXT: { "schema": body.reference() } } });
-    }
-    match route.scope {
-        None => operation["security"] = json!([]),
-        Some(scope) => {
-            operation["description"] = json!(format!("Needs a key with the scope `{}`.", scope.as_str()))
+/// Schemas of all types, by their names.
+struct Schemas {
+    requests: SchemaGenerator,
+    responses: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = || {
+            let settings = SchemaSettings::draft2020_12().with(|settings| {
+                settings.meta_schema = None;
+                settings.definitions_path = "/components/schemas".into();
+            });
+            settings.with_transform(simplify)
+        };
+        Self {
+            requests: settings().for_deserialize().into_generator(),
+            responses: settings().for_serialize().into_generator(),
         }
     }
-    operation
+
+    fn definitions(mut self) -> Map<String, Value> {
+        let mut definitions = self.requests.take_definitions(true);
+        definitions.extend(self.responses.take_definitions(true));
+        definitions
+    }
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
-    let mut parameters = Vec::new();
-    if route.path.contains("{id}") {
-        parameters.push(json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }));
+/// Number formats of Rust mean nothing to clients, and a default of null says nothing.
+fn simplify(schema: &mut Schema) {
+    schema.remove("format");
+    if schema.get("default").is_some_and(Value::is_null) {
+        schema.remove("default");
     }
-    for name in route.query {
-        let schema = match *name {
-            "source" => json!({ "type": "string" }),
-            "include_children" => json!({ "type": "boolean" }),
-            _ => json!({ "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 }),
-        };
-        parameters.push(json!({ "name": name, "in": "query", "required": false, "schema": schema }));
-    }
-    let mut headers: Vec<&str> = Vec::new();
-    if matches!(route.works, Works::Yes | Works::Streams)
-        || (route.works == Works::OnlyStreams && route.method == "POST")
-    {
-        headers.extend(["Idempotency-Key", "X-Hermes-Session-Key", "X-Petasos-Detach"]);
-    }
-    if route.name == "chat_completions" {
-        headers.push("X-Hermes-Session-Id");
-    }
-    if route.name == "run_events" {
-        headers.push("Last-Event-ID");
-    }
-    let header = |name| json!({ "name": name, "in": "header", "required": false, "schema": { "type": "string", "maxLength": 256 } });
-    parameters.extend(headers.into_iter().map(header));
-    parameters
+    transform_subschemas(&mut simplify, schema);
 }
 
-fn responses(route: &Route) -> Value {
-    let mut responses = Map::new();
-    let shown = json!({ "schema": route.answer.reference() });
-    let content = match route.works {
-        Works::No | Works::Yes => json!({ TEXT: shown }),
-        Works::Streams => json!({ TEXT: shown, STREAM: {} }),
-        Works::OnlyStreams => json!({ STREAM: {} }),
-    };
-    responses.insert(route.success.to_string(), json!({ "description": "Done", "content": content }));
-    for (status, what) in troubles(route) {
-        let content = json!({ TEXT: { "schema": Shape::Error.reference() } });
-        responses.insert(status.to_string(), json!({ "description": what, "content": content }));
-    }
-    Value::Object(responses)
+/// One operation of the document, while the types of its handler describe themselves.
+pub(crate) struct Operation<'a> {
+    schemas: &'a mut Schemas,
+    parameters: Vec<Value>,
+    body: Option<Schema>,
+    /// Status, media types and their schemas.
+    success: Option<(u16, Map<String, Value>)>,
+    errors: Vec<(u16, &'static str)>,
 }
 
-fn troubles(route: &Route) -> Vec<(u16, &'static str)> {
-    let mut troubles = vec![(400, "The request makes no sense"), (405, "This path has other methods")];
-    if route.scope.is_some() {
-        troubles.extend([
-            (401, "No valid key"),
-            (403, "The key may not do this"),
-            (429, "Too many at once, or too often; Retry-After says when"),
-            (503, "The gateway drains or its store refuses; Retry-After says when"),
-        ]);
+impl Operation<'_> {
+    pub(crate) fn parameter(&mut self, place: &str, name: &str, required: bool, schema: Value) {
+        self.parameters.push(json!({ "name": name, "in": place, "required": required, "schema": schema }));
     }
-    if route.scope.is_none() && route.method == "POST" {
-        troubles.push((503, "Nobody is there to be told"));
+
+    pub(crate) fn header(&mut self, name: &str) {
+        self.parameter("header", name, false, json!({ "type": "string", "maxLength": 256 }));
     }
-    if route.body == Some(Shape::FireRequest) || route.path.contains("{id}") || route.works != Works::No {
-        troubles.push((404, "There is no such thing"));
+
+    /// Each member of `T` as a parameter after `?`.
+    pub(crate) fn query<T: JsonSchema>(&mut self) {
+        let schema = SchemaSettings::draft2020_12()
+            .with_transform(simplify)
+            .into_generator()
+            .into_root_schema_for::<T>();
+        for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let mut schema = schema.clone();
+            // A parameter is left out, never null.
+            if let Some(Value::Array(types)) = schema.get("type") {
+                schema["type"] = types.iter().find(|it| *it != "null").cloned().unwrap_or_default();
+            }
+            self.parameter("query", name, false, schema);
+        }
     }
-    if route.body.is_some() {
-        troubles.push((408, "The body did not come in time"));
-        troubles.push((413, "The body is larger than 10 MB"));
+
+    pub(crate) fn body<T: JsonSchema>(&mut self) {
+        self.body = Some(self.schemas.requests.subschema_for::<T>());
+        self.error(408, "The body did not come in time");
+        self.error(413, "The body is larger than 10 MB");
     }
+
+    pub(crate) fn success<T: JsonSchema>(&mut self, status: u16) {
+        let schema = self.schemas.responses.subschema_for::<T>();
+        self.media(status, JSON, json!({ "schema": schema }));
+    }
+
+    pub(crate) fn stream(&mut self) {
+        self.media(200, STREAM, json!({}));
+    }
+
+    pub(crate) fn error(&mut self, status: u16, description: &'static str) {
+        if self.errors.iter().all(|(known, _)| *known != status) {
+            self.errors.push((status, description));
+        }
+    }
+
+    fn media(&mut self, status: u16, media_type: &str, shown: Value) {
+        let (_, content) = self.success.get_or_insert_with(|| (status, Map::new()));
+        content.insert(media_type.to_owned(), shown);
+    }
+
+    fn responses(&mut self) -> Map<String, Value> {
+        let mut responses = Map::new();
+        if let Some((status, content)) = self.success.take() {
+            responses.insert(status.to_string(), json!({ "description": "Done", "content": content }));
+        }
+        let schema = self.schemas.responses.subschema_for::<ErrorResponse>();
+        for (status, description) in &self.errors {
+            let content = json!({ JSON: { "schema": schema } });
+            responses.insert(status.to_string(), json!({ "description": description, "content": content }));
+        }
+        responses
+    }
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut operation =
+        Operation { schemas, parameters: Vec::new(), body: None, success: None, errors: Vec::new() };
+    operation.error(400, "The request makes no sense");
+    operation.error(405, "This path has other methods");
     if route.method != "GET" {
-        troubles.push((409, "It is there already, in use, or was asked for otherwise under this name"));
+        operation.error(409, "It is there already, in use, or was asked for otherwise under this name");
     }
-    if route.works != Works::No {
-        troubles.push((502, "The agent has no answer"));
+    if route.scope.is_some() {
+        operation.error(401, "No valid key");
+        operation.error(403, "The key may not do this");
+        operation.error(429, "Too many at once, or too often; Retry-After says when");
+        operation.error(503, "The gateway drains or its store refuses; Retry-After says when");
     }
-    troubles
+    (route.describe)(&mut operation);
+    let responses = operation.responses();
+    let mut shown = json!({
+        "operationId": route.name, "summary": route.summary, "parameters": operation.parameters,
+        "responses": responses,
+    });
+    if let Some(schema) = operation.body {
+        shown["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": schema } } });
+    }
+    match route.scope {
+        None => shown["security"] = json!([]),
+        Some(scope) => {
+            shown["description"] = json!(format!("Needs a key with the scope `{}`.", scope.as_str()))
+        }
+    }
+    shown
+}
+
+/// A part of a request that a handler takes.
+pub(crate) trait Input {
+    fn describe(_: &mut Operation<'_>) {}
+}
+
+impl<S> Input for State<S> {}
+impl Input for Owner {}
+impl Input for Stop {}
+impl Input for HeaderMap {}
+
+/// What a handler returns.
+pub(crate) trait Output {
+    fn describe(operation: &mut Operation<'_>);
+}
+
+impl<T: Serialize + JsonSchema> Output for Json<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.success::<T>(200);
+    }
+}
+
+impl<T: Output> Output for Result<T, ApiError> {
+    fn describe(operation: &mut Operation<'_>) {
+        T::describe(operation);
+    }
+}
+
+/// A handler, by the types of its arguments.
+pub(super) trait Describe<Arguments> {
+    fn describe(operation: &mut Operation<'_>);
+}
+
+macro_rules! describe {
+    ($($argument:ident)*) => {
+        impl<F, Answer, R, $($argument),*> Describe<($($argument,)*)> for F
+        where
+            F: Fn($($argument),*) -> Answer,
+            Answer: Future<Output = R>,
+            R: Output,
+            $($argument: Input,)*
+        {
+            fn describe(operation: &mut Operation<'_>) {
+                $($argument::describe(operation);)*
+                R::describe(operation);
+            }
+        }
+    };
+}
+
+describe!();
+describe!(A);
+describe!(A B);
+describe!(A B C);
+describe!(A B C D);
+describe!(A B C D E);
+describe!(A B C D E G);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(members) => {
+                if let Some(Value::String(reference)) = members.get("$ref") {
+                    found.insert(reference.clone());
+                }
+                members.values().for_each(|member| references(member, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_type_of_the_document_is_in_it() {
+        let document = json!(make());
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let mut used = BTreeSet::new();
+        references(&document, &mut used);
+        let defined = schemas.keys().map(|name| format!("#/components/schemas/{name}"));
+        assert_eq!(used, defined.collect());
+        // Generated clients have types of their own by these names.
+        for taken in ["Response", "List", "Object", "Error"] {
+            assert!(!schemas.contains_key(taken), "{taken}");
+        }
+    }
+
+    #[test]
+    fn an_operation_is_what_its_handler_takes_and_returns() {
+        let document = json!(make());
+        let chat = &document["paths"]["/v1/chat/completions"]["post"];
+        let schema = |of: &Value| of["content"]["application/json"]["schema"]["$ref"].clone();
+        assert_eq!(schema(&chat["requestBody"]), "#/components/schemas/ChatCompletionRequest");
+        assert_eq!(schema(&chat["responses"]["200"]), "#/components/schemas/ChatCompletion");
+        assert!(chat["responses"]["200"]["content"]["text/event-stream"].is_object());
+        let names = |of: &Value| {
+            let parameters = of["parameters"].as_array().expect("parameters").iter();
+            parameters.map(|it| it["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(chat),
+            ["Idempotency-Key", "X-Hermes-Session-Key", "X-Petasos-Detach", "X-Hermes-Session-Id"]
+        );
+        let rows = &document["paths"]["/api/sessions/{id}/messages"]["get"];
+        assert_eq!(names(rows), ["id", "after", "limit"]);
+        let request = &document["components"]["schemas"]["RunRequest"];
+        assert_eq!(request["required"], json!(["input"]));
+        assert_eq!(request["properties"]["model"]["type"], json!(["string", "null"]));
+        assert_eq!(document["components"]["schemas"]["SessionChange"]["additionalProperties"], false);
+    }
 }

@@ -1,88 +1,216 @@
 //! Responses: an answer with everything that led to it, which can be fetched again and gone on from.
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use petasos_core::ids::RowId;
-use petasos_core::transcript::{Role, ToolCall};
+use petasos_core::transcript::{Role, ToolCall, Usage};
 use petasos_gateway::{Place, RunEnd, RunRow, Said, fresh_id};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::asked::{Fields, Wanted, fields, flag, short_hash, text};
+use super::Api;
+use super::content::{AgentInput, Asked, Message, flag, text};
 use super::keys::Owner;
-use super::runs::{Input, cut, input, no_previous, told_history};
-use super::work::{self, Job, STOPPED, TRUNCATED, Verdict, names, seconds, usage};
-use super::{Api, Id};
+use super::reply::{Named, Reply};
+use super::request::{Body, Id, Payload, RunHeaders, short_hash};
+use super::runs::{cut, no_previous};
+use super::work::{self, NewRun, TokenUsage, Verdict, names, seconds};
 use crate::error::ApiError;
 use crate::serve::Stop;
 use crate::stream::run::{Position, RunEvent};
 use crate::stream::sse::{self, Encoder};
 
+const ROUTE: &str = "responses";
 /// Rows that one response shows; a run has fewer steps than that.
 const ROWS: usize = 1000;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ResponseRequest {
+    #[schemars(with = "AgentInput")]
+    input: Option<AgentInput>,
+    #[serde(default, deserialize_with = "text")]
+    instructions: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    model: Option<String>,
+    #[serde(default, deserialize_with = "flag")]
+    stream: Option<bool>,
+    /// `false`: it cannot be fetched afterwards.
+    #[serde(default, deserialize_with = "flag")]
+    store: Option<bool>,
+    #[serde(default, deserialize_with = "flag")]
+    background: Option<bool>,
+    #[serde(default, deserialize_with = "text")]
+    previous_response_id: Option<String>,
+    conversation: Option<Conversation>,
+    /// What was said before, in the client's words.
+    conversation_history: Option<Vec<Message>>,
+}
+
+impl Payload for ResponseRequest {}
+
+/// A conversation by its name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Conversation {
+    Name(String),
+    Object { id: String },
+}
+
+impl Conversation {
+    fn name(self) -> Option<String> {
+        match self {
+            Self::Name(name) => Some(name).filter(|name| !name.is_empty()),
+            Self::Object { id } => Some(id),
+        }
+    }
+}
+
+/// An answer with everything that led to it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ResponseObject {
+    id: String,
+    #[schemars(extend("const" = "response"))]
+    object: &'static str,
+    created_at: u64,
+    status: ResponseStatus,
+    model: String,
+    output: Vec<OutputItem>,
+    error: Option<ResponseFailure>,
+    incomplete_details: Option<IncompleteDetails>,
+    instructions: Option<String>,
+    metadata: NoMembers,
+    parallel_tool_calls: bool,
+    tools: [(); 0],
+    tool_choice: &'static str,
+    temperature: (),
+    top_p: (),
+    usage: Option<ResponseUsage>,
+    session_id: String,
+}
+
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ResponseStatus {
+    Queued,
+    InProgress,
+    Completed,
+    Incomplete,
+    Failed,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum OutputItem {
+    Message { id: String, status: ResponseStatus, role: &'static str, content: Vec<OutputText> },
+    FunctionCall { id: String, status: ResponseStatus, name: String, arguments: String, call_id: String },
+    FunctionCallOutput { id: String, status: ResponseStatus, call_id: String, output: String },
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct OutputText {
+    #[schemars(extend("const" = "output_text"))]
+    r#type: &'static str,
+    text: String,
+    annotations: [(); 0],
+    logprobs: [(); 0],
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ResponseFailure {
+    code: &'static str,
+    message: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct IncompleteDetails {
+    reason: &'static str,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NoMembers {}
+
+#[derive(Serialize, JsonSchema)]
+struct ResponseUsage {
+    #[serde(flatten)]
+    tokens: TokenUsage,
+    input_tokens_details: InputTokens,
+    output_tokens_details: OutputTokens,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct InputTokens {
+    cached_tokens: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OutputTokens {
+    reasoning_tokens: u64,
+}
+
+impl From<Usage> for ResponseUsage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            tokens: usage.into(),
+            input_tokens_details: InputTokens { cached_tokens: usage.cache_read },
+            output_tokens_details: OutputTokens { reasoning_tokens: 0 },
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ResponseDeleted {
+    id: String,
+    #[schemars(extend("const" = "response"))]
+    object: &'static str,
+    #[schemars(extend("const" = true))]
+    deleted: bool,
+}
 
 pub(super) async fn create(
     State(api): State<Api>,
     owner: Owner,
     stop: Stop,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let mut wanted = Wanted::read(request.headers())?;
-    let fields = fields(request).await?;
-    let (streamed, background) = (flag(&fields, "stream", false)?, flag(&fields, "background", false)?);
-    let previous = text(&fields, "previous_response_id")?;
-    let place = place(&fields, &owner, previous.as_deref())?;
-    let Input { asked, mut history, system } = input(&fields)?;
-    if let Some(told) = told_history(&fields)? {
-        history.splice(0..0, told);
-    }
-    wanted.detached |= background;
-    let job = Job {
-        id: fresh_id::<14>("resp_"),
-        route: "responses",
-        place,
-        content: asked,
-        instructions: text(&fields, "instructions")?.or(system),
-        history,
-        answers: false,
-        forget: !flag(&fields, "store", true)?,
-        wanted: &wanted,
-        fields: &fields,
+    mut headers: RunHeaders,
+    body: Body<ResponseRequest>,
+) -> Result<Reply<ResponseObject>, ApiError> {
+    let wanted = body.value;
+    let not_found = no_previous(wanted.previous_response_id.as_deref());
+    let conversation = wanted.conversation.and_then(Conversation::name);
+    let starts_over = wanted.conversation_history.is_some();
+    let place = place(conversation, wanted.previous_response_id, starts_over, &owner)?;
+    let asked = Asked::new(wanted.input, wanted.conversation_history)?;
+    let background = wanted.background.unwrap_or(false);
+    headers.detached |= background;
+    let run = NewRun {
+        model: wanted.model,
+        instructions: wanted.instructions.or(asked.instructions),
+        history: asked.history,
+        forget: !wanted.store.unwrap_or(true),
+        not_found,
+        ..NewRun::new(fresh_id::<14>("resp_"), place, asked.content)
     };
-    let previous = previous.unwrap_or_default();
-    let started = api.start(&owner, job).await.map_err(|error| error.or(|| no_previous(&previous)))?;
-    if streamed {
-        let encoder = ResponseEvents::new(&started.run);
-        return api.stream(started, &wanted, stop, encoder).await;
+    let started = api.start(&owner, run, headers.idempotency_key(ROUTE, &body.fields)).await?;
+    if wanted.stream.unwrap_or(false) {
+        let encoder = ResponseEncoder::new(&started.run);
+        return Ok(Reply::Stream(api.stream(started, &headers, stop, encoder).await?));
     }
-    if background {
-        let headers = names(&started.run, &wanted);
-        return Ok((headers, Json(api.response(&started.run).await?)).into_response());
-    }
-    let run = api.finish(&started, &wanted, &stop).await?;
-    whole(&api, &run, &wanted).await
+    let (names, run) = match background {
+        true => (names(&started.run, &headers), started.run),
+        false => {
+            let run = api.finish(&started, &headers, &stop).await?;
+            (work::answer(&run, &headers)?.0, run)
+        }
+    };
+    Ok(Reply::Whole(Named(names, Json(api.response(&run).await?))))
 }
 
-async fn whole(api: &Api, run: &RunRow, wanted: &Wanted) -> Result<Response, ApiError> {
-    let end = run.end.as_ref().ok_or_else(|| ApiError::agent("agent_error", STOPPED))?;
-    let mut headers = names(run, wanted);
-    match work::verdict(end) {
-        Verdict::Answered { partial, .. } => {
-            if partial {
-                work::incomplete(&mut headers, true, TRUNCATED);
-            }
-            Ok((headers, Json(api.response(run).await?)).into_response())
-        }
-        Verdict::Failed { message } => {
-            work::incomplete(&mut headers, false, &message);
-            Ok((headers, ApiError::agent("agent_error", message)).into_response())
-        }
-        Verdict::Cancelled => Ok((headers, ApiError::agent("agent_incomplete", STOPPED)).into_response()),
-    }
-}
-
-pub(super) async fn show(State(api): State<Api>, owner: Owner, Id(id): Id) -> Result<Json<Value>, ApiError> {
+pub(super) async fn show(
+    State(api): State<Api>,
+    owner: Owner,
+    Id(id): Id,
+) -> Result<Json<ResponseObject>, ApiError> {
     let run = api.kept(&owner, &id).await?;
     Ok(Json(api.response(&run).await?))
 }
@@ -91,47 +219,42 @@ pub(super) async fn delete(
     State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ResponseDeleted>, ApiError> {
     let run = api.kept(&owner, &id).await?;
     if !api.handle.hide_run(&run.id).await? {
         return Err(not_found(&id));
     }
-    Ok(Json(json!({ "id": id, "object": "response", "deleted": true })))
+    Ok(Json(ResponseDeleted { id, object: "response", deleted: true }))
 }
 
 pub(super) async fn cancel(
     State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ResponseObject>, ApiError> {
     let run = api.kept(&owner, &id).await?;
     api.handle.stop_run(&run).await?;
     let run = api.handle.run_ended(&id).await?.ok_or_else(|| not_found(&id))?;
     Ok(Json(api.response(&run).await?))
 }
 
-fn place(fields: &Fields, owner: &Owner, previous: Option<&str>) -> Result<Place, ApiError> {
-    let conversation = match fields.get("conversation") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(name)) => Some(name.clone()).filter(|name| !name.is_empty()),
-        Some(object) => match object.get("id").and_then(Value::as_str) {
-            Some(id) => Some(id.to_owned()),
-            None => {
-                return Err(ApiError::bad_request("'conversation' must be a string or have an id")
-                    .param("conversation"));
-            }
-        },
-    };
+/// Where the response belongs. A client that sends the history itself starts over.
+fn place(
+    conversation: Option<String>,
+    previous: Option<String>,
+    starts_over: bool,
+    owner: &Owner,
+) -> Result<Place, ApiError> {
     let fresh = || Place::Session(fresh_id::<8>("api-"));
-    Ok(match (conversation, previous) {
+    match (conversation, previous) {
         (Some(_), Some(_)) => {
-            return Err(ApiError::bad_request("Cannot use both 'conversation' and 'previous_response_id'"));
+            Err(ApiError::bad_request("Cannot use both 'conversation' and 'previous_response_id'"))
         }
-        _ if fields.get("conversation_history").is_some_and(Value::is_array) => fresh(),
-        (Some(name), None) => Place::Named(format!("conv-{}", short_hash(&[&owner.name, &name]))),
-        (None, Some(previous)) => Place::After(previous.to_owned()),
-        (None, None) => fresh(),
-    })
+        _ if starts_over => Ok(fresh()),
+        (Some(name), None) => Ok(Place::Named(format!("conv-{}", short_hash(&[&owner.name, &name])))),
+        (None, Some(previous)) => Ok(Place::After(previous)),
+        (None, None) => Ok(fresh()),
+    }
 }
 
 fn not_found(id: &str) -> ApiError {
@@ -146,7 +269,7 @@ impl Api {
     }
 
     /// As it stands now.
-    async fn response(&self, run: &RunRow) -> Result<Value, ApiError> {
+    async fn response(&self, run: &RunRow) -> Result<ResponseObject, ApiError> {
         let read = self.handle.run_rows(&run.id, RowId(0), ROWS).await?;
         let Some((run, rows, _)) = read else { return Err(not_found(&run.id)) };
         let question = |row: &Said| row.message.platform_message_id.as_ref() == Some(&run.id);
@@ -155,11 +278,11 @@ impl Api {
         for row in &rows[begin..] {
             self::output(&run, row, &mut output);
         }
-        Ok(envelope(&run, run.end.as_ref(), output))
+        Ok(ResponseObject::new(&run, run.end.as_ref(), output))
     }
 }
 
-fn output(run: &RunRow, row: &Said, output: &mut Vec<Value>) {
+fn output(run: &RunRow, row: &Said, output: &mut Vec<OutputItem>) {
     match row.message.role {
         Role::Assistant => {
             let text = match run.end.as_ref().and_then(|end| end.said.as_deref()) {
@@ -169,13 +292,14 @@ fn output(run: &RunRow, row: &Said, output: &mut Vec<Value>) {
             };
             let text = unstopped(run, text);
             if !text.trim().is_empty() {
-                output.push(message(&item_id(&run.id, output.len()), text));
+                output.push(OutputItem::message(item_id(&run.id, output.len()), text));
             }
-            output.extend(row.message.tool_calls.iter().map(|call| called(call, "completed")));
+            let calls = row.message.tool_calls.iter();
+            output.extend(calls.map(|call| OutputItem::called(call, ResponseStatus::Completed)));
         }
         Role::Tool => {
             let call = row.message.tool_call_id.as_deref().unwrap_or_default();
-            output.push(returned(call, &row.message.content));
+            output.push(OutputItem::returned(call, &row.message.content));
         }
         Role::User | Role::Notice | Role::Summary => {}
     }
@@ -195,71 +319,86 @@ fn item_id(run: &str, at: usize) -> String {
     format!("msg_{}{at:02x}", run.trim_start_matches("resp_"))
 }
 
-fn message(id: &str, text: &str) -> Value {
-    json!({
-        "id": id, "type": "message", "status": "completed", "role": "assistant",
-        "content": [{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }],
-    })
+impl OutputText {
+    fn new(text: &str) -> Self {
+        Self { r#type: "output_text", text: text.to_owned(), annotations: [], logprobs: [] }
+    }
 }
 
-fn called(call: &ToolCall, status: &str) -> Value {
-    json!({
-        "id": format!("fc_{}", call.id), "type": "function_call", "status": status, "name": call.name,
-        "arguments": call.arguments, "call_id": call.id,
-    })
+impl OutputItem {
+    fn message(id: String, text: &str) -> Self {
+        let content = vec![OutputText::new(text)];
+        Self::Message { id, status: ResponseStatus::Completed, role: "assistant", content }
+    }
+
+    fn called(call: &ToolCall, status: ResponseStatus) -> Self {
+        Self::FunctionCall {
+            id: format!("fc_{}", call.id),
+            status,
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            call_id: call.id.clone(),
+        }
+    }
+
+    fn returned(call: &str, content: &str) -> Self {
+        Self::FunctionCallOutput {
+            id: format!("fco_{call}"),
+            status: ResponseStatus::Completed,
+            call_id: call.to_owned(),
+            output: content.to_owned(),
+        }
+    }
 }
 
-fn returned(call: &str, content: &str) -> Value {
-    json!({
-        "id": format!("fco_{call}"), "type": "function_call_output", "status": "completed", "call_id": call,
-        "output": content,
-    })
-}
-
-fn envelope(run: &RunRow, end: Option<&RunEnd>, output: Vec<Value>) -> Value {
-    let wish = work::wish(run);
-    let mut body = json!({
-        "id": run.id, "object": "response", "created_at": seconds(run.created_at), "model": wish.shown_model,
-        "output": output, "error": null, "incomplete_details": null, "instructions": wish.instructions,
-        "metadata": {}, "parallel_tool_calls": true, "tools": [], "tool_choice": "auto", "temperature": null,
-        "top_p": null, "usage": null, "session_id": run.session,
-    });
-    let Some(end) = end else {
-        body["status"] = json!(if run.claimed_at.is_some() { "in_progress" } else { "queued" });
-        return body;
-    };
-    body["usage"] = usage(end.usage);
-    body["usage"]["input_tokens_details"] = json!({ "cached_tokens": end.usage.cache_read });
-    body["usage"]["output_tokens_details"] = json!({ "reasoning_tokens": 0 });
-    let status = match work::verdict(end) {
-        Verdict::Answered { partial: false, .. } => "completed",
-        Verdict::Answered { partial: true, .. } => {
-            body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
-            "incomplete"
+impl ResponseObject {
+    fn new(run: &RunRow, end: Option<&RunEnd>, output: Vec<OutputItem>) -> Self {
+        let wish = work::run_options(run);
+        let incomplete = |reason| Some(IncompleteDetails { reason });
+        let (status, error, incomplete_details) = match end.map(work::verdict) {
+            None if run.claimed_at.is_some() => (ResponseStatus::InProgress, None, None),
+            None => (ResponseStatus::Queued, None, None),
+            Some(Verdict::Answered { partial: false, .. }) => (ResponseStatus::Completed, None, None),
+            Some(Verdict::Answered { partial: true, .. }) => {
+                (ResponseStatus::Incomplete, None, incomplete("max_output_tokens"))
+            }
+            Some(Verdict::Failed { message }) => {
+                (ResponseStatus::Failed, Some(ResponseFailure { code: "server_error", message }), None)
+            }
+            Some(Verdict::Cancelled) => (ResponseStatus::Incomplete, None, incomplete("interrupted")),
+        };
+        Self {
+            id: run.id.clone(),
+            object: "response",
+            created_at: seconds(run.created_at),
+            status,
+            model: wish.shown_model,
+            output,
+            error,
+            incomplete_details,
+            instructions: wish.instructions,
+            metadata: NoMembers {},
+            parallel_tool_calls: true,
+            tools: [],
+            tool_choice: "auto",
+            temperature: (),
+            top_p: (),
+            usage: end.map(|end| end.usage.into()),
+            session_id: run.session.to_string(),
         }
-        Verdict::Failed { message } => {
-            body["error"] = json!({ "code": "server_error", "message": message });
-            "failed"
-        }
-        Verdict::Cancelled => {
-            body["incomplete_details"] = json!({ "reason": "interrupted" });
-            "incomplete"
-        }
-    };
-    body["status"] = json!(status);
-    body
+    }
 }
 
 /// A run as the events of a response.
-struct ResponseEvents {
+struct ResponseEncoder {
     run: RunRow,
     number: u64,
-    output: Vec<Value>,
+    output: Vec<OutputItem>,
     /// The message that is being said, and its text so far.
     open: Option<(String, String)>,
 }
 
-impl ResponseEvents {
+impl ResponseEncoder {
     fn new(run: &RunRow) -> Self {
         Self { run: run.clone(), number: 0, output: vec![], open: None }
     }
@@ -272,7 +411,7 @@ impl ResponseEvents {
     }
 
     /// An item that is there at once.
-    fn item(&mut self, begun: Value, done: Value) -> Vec<Event> {
+    fn item(&mut self, begun: OutputItem, done: OutputItem) -> Vec<Event> {
         let at = self.output.len();
         self.output.push(done.clone());
         vec![
@@ -289,8 +428,8 @@ impl ResponseEvents {
             let item = json!({ "id": id, "type": "message", "status": "in_progress", "role": "assistant", "content": [] });
             frames
                 .push(self.event("response.output_item.added", json!({ "output_index": at, "item": item })));
-            let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
-            let data = json!({ "item_id": id, "output_index": at, "content_index": 0, "part": part });
+            let data =
+                json!({ "item_id": id, "output_index": at, "content_index": 0, "part": OutputText::new("") });
             frames.push(self.event("response.content_part.added", data));
             self.open = Some((id, String::new()));
         }
@@ -308,12 +447,12 @@ impl ResponseEvents {
     fn close(&mut self, text: Option<String>) -> Vec<Event> {
         let Some((id, said)) = self.open.take() else { return vec![] };
         let (text, at) = (text.unwrap_or(said), self.output.len());
-        let item = message(&id, &text);
+        let item = OutputItem::message(id.clone(), &text);
         let place = json!({ "item_id": id, "output_index": at, "content_index": 0 });
         let (mut done, mut part) = (place.clone(), place);
         done["text"] = json!(text);
         done["logprobs"] = json!([]);
-        part["part"] = item["content"][0].clone();
+        part["part"] = json!(OutputText::new(&text));
         self.output.push(item.clone());
         vec![
             self.event("response.output_text.done", done),
@@ -323,15 +462,15 @@ impl ResponseEvents {
     }
 
     fn snapshot(&self, end: Option<&RunEnd>) -> Value {
-        let mut body = envelope(&self.run, end, self.output.clone());
+        let mut response = ResponseObject::new(&self.run, end, self.output.clone());
         if end.is_none() {
-            body["status"] = json!("in_progress");
+            response.status = ResponseStatus::InProgress;
         }
-        json!({ "response": body })
+        json!({ "response": response })
     }
 }
 
-impl Encoder for ResponseEvents {
+impl Encoder for ResponseEncoder {
     type Event = (Position, RunEvent);
 
     fn open(&mut self) -> Vec<Event> {
@@ -343,11 +482,12 @@ impl Encoder for ResponseEvents {
         match event {
             RunEvent::Text { text, restarted } => self.delta(text, restarted),
             RunEvent::TextComplete { text } => self.close(Some(text)),
-            RunEvent::ToolCalled { call } => {
-                self.item(called(&call, "in_progress"), called(&call, "completed"))
-            }
+            RunEvent::ToolCalled { call } => self.item(
+                OutputItem::called(&call, ResponseStatus::InProgress),
+                OutputItem::called(&call, ResponseStatus::Completed),
+            ),
             RunEvent::ToolReturned { call, content, .. } => {
-                let item = returned(&call, &content);
+                let item = OutputItem::returned(&call, &content);
                 self.item(item.clone(), item)
             }
             // Nobody is asked here.

@@ -1,104 +1,57 @@
-//! Everything there is, in one table: the router, the list of capabilities and the OpenAPI document are made from it.
+//! The route table: the router, the list of capabilities and the OpenAPI document are made from it.
 
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::Api;
 use super::keys::Scope;
-use super::schema::Shape;
-use super::{chat, info, jobs, openapi, responses, runs, sessions};
-
-type Handler = MethodRouter<Api>;
+use super::openapi::{Describe, Operation};
+use super::{Api, chat, info, openapi, responses, runs, sessions};
+use crate::jobs;
 
 pub(super) struct Route {
     pub(super) name: &'static str,
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
-    pub(super) handler: Handler,
+    pub(super) handler: MethodRouter<Api>,
     /// What a key needs; `None`: no key is asked for.
     pub(super) scope: Option<Scope>,
-    pub(super) body: Option<Shape>,
-    pub(super) success: u16,
-    pub(super) answer: Shape,
-    /// Puts the agent to work: it may be refused, named, and streamed.
-    pub(super) works: Works,
-    pub(super) query: &'static [&'static str],
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Works {
-    No,
-    Yes,
-    /// And its answer may be a stream.
-    Streams,
-    /// Its answer is nothing but a stream.
-    OnlyStreams,
+    /// Request and responses, as the handler's types describe them.
+    pub(super) describe: fn(&mut Operation<'_>),
 }
 
 impl Route {
-    fn new(
-        method: &'static str,
+    fn new<H, T, A>(
+        (method, filter, scope): (&'static str, MethodFilter, Scope),
         path: &'static str,
         name: &'static str,
-        handler: Handler,
-        answer: Shape,
-    ) -> Self {
-        let (summary, scope, body) = ("", Some(Scope::Read), None);
-        Self {
-            name,
-            method,
-            path,
-            summary,
-            handler,
-            scope,
-            body,
-            success: 200,
-            answer,
-            works: Works::No,
-            query: &[],
-        }
-    }
-
-    fn get(path: &'static str, name: &'static str, handler: Handler, answer: Shape) -> Self {
-        Self::new("GET", path, name, handler, answer)
-    }
-
-    fn post(path: &'static str, name: &'static str, handler: Handler, answer: Shape) -> Self {
-        Self { scope: Some(Scope::Admin), ..Self::new("POST", path, name, handler, answer) }
+        handler: H,
+        summary: &'static str,
+    ) -> Self
+    where
+        H: Handler<T, Api> + Describe<A>,
+        T: 'static,
+    {
+        let (handler, describe) = (on(filter, handler), <H as Describe<A>>::describe);
+        Self { name, method, path, summary, handler, scope: Some(scope), describe }
     }
 
     fn open(self) -> Self {
         Self { scope: None, ..self }
     }
 
-    fn takes(self, body: Shape) -> Self {
-        Self { body: Some(body), ..self }
-    }
-
-    fn gives(self, success: u16) -> Self {
-        Self { success, ..self }
-    }
-
     fn agent(self) -> Self {
         Self { scope: Some(Scope::Agent), ..self }
     }
-
-    fn admin(self) -> Self {
-        Self { scope: Some(Scope::Admin), ..self }
-    }
-
-    fn works(self, works: Works) -> Self {
-        Self { works, ..self.agent() }
-    }
-
-    fn asks(self, query: &'static [&'static str]) -> Self {
-        Self { query, ..self }
-    }
-
-    fn says(self, summary: &'static str) -> Self {
-        Self { summary, ..self }
-    }
 }
+
+const GET: (&str, MethodFilter, Scope) = ("GET", MethodFilter::GET, Scope::Read);
+const POST: (&str, MethodFilter, Scope) = ("POST", MethodFilter::POST, Scope::Admin);
+const PATCH: (&str, MethodFilter, Scope) = ("PATCH", MethodFilter::PATCH, Scope::Admin);
+const DELETE: (&str, MethodFilter, Scope) = ("DELETE", MethodFilter::DELETE, Scope::Admin);
+
+/// Where timers of other programs call.
+pub(super) const FIRE: &str = "/api/cron/fire";
 
 pub(super) fn table() -> Vec<Route> {
     let mut table = models();
@@ -110,144 +63,150 @@ pub(super) fn table() -> Vec<Route> {
 
 fn models() -> Vec<Route> {
     vec![
-        Route::get("/health", "health", get(info::health), Shape::Health)
-            .open()
-            .says("Whether the gateway is there"),
-        Route::get("/v1/health", "health_v1", get(info::health), Shape::Health).open().says("The same"),
-        Route::get("/health/detailed", "health_detailed", get(info::health_detailed), Shape::Object)
-            .says("What could keep the agent from answering"),
-        Route::post(
+        Route::new(GET, "/health", "health", info::health, "Whether the gateway is there").open(),
+        Route::new(GET, "/v1/health", "health_v1", info::health, "The same").open(),
+        Route::new(
+            GET,
+            "/health/detailed",
+            "health_detailed",
+            info::health_detailed,
+            "What could keep the agent from answering",
+        ),
+        Route::new(
+            POST,
             "/api/platforms/{id}/events",
             "platform_events",
-            post(info::platform_events),
-            Shape::Object,
+            info::platform_events,
+            "For platforms that call; none does so here",
         )
-        .open()
-        .says("For platforms that call; none does so here"),
-        Route::get("/v1/models", "models", get(info::models), Shape::List).says("The agent, as a model"),
-        Route::get("/v1/capabilities", "capabilities", get(info::capabilities), Shape::Object)
-            .says("What this API can do"),
-        Route::get("/v1/skills", "skills", get(info::skills), Shape::List).says("Skills of the agent"),
-        Route::get("/v1/toolsets", "toolsets", get(info::toolsets), Shape::List).says("Tools of the agent"),
-        Route::get("/openapi.json", "openapi", get(openapi::document), Shape::Object).says("This document"),
+        .open(),
+        Route::new(GET, "/v1/models", "models", info::models, "The agent, as a model"),
+        Route::new(GET, "/v1/capabilities", "capabilities", info::capabilities, "What this API can do"),
+        Route::new(GET, "/v1/skills", "skills", info::skills, "Skills of the agent"),
+        Route::new(GET, "/v1/toolsets", "toolsets", info::toolsets, "Tools of the agent"),
+        Route::new(GET, "/openapi.json", "openapi", openapi::document, "This document"),
     ]
 }
 
 fn work() -> Vec<Route> {
     vec![
-        Route::post("/v1/chat/completions", "chat_completions", post(chat::complete), Shape::Completion)
-            .takes(Shape::ChatRequest)
-            .works(Works::Streams)
-            .says("One answer to a conversation, whole or as it grows"),
-        Route::post("/v1/responses", "responses", post(responses::create), Shape::Response)
-            .takes(Shape::ResponseRequest)
-            .works(Works::Streams)
-            .says("An answer with everything that led to it; it is kept and can be gone on from"),
-        Route::get("/v1/responses/{id}", "response", get(responses::show), Shape::Response)
-            .says("A kept response"),
         Route::new(
-            "DELETE",
-            "/v1/responses/{id}",
-            "response_delete",
-            delete(responses::delete),
-            Shape::Deleted,
+            POST,
+            "/v1/chat/completions",
+            "chat_completions",
+            chat::complete,
+            "One answer to a conversation, whole or as it grows",
         )
-        .agent()
-        .says("Forgets a response"),
-        Route::post("/v1/responses/{id}/cancel", "response_cancel", post(responses::cancel), Shape::Response)
-            .agent()
-            .says("Stops a response that is in progress"),
-        Route::post("/v1/runs", "runs", post(runs::start), Shape::RunStarted)
-            .takes(Shape::RunRequest)
-            .works(Works::Yes)
-            .gives(202)
-            .says("Starts work that belongs to the server; answered when it is on disk"),
-        Route::get("/v1/runs/{id}", "run_status", get(runs::status), Shape::Run)
-            .says("How a run is getting on"),
-        Route {
-            works: Works::OnlyStreams,
-            ..Route::get("/v1/runs/{id}/events", "run_events", get(runs::events), Shape::Object)
-        }
-        .says("What happened and happens in a run; Last-Event-ID goes on from an event"),
-        Route::post("/v1/runs/{id}/approval", "run_approval", post(runs::approval), Shape::Object)
-            .takes(Shape::ApprovalRequest)
-            .agent()
-            .says("Answers a question of a run"),
-        Route::post("/v1/runs/{id}/stop", "run_stop", post(runs::stop), Shape::RunStarted)
-            .agent()
-            .says("Stops a run"),
+        .agent(),
+        Route::new(
+            POST,
+            "/v1/responses",
+            "responses",
+            responses::create,
+            "An answer with everything that led to it; it is kept and can be gone on from",
+        )
+        .agent(),
+        Route::new(GET, "/v1/responses/{id}", "response", responses::show, "A kept response"),
+        Route::new(DELETE, "/v1/responses/{id}", "response_delete", responses::delete, "Forgets a response")
+            .agent(),
+        Route::new(
+            POST,
+            "/v1/responses/{id}/cancel",
+            "response_cancel",
+            responses::cancel,
+            "Stops a response that is in progress",
+        )
+        .agent(),
+        Route::new(
+            POST,
+            "/v1/runs",
+            "runs",
+            runs::start,
+            "Starts work that belongs to the server; answered when it is on disk",
+        )
+        .agent(),
+        Route::new(GET, "/v1/runs/{id}", "run_status", runs::status, "How a run is getting on"),
+        Route::new(
+            GET,
+            "/v1/runs/{id}/events",
+            "run_events",
+            runs::events,
+            "What happened and happens in a run; Last-Event-ID goes on from an event",
+        ),
+        Route::new(
+            POST,
+            "/v1/runs/{id}/approval",
+            "run_approval",
+            runs::approval,
+            "Answers a question of a run",
+        )
+        .agent(),
+        Route::new(POST, "/v1/runs/{id}/stop", "run_stop", runs::stop, "Stops a run").agent(),
     ]
 }
 
 fn conversations() -> Vec<Route> {
     vec![
-        Route::get("/api/sessions", "sessions", get(sessions::list), Shape::List)
-            .asks(&["limit", "offset", "source", "include_children"])
-            .says("Conversations, the latest first"),
-        Route::post("/api/sessions", "session_create", post(sessions::create), Shape::Session)
-            .takes(Shape::SessionRequest)
-            .gives(201)
-            .says("A new conversation"),
-        Route::get("/api/sessions/{id}", "session", get(sessions::show), Shape::Session)
-            .says("A conversation"),
-        Route::new("PATCH", "/api/sessions/{id}", "session_update", patch(sessions::change), Shape::Session)
-            .takes(Shape::SessionChange)
-            .admin()
-            .says("Renames or ends a conversation"),
+        Route::new(GET, "/api/sessions", "sessions", sessions::list, "Conversations, the latest first"),
+        Route::new(POST, "/api/sessions", "session_create", sessions::create, "A new conversation"),
+        Route::new(GET, "/api/sessions/{id}", "session", sessions::show, "A conversation"),
         Route::new(
-            "DELETE",
+            PATCH,
+            "/api/sessions/{id}",
+            "session_update",
+            sessions::change,
+            "Renames or ends a conversation",
+        ),
+        Route::new(
+            DELETE,
             "/api/sessions/{id}",
             "session_delete",
-            delete(sessions::delete),
-            Shape::Deleted,
+            sessions::delete,
+            "Removes a conversation",
+        ),
+        Route::new(
+            GET,
+            "/api/sessions/{id}/messages",
+            "session_messages",
+            sessions::messages,
+            "What was said",
+        ),
+        Route::new(
+            POST,
+            "/api/sessions/{id}/fork",
+            "session_fork",
+            sessions::fork,
+            "A new conversation with everything this one says",
+        ),
+        Route::new(
+            POST,
+            "/api/sessions/{id}/chat",
+            "session_chat",
+            sessions::chat,
+            "Says something in a conversation",
         )
-        .admin()
-        .says("Removes a conversation"),
-        Route::get("/api/sessions/{id}/messages", "session_messages", get(sessions::messages), Shape::List)
-            .asks(&["limit", "after"])
-            .says("What was said"),
-        Route::post("/api/sessions/{id}/fork", "session_fork", post(sessions::fork), Shape::Session)
-            .takes(Shape::SessionFork)
-            .gives(201)
-            .says("A new conversation with everything this one says"),
-        Route::post("/api/sessions/{id}/chat", "session_chat", post(sessions::chat), Shape::Object)
-            .takes(Shape::SayRequest)
-            .works(Works::Yes)
-            .says("Says something in a conversation"),
-        Route::post(
+        .agent(),
+        Route::new(
+            POST,
             "/api/sessions/{id}/chat/stream",
             "session_chat_stream",
-            post(sessions::chat_stream),
-            Shape::Object,
+            sessions::chat_stream,
+            "The same, as it happens",
         )
-        .takes(Shape::SayRequest)
-        .works(Works::OnlyStreams)
-        .says("The same, as it happens"),
+        .agent(),
     ]
 }
 
 fn scheduled() -> Vec<Route> {
     vec![
-        Route::get("/api/jobs", "jobs", get(jobs::list), Shape::Object).says("Scheduled work"),
-        Route::post("/api/jobs", "job_create", post(jobs::create), Shape::Object)
-            .takes(Shape::JobRequest)
-            .says("Schedules work"),
-        Route::get("/api/jobs/{id}", "job", get(jobs::show), Shape::Object).says("A job"),
-        Route::new("PATCH", "/api/jobs/{id}", "job_update", patch(jobs::change), Shape::Object)
-            .takes(Shape::JobChange)
-            .admin()
-            .says("Changes a job"),
-        Route::new("DELETE", "/api/jobs/{id}", "job_delete", delete(jobs::delete), Shape::Object)
-            .admin()
-            .says("Removes a job"),
-        Route::post("/api/jobs/{id}/pause", "job_pause", post(jobs::pause), Shape::Object)
-            .says("Lets a job rest"),
-        Route::post("/api/jobs/{id}/resume", "job_resume", post(jobs::resume), Shape::Object)
-            .says("Wakes a job"),
-        Route::post("/api/jobs/{id}/run", "job_run", post(jobs::run), Shape::Object).says("Runs a job now"),
-        Route::post(jobs::FIRE, "cron_fire", post(jobs::fire), Shape::Fired)
-            .takes(Shape::FireRequest)
-            .gives(202)
-            .says("A timer of somebody else's fires a job"),
+        Route::new(GET, "/api/jobs", "jobs", jobs::list, "Scheduled work"),
+        Route::new(POST, "/api/jobs", "job_create", jobs::create, "Schedules work"),
+        Route::new(GET, "/api/jobs/{id}", "job", jobs::show, "A job"),
+        Route::new(PATCH, "/api/jobs/{id}", "job_update", jobs::change, "Changes a job"),
+        Route::new(DELETE, "/api/jobs/{id}", "job_delete", jobs::remove, "Removes a job"),
+        Route::new(POST, "/api/jobs/{id}/pause", "job_pause", jobs::pause, "Lets a job rest"),
+        Route::new(POST, "/api/jobs/{id}/resume", "job_resume", jobs::resume, "Wakes a job"),
+        Route::new(POST, "/api/jobs/{id}/run", "job_run", jobs::run, "Runs a job now"),
+        Route::new(POST, FIRE, "cron_fire", jobs::fire, "A timer of somebody else's fires a job"),
     ]
 }

@@ -1,23 +1,24 @@
 //! Conversations by name: listed, made, read, renamed, branched, removed, and talked in.
 
 use axum::Json;
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::extract::State;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use petasos_core::ids::RowId;
 use petasos_core::transcript::{Message, Role, ToolCall};
 use petasos_gateway::{
     CardQuery, NewSession, NotChanged, Place, RowState, RunRow, Said, SessionCard, Started, fresh_id,
 };
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::asked::{Content, Fields, Wanted, content, fields, is_session_id, text};
+use super::content::{Content, MessageContent, session_id, text};
 use super::keys::Owner;
+use super::reply::{Created, EventStream, Named, Status};
+use super::request::{Body, Fields, Id, Invalid, Payload, Query, RunHeaders};
 use super::runs::{cut, exact};
-use super::work::{self, Job, STOPPED, TRUNCATED, Verdict, names, usage};
-use super::{Api, Id, Query, preview};
+use super::work::{self, NewRun, STOPPED, TokenUsage, Verdict};
+use super::{Api, preview};
 use crate::error::ApiError;
 use crate::serve::Stop;
 use crate::stream::run::{Position, RunEvent};
@@ -30,114 +31,366 @@ const PROMPT: usize = 65_536;
 /// Rows of one transcript that are shown at once; `after` gets the next.
 const ROWS: usize = 1000;
 
-type Answer = Result<Json<Value>, ApiError>;
+/// A whole number as a text; an empty one counts as absent.
+fn number(text: Option<&str>, name: &str) -> Result<Option<usize>, ApiError> {
+    let wrong =
+        |_| ApiError::invalid("invalid_parameter", format!("'{name}' must be a whole number")).param(name);
+    text.filter(|text| !text.is_empty())
+        .map(|text| text.parse::<u32>().map(|it| it as usize))
+        .transpose()
+        .map_err(wrong)
+}
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Wants {
+/// Which sessions to list.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SessionQuery {
+    #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
     limit: Option<String>,
+    #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
     offset: Option<String>,
     source: Option<String>,
+    #[schemars(with = "bool")]
     include_children: Option<String>,
+}
+
+/// Which rows to list.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct RowQuery {
+    #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
+    limit: Option<String>,
+    #[schemars(with = "u32", range(max = 4_294_967_295_u32))]
     after: Option<String>,
 }
 
-pub(super) async fn list(State(api): State<Api>, Query(wants): Query<Wants>) -> Answer {
-    let limit = number(wants.limit.as_deref(), "limit")?.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
-    let offset = number(wants.offset.as_deref(), "offset")?.unwrap_or(0);
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct NewSessionRequest {
+    #[serde(default, deserialize_with = "session_id")]
+    id: Option<String>,
+    #[serde(default, deserialize_with = "title")]
+    title: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    model: Option<String>,
+    #[serde(default, deserialize_with = "prompt")]
+    system_prompt: Option<String>,
+}
+
+impl Payload for NewSessionRequest {}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionChange {
+    #[serde(default, deserialize_with = "title")]
+    title: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    end_reason: Option<String>,
+}
+
+impl Payload for SessionChange {
+    fn check(fields: &Fields) -> Result<(), ApiError> {
+        let unknown = fields.keys().filter(|name| !["title", "end_reason"].contains(&name.as_str()));
+        let unknown: Vec<_> = unknown.map(|name| cut(name)).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let message = format!("Unsupported session fields: {}", unknown.join(", "));
+        Err(ApiError::invalid("unsupported_session_field", message))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ForkRequest {
+    #[serde(default, deserialize_with = "session_id")]
+    id: Option<String>,
+    #[serde(default, deserialize_with = "title")]
+    title: Option<String>,
+}
+
+impl Payload for ForkRequest {}
+
+/// Something said in a conversation.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SayRequest {
+    #[schemars(with = "MessageContent")]
+    message: Option<Content>,
+    /// Another name of `message`.
+    #[schemars(skip)]
+    input: Option<Content>,
+    #[serde(default, deserialize_with = "text")]
+    system_message: Option<String>,
+    /// Another name of `system_message`.
+    #[serde(default, deserialize_with = "text")]
+    instructions: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    model: Option<String>,
+}
+
+impl Payload for SayRequest {}
+
+fn title<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(title) if (1..=TITLE).contains(&title.trim().chars().count()) => {
+            Ok(Some(title.trim().to_owned()))
+        }
+        _ => Err(Invalid::coded("invalid_title", "Invalid title").error()),
+    }
+}
+
+fn prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(words) if words.chars().count() <= PROMPT => Ok(Some(words)),
+        _ => Err(Invalid::coded("invalid_system_prompt", "Invalid system prompt").error()),
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionList {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    data: Vec<ListedSession>,
+    limit: usize,
+    offset: usize,
+    has_more: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ListedSession {
+    #[serde(flatten)]
+    session: SessionObject,
+    last_active: f64,
+    preview: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionShown {
+    #[schemars(extend("const" = "hermes.session"))]
+    object: &'static str,
+    session: SessionObject,
+}
+
+/// A conversation; never the prompt itself.
+#[derive(Serialize, JsonSchema)]
+struct SessionObject {
+    id: String,
+    source: Option<String>,
+    user_id: (),
+    model: Option<String>,
+    title: Option<String>,
+    started_at: f64,
+    ended_at: Option<f64>,
+    end_reason: Option<String>,
+    message_count: u64,
+    tool_call_count: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
+    reasoning_tokens: u64,
+    estimated_cost_usd: (),
+    actual_cost_usd: (),
+    api_call_count: u64,
+    parent_session_id: Option<String>,
+    has_system_prompt: bool,
+    has_model_config: bool,
+}
+
+impl SessionObject {
+    fn new(card: &SessionCard) -> Self {
+        let row = &card.row;
+        Self {
+            id: row.id.to_string(),
+            source: row.platform.clone(),
+            user_id: (),
+            model: row.model.clone(),
+            title: row.title.clone(),
+            started_at: exact(row.started_at),
+            ended_at: row.ended.as_ref().map(|end| exact(end.at)),
+            end_reason: row.ended.as_ref().map(|end| end.reason.as_str().to_owned()),
+            message_count: row.message_count,
+            tool_call_count: card.tool_calls,
+            input_tokens: row.usage.input,
+            output_tokens: row.usage.output,
+            cache_read_tokens: row.usage.cache_read,
+            cache_write_tokens: row.usage.cache_write,
+            reasoning_tokens: 0,
+            estimated_cost_usd: (),
+            actual_cost_usd: (),
+            api_call_count: card.answers,
+            parent_session_id: row.parent.as_ref().map(ToString::to_string),
+            has_system_prompt: card.has_prompt,
+            has_model_config: row.model.is_some(),
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionDeleted {
+    #[schemars(extend("const" = "hermes.session.deleted"))]
+    object: &'static str,
+    id: String,
+    #[schemars(extend("const" = true))]
+    deleted: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionMessages {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    session_id: String,
+    data: Vec<SessionMessage>,
+    has_more: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SessionMessage {
+    id: i64,
+    session_id: String,
+    role: &'static str,
+    content: String,
+    tool_call_id: Option<String>,
+    tool_calls: Option<Vec<FunctionCall>>,
+    tool_name: Option<String>,
+    timestamp: f64,
+    token_count: (),
+    finish_reason: Option<&'static str>,
+    reasoning: (),
+    reasoning_content: (),
+}
+
+#[derive(Serialize, JsonSchema)]
+struct FunctionCall {
+    id: String,
+    call_id: String,
+    response_item_id: String,
+    #[schemars(extend("const" = "function"))]
+    r#type: &'static str,
+    function: CalledFunction,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CalledFunction {
+    name: String,
+    arguments: String,
+}
+
+impl From<&ToolCall> for FunctionCall {
+    fn from(call: &ToolCall) -> Self {
+        let function = CalledFunction { name: call.name.clone(), arguments: call.arguments.clone() };
+        Self {
+            id: call.id.clone(),
+            call_id: call.id.clone(),
+            response_item_id: format!("fc_{}", call.id),
+            r#type: "function",
+            function,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionChatAnswer {
+    #[schemars(extend("const" = "hermes.session.chat.completion"))]
+    object: &'static str,
+    session_id: String,
+    message: AssistantMessage,
+    usage: TokenUsage,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AssistantMessage {
+    role: &'static str,
+    content: String,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Query(wanted): Query<SessionQuery>,
+) -> Result<Json<SessionList>, ApiError> {
+    let limit = number(wanted.limit.as_deref(), "limit")?.unwrap_or(PAGE).clamp(1, LONGEST_PAGE);
+    let offset = number(wanted.offset.as_deref(), "offset")?.unwrap_or(0);
     let children =
-        wants.include_children.is_some_and(|word| matches!(word.as_str(), "1" | "true" | "on" | "yes"));
-    let platform = wants.source.filter(|source| !source.is_empty());
+        wanted.include_children.is_some_and(|word| matches!(word.as_str(), "1" | "true" | "on" | "yes"));
+    let platform = wanted.source.filter(|source| !source.is_empty());
     // One more than wanted says whether there are more.
     let mut cards =
         api.handle.session_cards(CardQuery { platform, children, limit: limit + 1, offset }).await?;
-    let more = cards.len() > limit;
+    let has_more = cards.len() > limit;
     cards.truncate(limit);
-    let data: Vec<_> = cards.iter().map(listed).collect();
-    Ok(Json(json!({ "object": "list", "data": data, "limit": limit, "offset": offset, "has_more": more })))
+    let data = cards.into_iter().map(|card| ListedSession {
+        session: SessionObject::new(&card),
+        last_active: exact(card.row.last_at),
+        preview: card.preview,
+    });
+    Ok(Json(SessionList { object: "list", data: data.collect(), limit, offset, has_more }))
 }
 
 pub(super) async fn create(
     State(api): State<Api>,
     owner: Owner,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let fields = fields(request).await?;
-    let new = NewSession {
-        id: id_of(&fields)?,
-        title: title_of(&fields)?,
-        model: text(&fields, "model")?,
-        system_prompt: match fields.get("system_prompt") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(words)) if words.chars().count() <= PROMPT => Some(words.clone()),
-            Some(_) => {
-                return Err(ApiError::invalid("invalid_system_prompt", "Invalid system prompt")
-                    .param("system_prompt"));
-            }
-        },
-    };
-    let named = new.id.clone().unwrap_or_default();
+    body: Body<NewSessionRequest>,
+) -> Result<Created<SessionShown>, ApiError> {
+    let NewSessionRequest { id, title, model, system_prompt } = body.value;
+    let named = id.clone().unwrap_or_default();
+    let new = NewSession { id, title, model, system_prompt };
     let card = api.handle.create_session(&owner.name, new).await.map_err(|error| refused(error, &named))?;
-    Ok((StatusCode::CREATED, Json(wrapped(&card))).into_response())
+    Ok(Status(shown(&card)))
 }
 
-pub(super) async fn show(State(api): State<Api>, Id(id): Id) -> Answer {
-    Ok(Json(wrapped(&api.card(&id).await?)))
+pub(super) async fn show(State(api): State<Api>, Id(id): Id) -> Result<Json<SessionShown>, ApiError> {
+    Ok(Json(shown(&api.card(&id).await?)))
 }
 
-pub(super) async fn change(State(api): State<Api>, Id(id): Id, request: Request) -> Answer {
-    let fields = fields(request).await?;
-    let unknown: Vec<_> = fields
-        .keys()
-        .filter(|name| !["title", "end_reason"].contains(&name.as_str()))
-        .map(|it| cut(it))
-        .collect();
-    if !unknown.is_empty() {
-        let message = format!("Unsupported session fields: {}", unknown.join(", "));
-        return Err(ApiError::invalid("unsupported_session_field", message));
-    }
-    let (title, reason) = (title_of(&fields)?, text(&fields, "end_reason")?);
+pub(super) async fn change(
+    State(api): State<Api>,
+    Id(id): Id,
+    body: Body<SessionChange>,
+) -> Result<Json<SessionShown>, ApiError> {
+    let SessionChange { title, end_reason } = body.value;
     api.card(&id).await?;
     if let Some(title) = title {
         api.handle.rename_session(&id, title).await?;
     }
-    if let Some(reason) = reason {
+    if let Some(reason) = end_reason {
         api.handle.end_session(&id, cut(&reason)).await?;
     }
-    Ok(Json(wrapped(&api.card(&id).await?)))
+    Ok(Json(shown(&api.card(&id).await?)))
 }
 
-pub(super) async fn delete(State(api): State<Api>, Id(id): Id) -> Answer {
+pub(super) async fn delete(State(api): State<Api>, Id(id): Id) -> Result<Json<SessionDeleted>, ApiError> {
     api.handle.delete_session(&id).await.map_err(|error| refused(error, &id))?;
-    Ok(Json(json!({ "object": "hermes.session.deleted", "id": id, "deleted": true })))
+    Ok(Json(SessionDeleted { object: "hermes.session.deleted", id, deleted: true }))
 }
 
 pub(super) async fn fork(
     State(api): State<Api>,
     owner: Owner,
     Id(id): Id,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let fields = fields(request).await?;
-    let (new, title) = (id_of(&fields)?, title_of(&fields)?);
+    body: Body<ForkRequest>,
+) -> Result<Created<SessionShown>, ApiError> {
+    let ForkRequest { id: new, title } = body.value;
     let named = new.clone().unwrap_or_default();
     let forked = api.handle.fork_session(&owner.name, &id, new, title).await;
     let card = forked.map_err(|error| match error {
         NotChanged::Missing => refused(error, &id),
         NotChanged::Error(_) | NotChanged::Exists | NotChanged::InUse => refused(error, &named),
     })?;
-    Ok((StatusCode::CREATED, Json(wrapped(&card))).into_response())
+    Ok(Status(shown(&card)))
 }
 
-pub(super) async fn messages(State(api): State<Api>, Id(id): Id, Query(wants): Query<Wants>) -> Answer {
+pub(super) async fn messages(
+    State(api): State<Api>,
+    Id(id): Id,
+    Query(wanted): Query<RowQuery>,
+) -> Result<Json<SessionMessages>, ApiError> {
     let card = api.card(&id).await?;
-    let after = number(wants.after.as_deref(), "after")?.unwrap_or(0);
-    let limit = number(wants.limit.as_deref(), "limit")?.unwrap_or(ROWS).clamp(1, ROWS);
+    let after = number(wanted.after.as_deref(), "after")?.unwrap_or(0);
+    let limit = number(wanted.limit.as_deref(), "limit")?.unwrap_or(ROWS).clamp(1, ROWS);
     let after = RowId(i64::try_from(after).unwrap_or(i64::MAX));
     let rows = api.handle.rows(&card.row.id, after, limit).await?;
-    let more = rows.len() == limit;
+    let has_more = rows.len() == limit;
     let seen = |row: &&Said| row.state != RowState::Undone;
-    let data: Vec<_> = rows.iter().filter(seen).filter_map(|row| shown(&id, row)).collect();
-    Ok(Json(json!({ "object": "list", "session_id": id, "data": data, "has_more": more })))
+    let data = rows.iter().filter(seen).filter_map(|row| SessionMessage::new(&id, row)).collect();
+    Ok(Json(SessionMessages { object: "list", session_id: id, data, has_more }))
 }
 
 pub(super) async fn chat(
@@ -145,30 +398,19 @@ pub(super) async fn chat(
     owner: Owner,
     stop: Stop,
     Id(id): Id,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (started, wanted, _) = say(&api, &owner, "session.chat", &id, request).await?;
-    let run = api.finish(&started, &wanted, &stop).await?;
-    let end = run.end.as_ref().ok_or_else(|| ApiError::agent("agent_error", STOPPED))?;
-    let mut headers = names(&run, &wanted);
-    let text = match work::verdict(end) {
-        Verdict::Answered { text, partial } => {
-            if partial {
-                work::incomplete(&mut headers, true, TRUNCATED);
-            }
-            text
-        }
-        Verdict::Failed { message } => {
-            work::incomplete(&mut headers, false, &message);
-            return Ok((headers, ApiError::agent("agent_error", message)).into_response());
-        }
-        Verdict::Cancelled => return Err(ApiError::agent("agent_incomplete", STOPPED)),
+    headers: RunHeaders,
+    body: Body<SayRequest>,
+) -> Result<Named<Json<SessionChatAnswer>>, ApiError> {
+    let (started, _) = say(&api, &owner, "session.chat", &id, &headers, body).await?;
+    let run = api.finish(&started, &headers, &stop).await?;
+    let (names, answer) = work::answer(&run, &headers)?;
+    let completion = SessionChatAnswer {
+        object: "hermes.session.chat.completion",
+        session_id: run.session.to_string(),
+        message: AssistantMessage { role: "assistant", content: answer.text },
+        usage: answer.usage.into(),
     };
-    let body = json!({
-        "object": "hermes.session.chat.completion", "session_id": run.session,
-        "message": { "role": "assistant", "content": text }, "usage": usage(end.usage),
-    });
-    Ok((headers, Json(body)).into_response())
+    Ok(Named(names, Json(completion)))
 }
 
 pub(super) async fn chat_stream(
@@ -176,51 +418,34 @@ pub(super) async fn chat_stream(
     owner: Owner,
     stop: Stop,
     Id(id): Id,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let (started, wanted, said) = say(&api, &owner, "session.chat.stream", &id, request).await?;
-    let encoder = SessionEvents::new(&started.run, said);
-    api.stream(started, &wanted, stop, encoder).await
+    headers: RunHeaders,
+    body: Body<SayRequest>,
+) -> Result<EventStream, ApiError> {
+    let (started, said) = say(&api, &owner, "session.chat.stream", &id, &headers, body).await?;
+    let encoder = SessionEncoder::new(&started.run, said);
+    api.stream(started, &headers, stop, encoder).await
 }
 
 async fn say(
     api: &Api,
     owner: &Owner,
-    route: &'static str,
+    route: &str,
     id: &str,
-    request: Request,
-) -> Result<(Started, Wanted, String), ApiError> {
-    let wanted = Wanted::read(request.headers())?;
-    let fields = fields(request).await?;
-    let missing = || ApiError::invalid("missing_message", "Missing 'message' field");
-    let (name, value) = match (fields.get("message"), fields.get("input")) {
-        (Some(value), _) if !value.is_null() => ("message", value),
-        (_, Some(value)) => ("input", value),
-        _ => return Err(missing()),
-    };
-    let content: Content = content(value, name)?;
-    if content.is_empty() {
-        return Err(missing());
-    }
+    headers: &RunHeaders,
+    body: Body<SayRequest>,
+) -> Result<(Started, String), ApiError> {
+    let SayRequest { message, input, system_message, instructions, model } = body.value;
+    let content = message.or(input).filter(|content| !content.is_empty());
+    let content = content.ok_or_else(|| ApiError::invalid("missing_message", "Missing 'message' field"))?;
     let said = content.text.clone();
-    let instructions = match text(&fields, "system_message")? {
-        Some(words) => Some(words),
-        None => text(&fields, "instructions")?,
+    let run = NewRun {
+        model,
+        instructions: system_message.or(instructions),
+        not_found: not_found(id),
+        ..NewRun::new(fresh_id::<16>("run_"), Place::Known(id.to_owned()), content)
     };
-    let job = Job {
-        id: fresh_id::<16>("run_"),
-        route,
-        place: Place::Known(id.to_owned()),
-        content,
-        instructions,
-        history: vec![],
-        answers: false,
-        forget: false,
-        wanted: &wanted,
-        fields: &fields,
-    };
-    let started = api.start(owner, job).await.map_err(|error| error.or(|| not_found(id)))?;
-    Ok((started, wanted, said))
+    let started = api.start(owner, run, headers.idempotency_key(route, &body.fields)).await?;
+    Ok((started, said))
 }
 
 impl Api {
@@ -244,86 +469,40 @@ fn refused(error: NotChanged, id: &str) -> ApiError {
     }
 }
 
-fn id_of(fields: &Fields) -> Result<Option<String>, ApiError> {
-    let wrong = || ApiError::invalid("invalid_session_id", "Invalid session ID").param("id");
-    match fields.get("id") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(id)) if is_session_id(id) => Ok(Some(id.clone())),
-        Some(_) => Err(wrong()),
+fn shown(card: &SessionCard) -> SessionShown {
+    SessionShown { object: "hermes.session", session: SessionObject::new(card) }
+}
+
+impl SessionMessage {
+    /// `None`: words of the gateway's own.
+    fn new(session: &str, row: &Said) -> Option<Self> {
+        let Message { role, content, tool_calls, tool_call_id, tool_name, at, .. } = &row.message;
+        let finish_reason = match role {
+            Role::Assistant if tool_calls.is_empty() => Some("stop"),
+            Role::Assistant => Some("tool_calls"),
+            Role::User | Role::Tool => None,
+            Role::Notice | Role::Summary => return None,
+        };
+        let calls = || tool_calls.iter().map(FunctionCall::from).collect();
+        Some(Self {
+            id: row.id.0,
+            session_id: session.to_owned(),
+            role: role.as_str(),
+            content: content.clone(),
+            tool_call_id: tool_call_id.clone(),
+            tool_calls: (!tool_calls.is_empty()).then(calls),
+            tool_name: tool_name.clone(),
+            timestamp: exact(*at),
+            token_count: (),
+            finish_reason,
+            reasoning: (),
+            reasoning_content: (),
+        })
     }
-}
-
-fn title_of(fields: &Fields) -> Result<Option<String>, ApiError> {
-    match fields.get("title") {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(title)) if (1..=TITLE).contains(&title.trim().chars().count()) => {
-            Ok(Some(title.trim().to_owned()))
-        }
-        Some(_) => Err(ApiError::invalid("invalid_title", "Invalid title").param("title")),
-    }
-}
-
-fn number(text: Option<&str>, name: &str) -> Result<Option<usize>, ApiError> {
-    let wrong =
-        |_| ApiError::invalid("invalid_parameter", format!("'{name}' must be a whole number")).param(name);
-    text.filter(|text| !text.is_empty())
-        .map(|text| text.parse::<u32>().map(|it| it as usize))
-        .transpose()
-        .map_err(wrong)
-}
-
-fn wrapped(card: &SessionCard) -> Value {
-    json!({ "object": "hermes.session", "session": object(card) })
-}
-
-/// Never the prompt itself.
-fn object(card: &SessionCard) -> Value {
-    let row = &card.row;
-    json!({
-        "id": row.id, "source": row.platform, "user_id": null, "model": row.model, "title": row.title,
-        "started_at": exact(row.started_at), "ended_at": row.ended.as_ref().map(|end| exact(end.at)),
-        "end_reason": row.ended.as_ref().map(|end| end.reason.as_str()), "message_count": row.message_count,
-        "tool_call_count": card.tool_calls, "input_tokens": row.usage.input, "output_tokens": row.usage.output,
-        "cache_read_tokens": row.usage.cache_read, "cache_write_tokens": row.usage.cache_write,
-        "reasoning_tokens": 0, "estimated_cost_usd": null, "actual_cost_usd": null,
-        "api_call_count": card.answers, "parent_session_id": row.parent, "has_system_prompt": card.has_prompt,
-        "has_model_config": row.model.is_some(),
-    })
-}
-
-fn listed(card: &SessionCard) -> Value {
-    let mut object = object(card);
-    object["last_active"] = json!(exact(card.row.last_at));
-    object["preview"] = json!(card.preview);
-    object
-}
-
-/// `None`: words of the gateway's own.
-fn shown(session: &str, row: &Said) -> Option<Value> {
-    let Message { role, content, tool_calls, tool_call_id, tool_name, at, .. } = &row.message;
-    let finish = match role {
-        Role::Assistant if tool_calls.is_empty() => Some("stop"),
-        Role::Assistant => Some("tool_calls"),
-        Role::User | Role::Tool => None,
-        Role::Notice | Role::Summary => return None,
-    };
-    let calls = (!tool_calls.is_empty()).then(|| tool_calls.iter().map(call).collect::<Vec<_>>());
-    Some(json!({
-        "id": row.id, "session_id": session, "role": role.as_str(), "content": content,
-        "tool_call_id": tool_call_id, "tool_calls": calls, "tool_name": tool_name, "timestamp": exact(*at),
-        "token_count": null, "finish_reason": finish, "reasoning": null, "reasoning_content": null,
-    }))
-}
-
-fn call(call: &ToolCall) -> Value {
-    json!({
-        "id": call.id, "call_id": call.id, "response_item_id": format!("fc_{}", call.id), "type": "function",
-        "function": { "name": call.name, "arguments": call.arguments },
-    })
 }
 
 /// A run as the events of a conversation.
-struct SessionEvents {
+struct SessionEncoder {
     run: String,
     session: String,
     message: String,
@@ -336,7 +515,7 @@ struct SessionEvents {
     text: String,
 }
 
-impl SessionEvents {
+impl SessionEncoder {
     fn new(run: &RunRow, said: String) -> Self {
         let message = format!("msg_{}", run.id.trim_start_matches("run_"));
         let (session, run) = (run.session.to_string(), run.id.clone());
@@ -361,7 +540,7 @@ impl SessionEvents {
         if self.calls.is_empty() {
             return;
         }
-        let calls: Vec<_> = std::mem::take(&mut self.calls).iter().map(call).collect();
+        let calls: Vec<_> = std::mem::take(&mut self.calls).iter().map(FunctionCall::from).collect();
         let text = std::mem::take(&mut self.text);
         self.rows.push(json!({
             "role": "assistant", "content": text, "tool_calls": calls, "finish_reason": "tool_calls",
@@ -370,7 +549,7 @@ impl SessionEvents {
     }
 }
 
-impl Encoder for SessionEvents {
+impl Encoder for SessionEncoder {
     type Event = (Position, RunEvent);
 
     fn open(&mut self) -> Vec<Event> {
@@ -426,7 +605,7 @@ impl Encoder for SessionEvents {
                         frames.push(self.event("assistant.completed", said));
                         let done = json!({
                             "message_id": message, "completed": !partial, "messages": self.rows,
-                            "usage": usage(end.usage),
+                            "usage": TokenUsage::from(end.usage),
                         });
                         frames.push(self.event("run.completed", done));
                     }

@@ -1,7 +1,4 @@
-//! What to tell a reader, given what it has been told.
-//!
-//! The view of a session is a value that jumps: a slow reader sees only the newest one. So the next event
-//! is computed from what this reader already has, never from what happened in between.
+//! The page's events of a growing answer: what changed since this reader looked at the view last.
 
 use petasos_core::TurnId;
 use petasos_gateway::{Asked, Live, View};
@@ -45,7 +42,7 @@ impl Change {
     }
 }
 
-/// What one reader has been told. Dropping it starts that reader over with the whole text.
+/// What one reader has. Dropping it starts that reader over with the whole text.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     turn: Told,
