@@ -7,6 +7,7 @@ mod inline;
 mod table;
 
 use anstyle::Style;
+use petasos_platforms::markdown::{Fence, heading};
 
 use crate::print::{BOLD, CODE, DIM, styled};
 use inline::{Cell, cells, is_closed};
@@ -19,8 +20,8 @@ pub(super) struct Renderer {
     line: String,
     /// What the rest of a line that was broken stands behind.
     hanging: Option<Prefix>,
-    /// The mark that ends the code block we are in.
-    fence: Option<String>,
+    /// The code block we are in.
+    fence: Option<Fence<'static>>,
     table: Vec<String>,
 }
 
@@ -75,8 +76,7 @@ impl Renderer {
         }
         let trimmed = line.trim_start();
         if let Some(fence) = &self.fence {
-            match trimmed.starts_with(fence.as_str()) && trimmed.trim_end().chars().all(|c| fence.contains(c))
-            {
+            match fence.closed_by(trimmed) {
                 true => self.fence = None,
                 false => put(out, &format!("    {}", styled(CODE, line))),
             }
@@ -86,17 +86,15 @@ impl Renderer {
             return self.table.push(trimmed.trim_end().to_owned());
         }
         self.end_table(out);
-        match trimmed.chars().next() {
-            Some(mark @ ('`' | '~')) if trimmed.starts_with(&mark.to_string().repeat(3)) => {
-                let length = trimmed.chars().take_while(|c| *c == mark).count();
-                self.fence = Some(mark.to_string().repeat(length));
-                let language = trimmed.trim_start_matches(mark).trim();
-                if !language.is_empty() {
-                    put(out, &format!("    {}", styled(DIM, language)));
+        match Fence::opened_by(trimmed) {
+            Some(fence) => {
+                if !fence.language.is_empty() {
+                    put(out, &format!("    {}", styled(DIM, fence.language)));
                 }
+                self.fence = Some(fence.detached());
             }
-            _ if is_rule(trimmed) => put(out, &styled(DIM, &"─".repeat(self.width.min(40)))),
-            _ => {
+            None if is_rule(trimmed) => put(out, &styled(DIM, &"─".repeat(self.width.min(40)))),
+            None => {
                 let (prefix, text) = prefix(line);
                 broken(text, &prefix, self.width, out);
             }
@@ -142,9 +140,8 @@ fn prefix(line: &str) -> (Prefix, &str) {
         let width = first.chars().count();
         Prefix { rest: " ".repeat(width), first, width, style }
     };
-    let hashes = text.chars().take_while(|c| *c == '#').count();
-    if (1..=6).contains(&hashes) && text[hashes..].starts_with(' ') {
-        return (plain(String::new(), BOLD), text[hashes..].trim());
+    if let Some(title) = heading(text) {
+        return (plain(String::new(), BOLD), title);
     }
     if text.starts_with('>') {
         let depth = text.chars().take_while(|c| matches!(c, '>' | ' ')).filter(|c| *c == '>').count();

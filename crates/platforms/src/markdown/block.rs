@@ -57,7 +57,8 @@ fn one_line(line: &str) -> Block {
     Block::Line(inline(line))
 }
 
-fn heading(body: &str) -> Option<&str> {
+/// The title of a line that begins with `#`.
+pub fn heading(body: &str) -> Option<&str> {
     let title = body.trim_start_matches('#');
     let depth = body.len() - title.len();
     if !(1..=6).contains(&depth) || !title.starts_with(' ') {

@@ -2,15 +2,15 @@
 
 /// An open fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fence<'a> {
+pub struct Fence<'a> {
     mark: char,
     width: usize,
     /// The first word behind the mark, if it can be the name of a language.
-    pub(super) language: &'a str,
+    pub language: &'a str,
 }
 
 impl<'a> Fence<'a> {
-    pub(super) fn opened_by(line: &'a str) -> Option<Self> {
+    pub fn opened_by(line: &'a str) -> Option<Self> {
         let line = line.trim();
         let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let info = line.trim_start_matches(mark);
@@ -23,7 +23,12 @@ impl<'a> Fence<'a> {
         Some(Self { mark, width, language })
     }
 
-    pub(super) fn closed_by(&self, line: &str) -> bool {
+    /// Without the text that it was read from.
+    pub const fn detached(&self) -> Fence<'static> {
+        Fence { mark: self.mark, width: self.width, language: "" }
+    }
+
+    pub fn closed_by(&self, line: &str) -> bool {
         let line = line.trim();
         line.len() >= self.width && line.chars().all(|c| c == self.mark)
     }

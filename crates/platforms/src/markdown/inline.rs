@@ -5,7 +5,7 @@ use super::{Inline, Style};
 /// How far the end of something is looked for, in bytes; bounds the work on a line without end.
 const REACH: usize = 4096;
 
-pub(super) fn inline(line: &str) -> Vec<Inline> {
+pub fn inline(line: &str) -> Vec<Inline> {
     Reader { open: vec![], in_link: false }.read(line)
 }
 

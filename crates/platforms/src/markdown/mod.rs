@@ -1,6 +1,7 @@
 //! Markdown as models write it, read leniently and line by line.
 //!
-//! Shared by every platform: `parse` gives a small tree, the platform writes it in its own dialect.
+//! Shared by every platform and by the terminal: `parse` gives a small tree, the platform writes it in its own dialect. The
+//! terminal shows lines as they arrive and uses the parts.
 //! Whatever does not close on its line is ordinary text, so half a sentence of a stream reads as well as
 //! a whole one. `without_tables` comes first where a platform cannot show tables.
 
@@ -9,8 +10,10 @@ mod fence;
 mod inline;
 mod table;
 
-pub use block::parse;
-pub use table::without_tables;
+pub use block::{heading, parse};
+pub use fence::Fence;
+pub use inline::inline;
+pub use table::{cells as table_cells, is_ruler, without_tables};
 
 /// One line, or one block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -66,7 +66,7 @@ fn bullet(title: &str, cell: &str) -> String {
 }
 
 /// `|---|:--:|`
-fn is_ruler(line: &str) -> bool {
+pub fn is_ruler(line: &str) -> bool {
     let dashes = |cell: &String| {
         let cell = cell.strip_prefix(':').unwrap_or(cell);
         let cell = cell.strip_suffix(':').unwrap_or(cell);
@@ -76,7 +76,7 @@ fn is_ruler(line: &str) -> bool {
 }
 
 /// The cells between the bars; `\|` is a bar within a cell.
-fn cells(line: &str) -> Vec<String> {
+pub fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
     let line = line.strip_suffix('|').filter(|it| !it.ends_with('\\')).unwrap_or(line);

@@ -1,13 +1,14 @@
 //! A table with straight columns.
 
 use anstyle::Style;
+use petasos_platforms::markdown::{is_ruler, table_cells};
 
 use super::inline::{Cell, cells, shown};
 use crate::print::{BOLD, DIM, styled};
 
 /// `rows` as written, `|` first. What has no line of dashes below its head is no table, and stays as it is.
 pub(super) fn draw(rows: &[String], out: &mut String) {
-    let is_table = rows.get(1).is_some_and(|row| split(row).iter().all(|cell| is_dashes(cell)));
+    let is_table = rows.get(1).is_some_and(|row| is_ruler(row));
     if !is_table {
         rows.iter().for_each(|row| super::put(out, row));
         return;
@@ -16,7 +17,7 @@ pub(super) fn draw(rows: &[String], out: &mut String) {
     let drawn: Vec<Vec<Vec<Cell>>> = body
         .map(|(at, row)| {
             let style = if at == 0 { BOLD } else { Style::new() };
-            split(row).into_iter().map(|text| cells(text, style)).collect()
+            table_cells(row).iter().map(|text| cells(text, style)).collect()
         })
         .collect();
     let columns = drawn.iter().map(Vec::len).max().unwrap_or_default();
@@ -39,13 +40,4 @@ fn line(row: &[Vec<Cell>], widths: &[usize]) -> String {
         false => format!("{}{}", shown(cell), " ".repeat(widths[at].saturating_sub(cell.len()) + 2)),
     };
     row.iter().enumerate().map(cell).collect()
-}
-
-fn split(row: &str) -> Vec<&str> {
-    let row = row.strip_prefix('|').unwrap_or(row);
-    row.strip_suffix('|').unwrap_or(row).split('|').map(str::trim).collect()
-}
-
-fn is_dashes(cell: &str) -> bool {
-    cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':' | ' '))
 }
