@@ -5,23 +5,20 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use petasos_core::{Inbound, Source};
 use petasos_gateway::{Handle, Submitted};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
-use crate::extract::{Body, Chat, Shape, is_id};
+use crate::extract::{Body, Chat, is_id};
 
 const TEXT_LIMIT: usize = 256 * 1024;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Said {
     text: String,
     /// Made by the client. The same one again is the same message: a lost answer can be asked for again.
     id: String,
-}
-
-impl Shape for Said {
-    const FIELDS: &'static [&'static str] = &["text", "id"];
 }
 
 #[derive(Debug, Serialize)]

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use petasos_core::message::ChatType;
 use petasos_core::{Platform, Source};
 use petasos_platforms::body_budget::Exhausted;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -15,20 +16,10 @@ use crate::error::ApiError;
 
 const ID_LIMIT: usize = 64;
 
-/// What a JSON body must hold.
-pub(crate) trait Shape: DeserializeOwned {
-    /// All of them are required; nothing else may be there.
-    const FIELDS: &'static [&'static str];
-    /// Those that may be left out.
-    const OPTIONAL: &'static [&'static str] = &[];
-    /// Those that are whole numbers; the others are text.
-    const NUMBERS: &'static [&'static str] = &[];
-}
-
-/// A JSON body.
+/// A JSON body with all members of its type and no others; an `Option` may be left out.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: Shape> FromRequest<S> for Body<T> {
+impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -52,15 +43,20 @@ impl<S: Send + Sync, T: Shape> FromRequest<S> for Body<T> {
     }
 }
 
-/// Says everything that is wrong with the fields at once.
-fn shaped<T: Shape>(value: Value) -> Result<T, String> {
+/// Says everything that is wrong with the members at once. All of them are texts or whole numbers.
+fn shaped<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, String> {
+    let schema = SchemaGenerator::default().into_root_schema_for::<T>();
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required: Vec<&str> = required.filter_map(Value::as_str).collect();
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let types: Vec<(&str, &Value)> = properties.map(|(name, it)| (name.as_str(), &it["type"])).collect();
+    let optional = types.iter().map(|(name, _)| *name).filter(|name| !required.contains(name));
+    let names: Vec<&str> = required.iter().copied().chain(optional).collect();
     let Value::Object(fields) = &value else {
-        return Err(format!("the body must be a JSON object with {}", T::FIELDS.join(", ")));
+        return Err(format!("the body must be a JSON object with {}", names.join(", ")));
     };
-    let needed = T::FIELDS.iter().copied().filter(|name| !T::OPTIONAL.contains(name));
-    let missing: Vec<&str> = needed.filter(|name| !fields.contains_key(*name)).collect();
-    let unknown: Vec<&str> =
-        fields.keys().map(String::as_str).filter(|name| !T::FIELDS.contains(name)).collect();
+    let missing: Vec<&str> = required.iter().copied().filter(|name| !fields.contains_key(*name)).collect();
+    let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|name| !names.contains(name)).collect();
     let mut wrong = Vec::new();
     if !missing.is_empty() {
         wrong.push(format!("missing: {}", missing.join(", ")));
@@ -69,17 +65,17 @@ fn shaped<T: Shape>(value: Value) -> Result<T, String> {
         wrong.push(format!("unknown: {}", unknown.join(", ")));
     }
     if !wrong.is_empty() {
-        return Err(format!("{} (the body takes {})", wrong.join("; "), T::FIELDS.join(", ")));
+        return Err(format!("{} (the body takes {})", wrong.join("; "), names.join(", ")));
     }
-    let numbers = |name: &&str| T::NUMBERS.contains(name);
-    let given =
-        |name: &str| fields.get(name).filter(|value| !(value.is_null() && T::OPTIONAL.contains(&name)));
-    let texts = T::FIELDS.iter().copied().filter(|name| !numbers(name));
+    let given = |name: &str| fields.get(name).filter(|value| !value.is_null() || required.contains(&name));
+    let is_number = |name: &str| types.iter().any(|(known, kind)| *known == name && *kind == "integer");
+    let texts = names.iter().copied().filter(|name| !is_number(name));
     let texts: Vec<&str> = texts.filter(|name| given(name).is_some_and(|it| !it.is_string())).collect();
     if !texts.is_empty() {
         return Err(format!("{} must be text", texts.join(", ")));
     }
-    if let Some(name) = T::NUMBERS.iter().find(|name| given(name).is_some_and(|it| !it.is_u64())) {
+    let mut numbers = names.iter().filter(|name| is_number(name));
+    if let Some(name) = numbers.find(|name| given(name).is_some_and(|it| !it.is_u64())) {
         return Err(format!("{name} must be a whole number"));
     }
     serde_json::from_value(value).map_err(|error| error.to_string())

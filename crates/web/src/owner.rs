@@ -7,10 +7,11 @@ use petasos_core::lifecycle::{From, Leave};
 use petasos_core::pairing::{Approval, Approved, Book};
 use petasos_core::{Millis, OutboxId, Platform, outbox};
 use petasos_gateway::Handle;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
-use crate::extract::{Asked, Body, Named, Shape};
+use crate::extract::{Asked, Body, Named};
 
 const ITEMS: usize = 100;
 const LIMIT: usize = 1000;
@@ -27,48 +28,34 @@ pub(crate) struct Outbox {
     items: Vec<outbox::Item>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Approve {
+    #[schemars(with = "String")]
     platform: Platform,
     code: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Revoke {
+    #[schemars(with = "String")]
     platform: Platform,
     user: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unlock {
+    #[schemars(with = "String")]
     platform: Platform,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Forget {
     /// A kind of command; every kind, if not said.
     kind: Option<String>,
-}
-
-impl Shape for Forget {
-    const FIELDS: &'static [&'static str] = &["kind"];
-    const OPTIONAL: &'static [&'static str] = &["kind"];
-}
-
-impl Shape for Approve {
-    const FIELDS: &'static [&'static str] = &["platform", "code"];
-}
-
-impl Shape for Revoke {
-    const FIELDS: &'static [&'static str] = &["platform", "user"];
-}
-
-impl Shape for Unlock {
-    const FIELDS: &'static [&'static str] = &["platform"];
 }
 
 #[derive(Debug, Serialize)]

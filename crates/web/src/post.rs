@@ -5,23 +5,19 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use petasos_gateway::{Handle, Job, Mirror, Post, Posted};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
-use crate::extract::{Body, Shape};
+use crate::extract::Body;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     to: String,
     text: String,
     /// Seconds.
     wait: u64,
-}
-
-impl Shape for Wanted {
-    const FIELDS: &'static [&'static str] = &["to", "text", "wait"];
-    const NUMBERS: &'static [&'static str] = &["wait"];
 }
 
 #[derive(Debug, Serialize)]

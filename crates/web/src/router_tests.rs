@@ -8,13 +8,9 @@ use tower::ServiceExt;
 use super::*;
 use crate::{Doors, extract};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 struct Word {
     word: String,
-}
-
-impl extract::Shape for Word {
-    const FIELDS: &'static [&'static str] = &["word"];
 }
 
 /// The public door with a few handlers behind it that need no gateway.

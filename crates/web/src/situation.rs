@@ -8,10 +8,11 @@ use axum::http::StatusCode;
 use petasos_core::lifecycle::{Holder, LONGEST_EXTENSION, stamp};
 use petasos_core::{Millis, SessionKey};
 use petasos_gateway::{Handle, Situation, clock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
-use crate::extract::{Body, Shape};
+use crate::extract::Body;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
@@ -65,26 +66,17 @@ impl Quiet {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Skip {
     session: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Extend {
     session: String,
     seconds: u64,
-}
-
-impl Shape for Skip {
-    const FIELDS: &'static [&'static str] = &["session"];
-}
-
-impl Shape for Extend {
-    const FIELDS: &'static [&'static str] = &["session", "seconds"];
-    const NUMBERS: &'static [&'static str] = &["seconds"];
 }
 
 #[derive(Debug, Serialize)]
