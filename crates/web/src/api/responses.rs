@@ -1,14 +1,14 @@
 //! Responses: an answer with everything that led to it, which can be fetched again and gone on from.
 
+mod events;
+
 use axum::Json;
 use axum::extract::State;
-use axum::response::sse::Event;
 use petasos_core::ids::RowId;
 use petasos_core::transcript::{Role, ToolCall, Usage};
 use petasos_gateway::{Place, RunEnd, RunRow, Said, fresh_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::Api;
 use super::content::{AgentInput, Asked, Message, flag, text};
@@ -19,8 +19,7 @@ use super::runs::{cut, no_previous};
 use super::work::{self, NewRun, TokenUsage, Verdict, names, seconds};
 use crate::error::ApiError;
 use crate::serve::Stop;
-use crate::stream::run::{Position, RunEvent};
-use crate::stream::sse::{self, Encoder};
+use events::ResponseEncoder;
 
 const ROUTE: &str = "responses";
 /// Rows that one response shows; a run has fewer steps than that.
@@ -385,124 +384,6 @@ impl ResponseObject {
             top_p: (),
             usage: end.map(|end| end.usage.into()),
             session_id: run.session.to_string(),
-        }
-    }
-}
-
-/// A run as the events of a response.
-struct ResponseEncoder {
-    run: RunRow,
-    number: u64,
-    output: Vec<OutputItem>,
-    /// The message that is being said, and its text so far.
-    open: Option<(String, String)>,
-}
-
-impl ResponseEncoder {
-    fn new(run: &RunRow) -> Self {
-        Self { run: run.clone(), number: 0, output: vec![], open: None }
-    }
-
-    fn event(&mut self, kind: &'static str, mut data: Value) -> Event {
-        data["type"] = json!(kind);
-        data["sequence_number"] = json!(self.number);
-        self.number += 1;
-        sse::named(kind, &data)
-    }
-
-    /// An item that is there at once.
-    fn item(&mut self, begun: OutputItem, done: OutputItem) -> Vec<Event> {
-        let at = self.output.len();
-        self.output.push(done.clone());
-        vec![
-            self.event("response.output_item.added", json!({ "output_index": at, "item": begun })),
-            self.event("response.output_item.done", json!({ "output_index": at, "item": done })),
-        ]
-    }
-
-    fn delta(&mut self, text: String, restarted: bool) -> Vec<Event> {
-        let mut frames = Vec::new();
-        let at = self.output.len();
-        if self.open.is_none() {
-            let id = item_id(&self.run.id, at);
-            let item = json!({ "id": id, "type": "message", "status": "in_progress", "role": "assistant", "content": [] });
-            frames
-                .push(self.event("response.output_item.added", json!({ "output_index": at, "item": item })));
-            let data =
-                json!({ "item_id": id, "output_index": at, "content_index": 0, "part": OutputText::new("") });
-            frames.push(self.event("response.content_part.added", data));
-            self.open = Some((id, String::new()));
-        }
-        let Some((id, said)) = &mut self.open else { return frames };
-        if restarted {
-            said.clear();
-        }
-        said.push_str(&text);
-        let data =
-            json!({ "item_id": id, "output_index": at, "content_index": 0, "delta": text, "logprobs": [] });
-        frames.push(self.event("response.output_text.delta", data));
-        frames
-    }
-
-    fn close(&mut self, text: Option<String>) -> Vec<Event> {
-        let Some((id, said)) = self.open.take() else { return vec![] };
-        let (text, at) = (text.unwrap_or(said), self.output.len());
-        let item = OutputItem::message(id.clone(), &text);
-        let place = json!({ "item_id": id, "output_index": at, "content_index": 0 });
-        let (mut done, mut part) = (place.clone(), place);
-        done["text"] = json!(text);
-        done["logprobs"] = json!([]);
-        part["part"] = json!(OutputText::new(&text));
-        self.output.push(item.clone());
-        vec![
-            self.event("response.output_text.done", done),
-            self.event("response.content_part.done", part),
-            self.event("response.output_item.done", json!({ "output_index": at, "item": item })),
-        ]
-    }
-
-    fn snapshot(&self, end: Option<&RunEnd>) -> Value {
-        let mut response = ResponseObject::new(&self.run, end, self.output.clone());
-        if end.is_none() {
-            response.status = ResponseStatus::InProgress;
-        }
-        json!({ "response": response })
-    }
-}
-
-impl Encoder for ResponseEncoder {
-    type Event = (Position, RunEvent);
-
-    fn open(&mut self) -> Vec<Event> {
-        let data = self.snapshot(None);
-        vec![self.event("response.created", data.clone()), self.event("response.in_progress", data)]
-    }
-
-    fn encode(&mut self, (_, event): (Position, RunEvent)) -> Vec<Event> {
-        match event {
-            RunEvent::Text { text, restarted } => self.delta(text, restarted),
-            RunEvent::TextComplete { text } => self.close(Some(text)),
-            RunEvent::ToolCalled { call } => self.item(
-                OutputItem::called(&call, ResponseStatus::InProgress),
-                OutputItem::called(&call, ResponseStatus::Completed),
-            ),
-            RunEvent::ToolReturned { call, content, .. } => {
-                let item = OutputItem::returned(&call, &content);
-                self.item(item.clone(), item)
-            }
-            // Nobody is asked here.
-            RunEvent::ApprovalRequested(_) | RunEvent::ApprovalEnded(_) => vec![],
-            RunEvent::Ended(end) => {
-                let mut frames = self.close(None);
-                let kind = match work::verdict(&end) {
-                    Verdict::Answered { partial: false, .. } => "response.completed",
-                    Verdict::Answered { partial: true, .. } | Verdict::Cancelled => "response.incomplete",
-                    Verdict::Failed { .. } => "response.failed",
-                };
-                let data = self.snapshot(Some(&end));
-                frames.push(self.event(kind, data));
-                frames
-            }
         }
     }
 }

@@ -1,28 +1,29 @@
 //! Conversations by name: listed, made, read, renamed, branched, removed, and talked in.
 
+mod events;
+mod shapes;
+
 use axum::Json;
 use axum::extract::State;
-use axum::response::sse::Event;
 use petasos_core::ids::RowId;
-use petasos_core::transcript::{Message, Role, ToolCall};
 use petasos_gateway::{
-    CardQuery, NewSession, NotChanged, Place, RowState, RunRow, Said, SessionCard, Started, fresh_id,
+    CardQuery, NewSession, NotChanged, Place, RowState, Said, SessionCard, Started, fresh_id,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::Api;
 use super::content::{Content, MessageContent, session_id, text};
 use super::keys::Owner;
 use super::reply::{Created, EventStream, Named, Status};
 use super::request::{Body, Fields, Id, Invalid, Payload, Query, RunHeaders};
 use super::runs::{cut, exact};
-use super::work::{self, NewRun, STOPPED, TokenUsage, Verdict};
-use super::{Api, preview};
+use super::work::{self, NewRun, TokenUsage};
 use crate::error::ApiError;
 use crate::serve::Stop;
-use crate::stream::run::{Position, RunEvent};
-use crate::stream::sse::{self, Encoder};
+use events::SessionEncoder;
+use shapes::{SessionMessage, SessionObject};
 
 const PAGE: usize = 50;
 const LONGEST_PAGE: usize = 200;
@@ -169,61 +170,6 @@ pub(super) struct SessionShown {
     session: SessionObject,
 }
 
-/// A conversation; never the prompt itself.
-#[derive(Serialize, JsonSchema)]
-struct SessionObject {
-    id: String,
-    source: Option<String>,
-    user_id: (),
-    model: Option<String>,
-    title: Option<String>,
-    started_at: f64,
-    ended_at: Option<f64>,
-    end_reason: Option<String>,
-    message_count: u64,
-    tool_call_count: u64,
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_read_tokens: u64,
-    cache_write_tokens: u64,
-    reasoning_tokens: u64,
-    estimated_cost_usd: (),
-    actual_cost_usd: (),
-    api_call_count: u64,
-    parent_session_id: Option<String>,
-    has_system_prompt: bool,
-    has_model_config: bool,
-}
-
-impl SessionObject {
-    fn new(card: &SessionCard) -> Self {
-        let row = &card.row;
-        Self {
-            id: row.id.to_string(),
-            source: row.platform.clone(),
-            user_id: (),
-            model: row.model.clone(),
-            title: row.title.clone(),
-            started_at: exact(row.started_at),
-            ended_at: row.ended.as_ref().map(|end| exact(end.at)),
-            end_reason: row.ended.as_ref().map(|end| end.reason.as_str().to_owned()),
-            message_count: row.message_count,
-            tool_call_count: card.tool_calls,
-            input_tokens: row.usage.input,
-            output_tokens: row.usage.output,
-            cache_read_tokens: row.usage.cache_read,
-            cache_write_tokens: row.usage.cache_write,
-            reasoning_tokens: 0,
-            estimated_cost_usd: (),
-            actual_cost_usd: (),
-            api_call_count: card.answers,
-            parent_session_id: row.parent.as_ref().map(ToString::to_string),
-            has_system_prompt: card.has_prompt,
-            has_model_config: row.model.is_some(),
-        }
-    }
-}
-
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SessionDeleted {
     #[schemars(extend("const" = "hermes.session.deleted"))]
@@ -240,51 +186,6 @@ pub(super) struct SessionMessages {
     session_id: String,
     data: Vec<SessionMessage>,
     has_more: bool,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct SessionMessage {
-    id: i64,
-    session_id: String,
-    role: &'static str,
-    content: String,
-    tool_call_id: Option<String>,
-    tool_calls: Option<Vec<FunctionCall>>,
-    tool_name: Option<String>,
-    timestamp: f64,
-    token_count: (),
-    finish_reason: Option<&'static str>,
-    reasoning: (),
-    reasoning_content: (),
-}
-
-#[derive(Serialize, JsonSchema)]
-struct FunctionCall {
-    id: String,
-    call_id: String,
-    response_item_id: String,
-    #[schemars(extend("const" = "function"))]
-    r#type: &'static str,
-    function: CalledFunction,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct CalledFunction {
-    name: String,
-    arguments: String,
-}
-
-impl From<&ToolCall> for FunctionCall {
-    fn from(call: &ToolCall) -> Self {
-        let function = CalledFunction { name: call.name.clone(), arguments: call.arguments.clone() };
-        Self {
-            id: call.id.clone(),
-            call_id: call.id.clone(),
-            response_item_id: format!("fc_{}", call.id),
-            r#type: "function",
-            function,
-        }
-    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -471,154 +372,4 @@ fn refused(error: NotChanged, id: &str) -> ApiError {
 
 fn shown(card: &SessionCard) -> SessionShown {
     SessionShown { object: "hermes.session", session: SessionObject::new(card) }
-}
-
-impl SessionMessage {
-    /// `None`: words of the gateway's own.
-    fn new(session: &str, row: &Said) -> Option<Self> {
-        let Message { role, content, tool_calls, tool_call_id, tool_name, at, .. } = &row.message;
-        let finish_reason = match role {
-            Role::Assistant if tool_calls.is_empty() => Some("stop"),
-            Role::Assistant => Some("tool_calls"),
-            Role::User | Role::Tool => None,
-            Role::Notice | Role::Summary => return None,
-        };
-        let calls = || tool_calls.iter().map(FunctionCall::from).collect();
-        Some(Self {
-            id: row.id.0,
-            session_id: session.to_owned(),
-            role: role.as_str(),
-            content: content.clone(),
-            tool_call_id: tool_call_id.clone(),
-            tool_calls: (!tool_calls.is_empty()).then(calls),
-            tool_name: tool_name.clone(),
-            timestamp: exact(*at),
-            token_count: (),
-            finish_reason,
-            reasoning: (),
-            reasoning_content: (),
-        })
-    }
-}
-
-/// A run as the events of a conversation.
-struct SessionEncoder {
-    run: String,
-    session: String,
-    message: String,
-    said: String,
-    number: u64,
-    /// This turn's rows, as far as they have come.
-    rows: Vec<Value>,
-    /// Calls of the answer that was said last.
-    calls: Vec<ToolCall>,
-    text: String,
-}
-
-impl SessionEncoder {
-    fn new(run: &RunRow, said: String) -> Self {
-        let message = format!("msg_{}", run.id.trim_start_matches("run_"));
-        let (session, run) = (run.session.to_string(), run.id.clone());
-        Self { run, session, message, said, number: 0, rows: vec![], calls: vec![], text: String::new() }
-    }
-
-    fn event(&mut self, name: &'static str, data: Value) -> Event {
-        self.number += 1;
-        let mut all = Map::new();
-        if let Value::Object(data) = data {
-            all.extend(data);
-        }
-        all.insert("session_id".into(), json!(self.session));
-        all.insert("run_id".into(), json!(self.run));
-        all.insert("seq".into(), json!(self.number));
-        all.insert("ts".into(), json!(exact(petasos_gateway::clock::now())));
-        sse::named(name, &Value::Object(all))
-    }
-
-    /// The answer that asked for tools becomes a row once its first result is there.
-    fn close_calls(&mut self) {
-        if self.calls.is_empty() {
-            return;
-        }
-        let calls: Vec<_> = std::mem::take(&mut self.calls).iter().map(FunctionCall::from).collect();
-        let text = std::mem::take(&mut self.text);
-        self.rows.push(json!({
-            "role": "assistant", "content": text, "tool_calls": calls, "finish_reason": "tool_calls",
-            "reasoning": null,
-        }));
-    }
-}
-
-impl Encoder for SessionEncoder {
-    type Event = (Position, RunEvent);
-
-    fn open(&mut self) -> Vec<Event> {
-        let said = json!({ "user_message": { "role": "user", "content": self.said } });
-        let begun = json!({ "message": { "id": self.message, "role": "assistant" } });
-        vec![self.event("run.started", said), self.event("message.started", begun)]
-    }
-
-    fn encode(&mut self, (_, event): (Position, RunEvent)) -> Vec<Event> {
-        let message = self.message.clone();
-        match event {
-            RunEvent::Text { text, restarted } => {
-                let data = json!({ "message_id": message, "delta": text, "restarted": restarted });
-                vec![self.event("assistant.delta", data)]
-            }
-            RunEvent::TextComplete { text } => {
-                self.text = text;
-                vec![]
-            }
-            RunEvent::ToolCalled { call } => {
-                let args: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
-                let data = json!({
-                    "message_id": message, "tool_name": call.name, "tool_call_id": call.id,
-                    "preview": preview(&call), "args": args,
-                });
-                self.calls.push(call);
-                vec![self.event("tool.started", data)]
-            }
-            RunEvent::ToolReturned { call, name, content, .. } => {
-                self.close_calls();
-                self.rows.push(
-                    json!({ "role": "tool", "content": content, "tool_call_id": call, "tool_name": name }),
-                );
-                let data = json!({
-                    "message_id": message, "tool_name": name, "tool_call_id": call, "preview": null, "args": null,
-                });
-                vec![self.event("tool.completed", data)]
-            }
-            // Nobody is asked here.
-            RunEvent::ApprovalRequested(_) | RunEvent::ApprovalEnded(_) => vec![],
-            RunEvent::Ended(end) => {
-                let mut frames = Vec::new();
-                match work::verdict(&end) {
-                    Verdict::Answered { text, partial } => {
-                        self.rows.push(json!({
-                            "role": "assistant", "content": text, "finish_reason": if partial { "length" } else { "stop" },
-                            "reasoning": null,
-                        }));
-                        let said = json!({
-                            "message_id": message, "content": text, "completed": !partial, "partial": partial,
-                            "interrupted": false,
-                        });
-                        frames.push(self.event("assistant.completed", said));
-                        let done = json!({
-                            "message_id": message, "completed": !partial, "messages": self.rows,
-                            "usage": TokenUsage::from(end.usage),
-                        });
-                        frames.push(self.event("run.completed", done));
-                    }
-                    Verdict::Failed { message } => {
-                        frames.push(self.event("error", json!({ "message": message })))
-                    }
-                    Verdict::Cancelled => {
-                        frames.push(self.event("error", json!({ "message": STOPPED, "interrupted": true })));
-                    }
-                }
-                frames.push(self.event("done", json!({})));
-                frames
-            }
-        }
-    }
 }
