@@ -139,7 +139,7 @@ mod tests {
     fn a_stop_that_hangs_is_written_down_and_ended_by_force() {
         let home = tempfile::tempdir().unwrap();
         let ended = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "watchdog::tests::hanging_stop", "--nocapture"])
+            .args(["--exact", "lifecycle::shutdown::watchdog::tests::hanging_stop", "--nocapture"])
             .env(HANG, home.path())
             .output()
             .unwrap();
