@@ -142,7 +142,8 @@ impl Handle {
 
     /// Ends the running turn. `false`: there was none.
     pub async fn stop_turn(&self, key: &SessionKey) -> Result<bool, Error> {
-        Ok(self.0.shell.router.stop_turn(key.clone()).await)
+        let (router, key) = (self.0.shell.router.clone(), key.clone());
+        tasks::uncancelled(async move { router.stop_turn(key).await }).await
     }
 
     /// Newest first.

@@ -136,3 +136,55 @@ fn known_from(row: ProcessRow) -> Option<Known> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use petasos_agent::Promise;
+    use petasos_core::message::ChatType;
+    use petasos_core::{Platform, SessionId, SessionKey, Source};
+    use petasos_store::Store;
+
+    use super::*;
+    use crate::lifecycle::shutdown::Stopper;
+    use crate::runtime::tasks::testing::dropped_after;
+
+    #[tokio::test]
+    async fn end_of_a_process_is_handed_over_after_the_caller_is_dropped() {
+        let mut dropped_behind_commit = 0;
+        for polls in 1..64 {
+            let home = tempfile::tempdir().unwrap();
+            let store = Store::open(home.path().join("petasos.db")).unwrap();
+            let (db, _writer) = crate::storage::database::start(store, Stopper::default()).unwrap();
+            let rows = Rows { db: db.clone(), bell: Bell::default() };
+            let record = Record {
+                id: "proc_1".into(),
+                key: SessionKey("agent:main:telegram:dm:7".into()),
+                session: SessionId("s".into()),
+                source: Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7"),
+                command: "make".into(),
+                cwd: "/".into(),
+                promise: Promise::Lines { patterns: vec!["READY".into()], told: 0 },
+                started_at: clock::now(),
+            };
+            rows.begin(record.clone()).await.unwrap();
+            let event = Event::WatchMatch {
+                session_id: record.id.clone(),
+                command: record.command.clone(),
+                pattern: "READY".into(),
+                output: "READY".into(),
+                suppressed: 0,
+                at: 0,
+            };
+            let dropped = dropped_after(polls, &db, rows.happened(&record, event)).await;
+            if !db.read(|reader| reader.queued_completions()).await.unwrap().is_empty() {
+                let rung = std::pin::pin!(rows.bell.rung());
+                assert!(futures_util::poll!(rung).is_ready(), "nobody hands the event over");
+                dropped_behind_commit += usize::from(dropped);
+            }
+            if !dropped {
+                break;
+            }
+        }
+        assert!(dropped_behind_commit > 0, "never dropped behind its commit");
+    }
+}

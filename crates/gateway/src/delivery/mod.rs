@@ -130,6 +130,16 @@ impl Deliver {
         (deliver, task)
     }
 
+    /// Without lanes: the second value tells which of them became due.
+    #[cfg(test)]
+    pub(crate) fn recorded() -> (Self, impl FnMut() -> Option<String>) {
+        let (asks, mut inbox) = mpsc::channel(DEPTH);
+        let due = move || match inbox.try_recv().ok()? {
+            Ask::Due { lane } | Ask::Follow { lane, .. } | Ask::Leave { lane, .. } => Some(lane),
+        };
+        (Self(asks), due)
+    }
+
     pub(crate) async fn due(&self, lane: String) {
         self.ask(Ask::Due { lane }).await;
     }

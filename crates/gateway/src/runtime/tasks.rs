@@ -40,3 +40,34 @@ pub(crate) async fn uncancelled<T: Send + 'static>(
 ) -> Result<T, Error> {
     tokio::spawn(future).await.map_err(|_ended| Error::Io("the operation failed".into()))
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use crate::runtime::commit::Commit;
+    use crate::storage::database::Db;
+
+    /// Polls a future this often, each time after it was woken, and drops it. Returns when the tasks that it started have
+    /// enqueued their writes and these are committed. `false`: it finished.
+    pub(crate) async fn dropped_after(polls: usize, db: &Db, future: impl Future) -> bool {
+        let dropped = {
+            let (mut future, mut left) = (pin!(future), polls);
+            poll_fn(|context| {
+                if left == 0 {
+                    return Poll::Ready(true);
+                }
+                left -= 1;
+                future.as_mut().poll(context).map(|_finished| false)
+            })
+            .await
+        };
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        db.write(Commit::Pulse, |_| Ok(())).await.unwrap();
+        dropped
+    }
+}

@@ -363,3 +363,66 @@ pub(crate) async fn run(delegation: Delegation, mut batches: Batches, stopper: S
     }
     running.shutdown().await;
 }
+
+#[cfg(test)]
+mod tests {
+    use petasos_agent::Later;
+    use petasos_core::Platform;
+    use petasos_core::message::ChatType;
+    use petasos_store::Store;
+
+    use super::*;
+    use crate::runtime::tasks::testing::dropped_after;
+
+    fn ctx(home: &std::path::Path) -> SessionCtx {
+        SessionCtx {
+            key: SessionKey("agent:main:telegram:dm:7".into()),
+            session: SessionId("s".into()),
+            source: Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7"),
+            later: Later::Supported,
+            person: Person::Nobody,
+            call: "call_1".into(),
+            home: home.into(),
+            workspace: home.into(),
+            sent: vec![],
+            results: home.into(),
+            alive: petasos_agent::Alive::default(),
+            now: clock::now(),
+            timezone: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn dispatch_goes_on_after_the_caller_is_dropped() {
+        let mut dropped_behind_commit = 0;
+        for polls in 1..64 {
+            let home = tempfile::tempdir().unwrap();
+            let store = Store::open(home.path().join("petasos.db")).unwrap();
+            let (db, _writer) = crate::storage::database::start(store, Stopper::default()).unwrap();
+            let (router, _asks) = Router::new();
+            let (delegation, mut batches) = Delegation::new(Means {
+                db: db.clone(),
+                router,
+                bell: Bell::default(),
+                gate: Gate::new(None),
+                folder: home.path().into(),
+                settings: Settings::new(home.path()),
+                hint: String::new(),
+                model: String::new(),
+                window: 8_000,
+            });
+            let task = Task { goal: "dig".into(), context: None, role: Role::Leaf };
+            let ctx = ctx(home.path());
+            let dropped = dropped_after(polls, &db, delegation.start(&ctx, vec![task])).await;
+            if !db.read(|reader| reader.open_delegations()).await.unwrap().is_empty() {
+                let batch = batches.0.try_recv();
+                assert!(batch.is_ok_and(|batch| batch.children.len() == 1), "stored, and nobody works on it");
+                dropped_behind_commit += usize::from(dropped);
+            }
+            if !dropped {
+                break;
+            }
+        }
+        assert!(dropped_behind_commit > 0, "never dropped behind its commit");
+    }
+}

@@ -234,3 +234,78 @@ impl view::Asked {
         Self { id: id.to_owned(), text: text.to_owned(), buttons: buttons.to_vec() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use petasos_core::message::{ChatType, Delivery};
+    use petasos_core::outbox::{Draft, Kind as Owed};
+    use petasos_core::{Platform, Route, SessionId, Source};
+    use petasos_store::Store;
+
+    use super::*;
+    use crate::runtime::tasks::testing::dropped_after;
+
+    /// An open question of chat 7, for which somebody waits.
+    async fn asked(questions: &Questions, db: &Db) -> oneshot::Receiver<Ending> {
+        let origin = Source::new(Platform::parse("telegram").unwrap(), ChatType::Dm, "7");
+        let key = SessionKey("agent:main:telegram:dm:7".into());
+        let draft = Draft {
+            route: Route::back_to(&origin, Delivery::Push),
+            session_key: Some(key.clone()),
+            turn: None,
+            kind: Owed::Notice,
+            text: "Which one?".into(),
+            buttons: vec![],
+        };
+        let question = Question::Clarify { text: "Which one?".into(), choices: vec![] };
+        let now = clock::now();
+        let mut row = QuestionRow {
+            id: "q1".into(),
+            key: key.clone(),
+            session: SessionId("s".into()),
+            turn: TurnId(1),
+            call: "call_1".into(),
+            origin,
+            kind: "clarify".into(),
+            body: body(&question).unwrap(),
+            outbox: None,
+            asked_row: None,
+            ended_row: None,
+            asked_at: now,
+            expires_at: now,
+            ending: None,
+        };
+        let stored = db.write(Commit::Question, move |tx| {
+            row.outbox = Some(tx.owe_new(&draft, now)?);
+            tx.ask(&row)
+        });
+        stored.await.unwrap();
+        let (answer, answered) = oneshot::channel();
+        let show = Arc::new(watch::channel(View::default()).0);
+        questions.lock().insert("q1".into(), Waiter { key, kind: Kind::Clarify, show, answer: Some(answer) });
+        answered
+    }
+
+    #[tokio::test]
+    async fn end_of_a_question_is_told_after_the_caller_is_dropped() {
+        let mut dropped_behind_commit = 0;
+        for polls in 1..64 {
+            let home = tempfile::tempdir().unwrap();
+            let store = Store::open(home.path().join("petasos.db")).unwrap();
+            let (db, _writer) = crate::storage::database::start(store, Stopper::default()).unwrap();
+            let (deliver, mut due) = Deliver::recorded();
+            let questions = Questions::new(db.clone(), deliver, Arc::new(Channels::new(vec![])));
+            let mut answered = asked(&questions, &db).await;
+            let dropped = dropped_after(polls, &db, questions.end("q1", Ending::TimedOut)).await;
+            if db.read(|reader| reader.all_open_questions()).await.unwrap().is_empty() {
+                assert_eq!(due().as_deref(), Some("telegram:7"), "the chat is not told");
+                assert_eq!(answered.try_recv().ok(), Some(Ending::TimedOut), "the turn waits for ever");
+                dropped_behind_commit += usize::from(dropped);
+            }
+            if !dropped {
+                break;
+            }
+        }
+        assert!(dropped_behind_commit > 0, "never dropped behind its commit");
+    }
+}
