@@ -63,7 +63,8 @@ async fn serve(shared: Arc<Shared>, line: Line, mut socket: WebSocket) {
                         }
                     }
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                    Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
+                    Some(Ok(Message::Ping(_))) => shared.world.change(|world| world.pings += 1),
+                    Some(Ok(Message::Binary(_) | Message::Pong(_))) => {}
                 },
             },
         }

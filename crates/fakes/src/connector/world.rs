@@ -13,6 +13,7 @@ pub struct World {
     pub heard: Vec<(u64, Value)>,
     /// What the gateway wrote that was no line of JSON.
     pub rubbish: usize,
+    pub pings: usize,
     /// Connections ever opened, and what each showed of itself.
     pub bearers: Vec<Option<String>>,
     /// Connections whose end was seen.
@@ -108,6 +109,7 @@ impl Default for World {
         Self {
             heard: Vec::new(),
             rubbish: 0,
+            pings: 0,
             bearers: Vec::new(),
             closed: 0,
             closed_idle: 0,

@@ -9,7 +9,7 @@ use petasos_platforms::discord::{Config, Discord};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::{Value, json};
 
-use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Signs, Temper, Trouble};
 
 /// Begins with 900, the fake bot's id, in base 64.
 const TOKEN: &str = "OTAw.x.secret";
@@ -188,6 +188,10 @@ impl Peer for Rig {
     fn is_confirmed(&self, cursor: Option<&str>) -> bool {
         let told = self.fake.heard(HEARTBEAT).iter().filter_map(|beat| beat.data.as_u64()).max();
         sequence(cursor).is_some() && told >= sequence(cursor)
+    }
+
+    fn signs(&self) -> Option<Signs> {
+        Some(Signs { seen: self.fake.heard(HEARTBEAT).len(), enough: 8 })
     }
 
     fn files(&self, place: Place) -> Vec<(String, Vec<u8>)> {

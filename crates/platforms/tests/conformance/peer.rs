@@ -71,6 +71,15 @@ pub(crate) struct Seen {
     pub(crate) answers: Option<String>,
 }
 
+/// Signs of life of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// That the server has seen.
+    pub(crate) seen: usize,
+    /// That take longer than every bound on silence of an impatient adapter.
+    pub(crate) enough: usize,
+}
+
 /// A fake server and an adapter that talks to it.
 pub(crate) trait Peer {
     fn adapter(&self) -> &Adapter;
@@ -127,6 +136,11 @@ pub(crate) trait Peer {
     }
     /// The server was told that everything before this cursor is kept.
     fn is_confirmed(&self, cursor: Option<&str>) -> bool;
+
+    /// Heartbeats, pings and polls of the link, where they come often. `None`: they do not, or the platform calls us.
+    fn signs(&self) -> Option<Signs> {
+        None
+    }
 
     /// The next message that we send meets this.
     fn trouble(&self, trouble: Trouble);

@@ -1,7 +1,5 @@
 //! The way in.
 
-use std::time::Duration;
-
 use petasos_core::Fault;
 use petasos_core::message::ChatType;
 use petasos_platforms::{Error, Health, Taken};
@@ -11,10 +9,8 @@ use crate::link::{Inbox, SOON, hold, listen, to_the_end, until};
 use crate::peer::{Peer, Place};
 use crate::sending::{reveals_nothing, say, sent};
 
-/// Long enough for a link that would tell too early to do so.
-const TEMPTATION: Duration = Duration::from_millis(350);
-/// Longer than every bound on silence of an impatient adapter.
-const LULL: Duration = Duration::from_millis(1600);
+/// Requests to the server after which a link that tells too early has done so.
+const ROUND_TRIPS: usize = 3;
 
 pub(crate) async fn heard(peer: &dyn Peer, place: Place) -> Verdict {
     let mut inbox = Inbox::default();
@@ -89,7 +85,12 @@ pub(crate) async fn confirmed_late(peer: &dyn Peer) -> Verdict {
         peer.say(Place::Private, "keep me");
         let batch = line.next_events().await;
         let place = batch.cursor.clone();
-        tokio::time::sleep(TEMPTATION).await;
+        for _ in 0..ROUND_TRIPS {
+            let _reached = peer.adapter().check().await;
+        }
+        if let Some(before) = peer.signs() {
+            until("heartbeats", || peer.signs().is_some_and(|now| now.seen >= before.seen + 2)).await;
+        }
         assert!(!peer.is_confirmed(place.as_deref()), "told before it was kept");
         line.keep(batch);
         line.keep_until("told once it is kept", || peer.is_confirmed(place.as_deref())).await;
@@ -266,8 +267,11 @@ pub(crate) async fn silent(peer: &dyn Peer) -> Verdict {
 
 pub(crate) async fn quiet(peer: &dyn Peer) -> Verdict {
     hold(peer, &mut Inbox::default(), async |line| {
-        let quiet = tokio::time::timeout(LULL, line.keep_all()).await;
-        assert!(quiet.is_err(), "the link ended");
+        let before = peer.signs();
+        line.keep_until("signs of life", || {
+            before.is_none_or(|it| peer.signs().is_some_and(|now| now.seen >= it.seen + it.enough))
+        })
+        .await;
         assert!(!line.is_degraded(), "{:?}", line.told());
         peer.say(Place::Private, "after");
         line.hear(&["after"]).await;

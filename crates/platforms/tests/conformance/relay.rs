@@ -12,7 +12,7 @@ use petasos_platforms::Adapter;
 use petasos_platforms::relay::{Config, Identity, adapters, credentials};
 use serde_json::json;
 
-use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Signs, Temper, Trouble};
 
 const SECRET: &str = "s3cret-of-a-gateway";
 
@@ -164,6 +164,11 @@ impl Peer for Rig {
 
     fn is_confirmed(&self, _cursor: Option<&str>) -> bool {
         self.fake.read(|world| !world.acks.is_empty() && world.backlog() == 0)
+    }
+
+    fn signs(&self) -> Option<Signs> {
+        let seen = self.fake.read(|world| world.pings);
+        (self.temper == Temper::Impatient).then_some(Signs { seen, enough: 8 })
     }
 
     fn excuses(&self) -> &'static [(&'static str, &'static str)] {

@@ -9,7 +9,7 @@ use petasos_platforms::Adapter;
 use petasos_platforms::slack::{Config, Slack};
 use serde_json::json;
 
-use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Signs, Temper, Trouble};
 
 const APP_TOKEN: &str = "xapp-1-A1-2-secret";
 const USER: &str = "U7";
@@ -163,6 +163,12 @@ impl Peer for Rig {
 
     fn is_confirmed(&self, _cursor: Option<&str>) -> bool {
         self.fake.look(|world| world.deliveries().iter().all(|it| it.state == State::Acked))
+    }
+
+    fn signs(&self) -> Option<Signs> {
+        let pings = self.fake.look(|world| world.heartbeats().1);
+        let seen = usize::try_from(pings).unwrap_or(usize::MAX);
+        (self.temper == Temper::Impatient).then_some(Signs { seen, enough: 15 })
     }
 
     fn files(&self, place: Place) -> Vec<(String, Vec<u8>)> {

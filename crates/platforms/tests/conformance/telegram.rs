@@ -11,7 +11,7 @@ use petasos_platforms::telegram::{Config, Telegram, WebhookConfig};
 use petasos_platforms::{Adapter, Secret};
 use serde_json::json;
 
-use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Temper, Trouble};
+use crate::peer::{FileTrouble, Peer, Place, Seen, Shape, Signs, Temper, Trouble};
 
 const TOKEN: &str = "123456:secret";
 const WEBHOOK_SECRET: &str = "s3cret_-of-a-hook";
@@ -200,6 +200,11 @@ impl Peer for Rig {
         }
         let cursor = cursor.and_then(|cursor| cursor.parse().ok());
         cursor.is_some() && self.fake.confirmed_offset() >= cursor
+    }
+
+    fn signs(&self) -> Option<Signs> {
+        let polls = self.port.is_none() && self.temper == Temper::Impatient;
+        polls.then(|| Signs { seen: self.fake.calls_of("getUpdates").len(), enough: 3 })
     }
 
     fn files(&self, place: Place) -> Vec<(String, Vec<u8>)> {
