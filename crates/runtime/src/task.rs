@@ -1,0 +1,48 @@
+//! Tasks and blocking work.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+/// `tokio::spawn`, scheduled by the simulation if there is one.
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    #[cfg(feature = "simulation")]
+    if let Some(simulation) = crate::simulation::current() {
+        return tokio::spawn(simulation.schedule(future));
+    }
+    tokio::spawn(future)
+}
+
+/// `tokio::task::spawn_blocking`. In a simulation the work is a task without an await.
+pub fn blocking<T, F>(work: F) -> JoinHandle<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    #[cfg(feature = "simulation")]
+    if let Some(simulation) = crate::simulation::current() {
+        return tokio::spawn(simulation.schedule(async move { work() }));
+    }
+    tokio::task::spawn_blocking(work)
+}
+
+/// The future to give to a `JoinSet`.
+#[cfg(not(feature = "simulation"))]
+pub fn scheduled<F: Future>(future: F) -> F {
+    future
+}
+
+/// The future to give to a `JoinSet`: scheduled by the simulation if there is one.
+#[cfg(feature = "simulation")]
+pub fn scheduled<F>(future: F) -> crate::simulation::MaybeScheduled<F>
+where
+    F: Future + Send + 'static,
+{
+    match crate::simulation::current() {
+        Some(simulation) => crate::simulation::MaybeScheduled::Scheduled(simulation.schedule(future)),
+        None => crate::simulation::MaybeScheduled::Plain(Box::pin(future)),
+    }
+}
