@@ -48,6 +48,9 @@ pub struct ModelConfig {
     pub demo_delay: Duration,
     /// Which upstream providers `OpenRouter` may use, as its API takes it.
     pub routing: Option<Value>,
+    /// Answers in place of all of this.
+    #[cfg(feature = "simulation")]
+    pub given: Option<std::sync::Arc<dyn crate::given::Model>>,
 }
 
 /// Dollars for a million tokens.
@@ -96,7 +99,15 @@ impl ModelConfig {
             prices: None,
             demo_delay: Duration::from_millis(15),
             routing: None,
+            #[cfg(feature = "simulation")]
+            given: None,
         }
+    }
+
+    /// A model that is given as a value.
+    #[cfg(feature = "simulation")]
+    pub fn given(model: std::sync::Arc<dyn crate::given::Model>) -> Self {
+        Self { given: Some(model), ..Self::demo() }
     }
 
     /// What answers when no model is configured.

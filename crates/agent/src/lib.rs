@@ -14,6 +14,8 @@ mod config;
 mod demo;
 mod failure;
 mod file_name;
+#[cfg(feature = "simulation")]
+pub mod given;
 mod history;
 mod http;
 mod hygiene;

@@ -28,6 +28,8 @@ pub use background::{cron, hooks};
 pub use lifecycle::sd_notify as sd;
 pub use links::network;
 pub use runtime::clock;
+#[cfg(feature = "simulation")]
+pub use runtime::simulation;
 pub use storage::{home, retention};
 
 pub use runtime::commit::{Commit, Side};

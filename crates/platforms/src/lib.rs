@@ -13,6 +13,8 @@ pub mod body_budget;
 mod called;
 pub mod discord;
 pub mod download;
+#[cfg(feature = "simulation")]
+pub mod given;
 pub mod http;
 pub mod intake;
 pub mod kind;
@@ -52,6 +54,8 @@ pub enum Adapter {
     Slack(slack::Slack),
     Webhook(webhook::Webhook),
     Relay(relay::Relay),
+    #[cfg(feature = "simulation")]
+    Given(std::sync::Arc<dyn given::Given>),
 }
 
 impl Adapter {
@@ -62,6 +66,8 @@ impl Adapter {
             Self::Slack(it) => it.platform(),
             Self::Webhook(it) => it.platform(),
             Self::Relay(it) => it.platform(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.platform(),
         }
     }
 
@@ -73,6 +79,8 @@ impl Adapter {
             Self::Slack(it) => it.account(),
             Self::Webhook(it) => it.account(),
             Self::Relay(it) => it.account(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.account(),
         }
     }
 
@@ -84,6 +92,8 @@ impl Adapter {
             Self::Slack(it) => Cow::Borrowed(it.capabilities()),
             Self::Webhook(it) => Cow::Borrowed(it.capabilities()),
             Self::Relay(it) => it.capabilities(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => Cow::Borrowed(it.capabilities()),
         }
     }
 
@@ -95,6 +105,8 @@ impl Adapter {
             Self::Slack(it) => it.limits(),
             Self::Webhook(it) => it.limits(),
             Self::Relay(it) => it.limits(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.limits(),
         }
     }
 
@@ -103,6 +115,8 @@ impl Adapter {
         match self {
             Self::Relay(it) => Some(it),
             Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => None,
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => None,
         }
     }
 
@@ -113,6 +127,8 @@ impl Adapter {
             Self::Discord(it) => it.lacks(),
             // They have one account each: it is theirs or lost.
             Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Vec::new(),
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => Vec::new(),
         }
     }
 
@@ -122,6 +138,8 @@ impl Adapter {
         match self {
             Self::Slack(_) => slack::is_response_url(message).then_some("slack.response_url"),
             Self::Discord(_) | Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => None,
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => None,
         }
     }
 
@@ -140,6 +158,8 @@ impl Adapter {
             Self::Slack(it) => it.receive(cursor, intake, health).await.into(),
             Self::Webhook(it) => it.receive(cursor, intake, health).await.into(),
             Self::Relay(it) => it.receive(cursor, intake, health).await.into(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.receive(cursor, intake, health).await.into(),
         }
     }
 
@@ -151,6 +171,8 @@ impl Adapter {
             Self::Slack(it) => Ok(it.check().await?),
             Self::Webhook(it) => Ok(it.check().await?),
             Self::Relay(it) => Ok(it.check().await?),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => Ok(it.account().to_owned()),
         }
     }
 
@@ -169,6 +191,8 @@ impl Adapter {
             Self::Relay(it) => it.fetch(source, attachment, most, to).await,
             // Deliveries have no attachments.
             Self::Webhook(_) => Err(download::Error::Barred("a webhook".into())),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.fetch(attachment, most, to).await,
         }
     }
 
@@ -180,6 +204,8 @@ impl Adapter {
             Self::Slack(it) => it.render(text),
             Self::Webhook(it) => it.render(text),
             Self::Relay(it) => it.render(text),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.render(text),
         }
     }
 
@@ -191,6 +217,8 @@ impl Adapter {
             Self::Slack(it) => it.preview(text, cursor),
             Self::Webhook(it) => it.preview(text, cursor),
             Self::Relay(it) => it.preview(text, cursor),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.preview(text, cursor),
         }
     }
 
@@ -199,6 +227,8 @@ impl Adapter {
         match self {
             Self::Relay(it) => Ok(it.described()?),
             Self::Discord(_) | Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(()),
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => Ok(()),
         }
     }
 
@@ -210,6 +240,8 @@ impl Adapter {
                 Self::Slack(it) => Ok(it.send(to, part, options).await?),
                 Self::Webhook(it) => Ok(it.send(to, part, options).await?),
                 Self::Relay(it) => Ok(it.send(to, part, options, None).await?),
+                #[cfg(feature = "simulation")]
+                Self::Given(it) => Ok(it.send(to, part, options, None).await?),
             }
         };
         self.limited(to, request).await
@@ -231,6 +263,8 @@ impl Adapter {
                 Self::Slack(it) => Ok(it.send(to, part, options).await?),
                 Self::Webhook(it) => Ok(it.send(to, part, options).await?),
                 Self::Relay(it) => Ok(it.send(to, part, options, Some(key)).await?),
+                #[cfg(feature = "simulation")]
+                Self::Given(it) => Ok(it.send(to, part, options, Some(key)).await?),
             }
         };
         self.limited(to, request).await
@@ -243,6 +277,8 @@ impl Adapter {
                 Self::Discord(it) => Ok(it.key_memory(to).await?),
                 Self::Relay(it) => Ok(it.key_memory()),
                 Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) => Ok(None),
+                #[cfg(feature = "simulation")]
+                Self::Given(it) => Ok(it.key_memory()),
             }
         };
         self.limited(to, request).await
@@ -257,6 +293,8 @@ impl Adapter {
                 Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
                 Self::Webhook(it) => Ok(it.edit(to, message_id, part).await?),
                 Self::Relay(it) => Ok(it.edit(to, message_id, part).await?),
+                #[cfg(feature = "simulation")]
+                Self::Given(it) => Ok(it.edit(to, message_id, part).await?),
             }
         };
         self.limited(to, request).await
@@ -267,6 +305,8 @@ impl Adapter {
         match self {
             Self::Telegram(it) => it.drafts(to),
             Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => false,
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => false,
         }
     }
 
@@ -277,6 +317,8 @@ impl Adapter {
             match self {
                 Self::Telegram(it) => Ok(it.draft(to, number, text).await?),
                 Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(()),
+                #[cfg(feature = "simulation")]
+                Self::Given(_) => Ok(()),
             }
         };
         self.limited(to, request).await
@@ -287,6 +329,8 @@ impl Adapter {
         match self {
             Self::Telegram(it) => it.topic_name(to),
             Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => None,
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => None,
         }
     }
 
@@ -296,6 +340,8 @@ impl Adapter {
             match self {
                 Self::Telegram(it) => Ok(Some(it.make_topic(&to.chat_id, name).await?)),
                 Self::Discord(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
+                #[cfg(feature = "simulation")]
+                Self::Given(_) => Ok(None),
             }
         };
         self.limited(to, request).await
@@ -310,6 +356,8 @@ impl Adapter {
                 Self::Slack(it) => Ok(it.delete(to, message_id).await?),
                 Self::Webhook(it) => Ok(it.delete(to, message_id).await?),
                 Self::Relay(it) => Ok(it.delete(to, message_id).await?),
+                #[cfg(feature = "simulation")]
+                Self::Given(it) => Ok(it.delete(to, message_id).await?),
             }
         };
         self.limited(to, request).await
@@ -323,6 +371,8 @@ impl Adapter {
                 Self::Slack(it) => Ok(it.typing(to).await?),
                 Self::Webhook(it) => Ok(it.typing(to).await?),
                 Self::Relay(it) => Ok(it.typing(to).await?),
+                #[cfg(feature = "simulation")]
+                Self::Given(_) => Ok(()),
             }
         };
         self.limited_mark(to, "typing", request).await
@@ -338,6 +388,8 @@ impl Adapter {
                 // No message was received there.
                 Self::Webhook(_) => Ok(()),
                 Self::Relay(it) => Ok(it.react(to, mark).await?),
+                #[cfg(feature = "simulation")]
+                Self::Given(_) => Ok(()),
             }
         };
         self.limited_mark(to, limits::REACT, request).await
@@ -349,6 +401,8 @@ impl Adapter {
             Self::Discord(it) => Ok(Some(it.channels().await?)),
             Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Ok(None),
             Self::Slack(it) => Ok(Some(it.channels().await?)),
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => Ok(None),
         }
     }
 
@@ -362,6 +416,8 @@ impl Adapter {
             Self::Webhook(it) => Ok(it.answer_callback(dedup, notice).await?),
             // A press that comes over the relay was answered at its edge.
             Self::Relay(_) => Ok(()),
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => Ok(()),
         }
     }
 }
@@ -376,6 +432,8 @@ pub enum Error {
     Webhook(#[from] webhook::Error),
     Relay(#[from] relay::Error),
     Held(#[from] Held),
+    #[cfg(feature = "simulation")]
+    Given(#[from] given::Error),
 }
 
 impl Error {
@@ -387,6 +445,8 @@ impl Error {
             Self::Telegram(it) => it.is_held(),
             Self::Slack(it) => it.is_held(),
             Self::Webhook(_) | Self::Relay(_) => false,
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => false,
         }
     }
 
@@ -398,6 +458,8 @@ impl Error {
             Self::Slack(it) => it.fault(),
             Self::Webhook(it) => it.fault(),
             Self::Relay(it) => it.fault(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.fault,
         }
     }
 
@@ -409,6 +471,8 @@ impl Error {
             Self::Slack(it) => it.reached(),
             Self::Webhook(it) => it.reached(),
             Self::Relay(it) => it.reached(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.reached,
         }
     }
 
@@ -421,6 +485,8 @@ impl Error {
             Self::Slack(it) => it.code(),
             Self::Webhook(it) => it.code(),
             Self::Relay(it) => it.code(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.code,
         }
     }
 
@@ -432,6 +498,8 @@ impl Error {
             Self::Slack(it) => it.kind(),
             Self::Webhook(it) => it.kind(),
             Self::Relay(it) => it.kind(),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => it.kind,
         }
     }
 }

@@ -184,6 +184,8 @@ impl Adapter {
         match self {
             Self::Discord(_) | Self::Slack(_) => Scope::Method(format!("{method} {}", to.chat_id)),
             Self::Telegram(_) | Self::Webhook(_) | Self::Relay(_) => Scope::chat_of(to),
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => Scope::chat_of(to),
         }
     }
 
@@ -201,6 +203,8 @@ impl Adapter {
             Self::Telegram(_) | Self::Slack(_) | Self::Webhook(_) | Self::Relay(_) => {
                 self.limits().check(to.platform, &Scope::chat_of(to))
             }
+            #[cfg(feature = "simulation")]
+            Self::Given(_) => Ok(()),
         }
     }
 

@@ -23,6 +23,9 @@ pub struct Brain {
     http: Http,
     /// The last question got no answer from any model of the chain.
     failing: AtomicBool,
+    /// Answers in place of the chain.
+    #[cfg(feature = "simulation")]
+    given: Option<std::sync::Arc<dyn crate::given::Model>>,
 }
 
 /// Which model answers, for status pages and people.
@@ -38,7 +41,13 @@ pub struct Description {
 
 impl Brain {
     pub fn new(config: ModelConfig) -> Result<Self, ConfigError> {
-        Ok(Self { links: chain(config)?, http: Http::default(), failing: AtomicBool::new(false) })
+        Ok(Self {
+            #[cfg(feature = "simulation")]
+            given: config.given.clone(),
+            links: chain(config)?,
+            http: Http::default(),
+            failing: AtomicBool::new(false),
+        })
     }
 
     /// Asks until there is an answer or nothing left to try. The texts handed to `chunks` since the last
@@ -48,6 +57,10 @@ impl Brain {
         request: &Request,
         chunks: &mut (dyn FnMut(Chunk) + Send),
     ) -> Result<Answer, Failure> {
+        #[cfg(feature = "simulation")]
+        if let Some(given) = &self.given {
+            return given.answer(request, chunks).await;
+        }
         let answer = run::Run::new(&self.links, &self.http, request, chunks).until_done().await;
         self.failing.store(answer.is_err(), Ordering::Relaxed);
         answer
@@ -61,6 +74,11 @@ impl Brain {
     pub fn describe(&self) -> Description {
         let named = |link: &Link| format!("{}/{}", link.provider.as_str(), link.model);
         let primary = &self.links[0];
+        #[cfg(feature = "simulation")]
+        if self.given.is_some() {
+            let (provider, model) = (Provider::Custom, "simulated".to_owned());
+            return Description { provider, model, endpoint: None, fallbacks: vec![] };
+        }
         Description {
             provider: primary.provider,
             model: primary.model.clone(),
@@ -69,8 +87,18 @@ impl Brain {
         }
     }
 
+    /// Tools that come with a given model.
+    #[cfg(feature = "simulation")]
+    pub fn given_tools(&self) -> Option<std::sync::Arc<dyn crate::given::Tools>> {
+        self.given.as_ref().map(|given| given.tools())
+    }
+
     /// What the primary model can hold, as far as we know by now.
     pub fn window(&self) -> Window {
+        #[cfg(feature = "simulation")]
+        if let Some(given) = &self.given {
+            return given.window();
+        }
         let primary = &self.links[0];
         Window { context: primary.context(), output: primary.max_output.unwrap_or(run::OUTPUT) as usize }
     }

@@ -77,6 +77,8 @@ pub struct Tools {
     /// Other people's.
     servers: Servers,
     delegate: Option<Arc<dyn Delegate>>,
+    #[cfg(feature = "simulation")]
+    given: Option<Arc<dyn crate::given::Tools>>,
 }
 
 impl Default for Tools {
@@ -95,6 +97,8 @@ impl Tools {
             errands: None,
             servers: Servers::default(),
             delegate: None,
+            #[cfg(feature = "simulation")]
+            given: None,
         }
     }
 
@@ -122,6 +126,13 @@ impl Tools {
     /// With the tools of other people's servers.
     pub fn with_servers(mut self, servers: Servers) -> Self {
         self.servers = servers;
+        self
+    }
+
+    /// With tools that are given as values.
+    #[cfg(feature = "simulation")]
+    pub fn with_given(mut self, given: Arc<dyn crate::given::Tools>) -> Self {
+        self.given = Some(given);
         self
     }
 
@@ -180,6 +191,10 @@ impl Tools {
     /// What there is now. A turn asks once and keeps it.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         let own = self.own.get_or_init(|| self.on.iter().map(|tool| tool.spec()).collect());
+        #[cfg(feature = "simulation")]
+        if let Some(given) = &self.given {
+            return own.iter().cloned().chain(given.specs()).collect();
+        }
         let mut others = self.servers.specs().peekable();
         match others.peek() {
             None => own.clone(),
@@ -198,11 +213,19 @@ impl Tools {
     }
 
     pub fn knows(&self, name: &str) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.given.as_ref().is_some_and(|given| given.read_only(name).is_some()) {
+            return true;
+        }
         self.find(name).is_some() || self.servers.knows(name)
     }
 
     /// Whether a call changes nothing and may be repeated.
     pub fn read_only(&self, name: &str) -> bool {
+        #[cfg(feature = "simulation")]
+        if let Some(known) = self.given.as_ref().and_then(|given| given.read_only(name)) {
+            return known;
+        }
         self.find(name).is_some_and(Definition::read_only)
     }
 
@@ -212,6 +235,10 @@ impl Tools {
     }
 
     pub async fn run(&self, ctx: &SessionCtx, call: &ToolCall) -> ToolResult {
+        #[cfg(feature = "simulation")]
+        if let Some(given) = self.given.as_ref().filter(|given| given.read_only(&call.name).is_some()) {
+            return given.run(call).await;
+        }
         if call.name.starts_with(mcp::PREFIX) {
             return self.elsewhere(call).await;
         }
@@ -305,7 +332,7 @@ async fn blocking<A: Arguments>(
 ) -> Outcome {
     let guard = StopOnDrop(Stop::default());
     let (ctx, stop) = (ctx.clone(), guard.0.clone());
-    let done = tokio::task::spawn_blocking(move || work(&ctx, &arguments, &stop)).await;
+    let done = petasos_runtime::blocking(move || work(&ctx, &arguments, &stop)).await;
     drop(guard);
     done.unwrap_or_else(|_panicked| Err("The tool failed unexpectedly.".to_owned()))
 }

@@ -243,6 +243,12 @@ impl Handle {
         self.0.shell.db.write(Commit::Operator, move |tx| tx.revoke_login(&cookie)).await
     }
 
+    /// How the links are, without a look at the store.
+    #[cfg(feature = "simulation")]
+    pub fn link_states(&self) -> Vec<LinkStatus> {
+        self.0.links.iter().map(|it| LinkStatus { name: it.name, link: it.link.borrow().clone() }).collect()
+    }
+
     /// Tries a link now, whatever it waits for.
     pub async fn link_retry(&self, name: &str) -> Result<(), Error> {
         let link = self.0.links.iter().find(|link| link.name == name).ok_or(Error::NotFound("link"))?;
@@ -366,7 +372,7 @@ impl Handle {
 async fn on_disk<T: Send + 'static>(
     job: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
-    let done = tokio::task::spawn_blocking(job).await;
+    let done = petasos_runtime::blocking(job).await;
     done.map_err(|_panicked| Error::Io("writing a file panicked".into()))?
         .map_err(|error| Error::Io(error.to_string()))
 }

@@ -67,7 +67,7 @@ impl Publisher {
             self.links.iter_mut().for_each(|link| link.link.mark_unchanged());
             self = self.write().await;
             let leaving = self.gate.situation().leaving.is_some();
-            tokio::select! {
+            petasos_runtime::select! {
                 () = stopper.stopped() => return self,
                 _ = editions.changed() => {}
                 () = any_changed(&mut self.links) => {}
@@ -98,7 +98,7 @@ impl Publisher {
         let state_changed = self.last.as_ref().is_none_or(|last| last.state != now.state);
         let durable = if state_changed { Durable::Synced } else { Durable::Loose };
         let (home, written) = (self.home.clone(), now.clone());
-        let done = tokio::task::spawn_blocking(move || state::write(&home, &written, durable)).await;
+        let done = petasos_runtime::blocking(move || state::write(&home, &written, durable)).await;
         match done {
             Ok(Ok(())) => self.complained = false,
             Ok(Err(error)) if !self.complained => {

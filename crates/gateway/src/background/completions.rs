@@ -23,6 +23,7 @@ use crate::links::any_changed;
 use crate::links::channels::Channels;
 use crate::links::supervisor::LinkHandle;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::Shell;
 use crate::{Error, clock};
 
@@ -58,7 +59,7 @@ pub(crate) async fn run(shell: Arc<Shell>, bell: Bell, mut links: Vec<LinkHandle
                 true
             }
         };
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = std::future::ready(()), if again => {}
             () = bell.rung() => {}
@@ -87,6 +88,13 @@ async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool,
     waiting.truncate(BATCH);
     if waiting.is_empty() {
         return Ok(false);
+    }
+    if planted(Planted::DeliveredFirst) {
+        let names: Vec<_> = waiting.iter().map(|it| it.dispatch.clone()).collect();
+        let marked = shell.db.write(Commit::Completions, move |tx| {
+            names.iter().try_for_each(|name| tx.completion_consumed(name, clock::now()).map(drop))
+        });
+        marked.await?;
     }
     let channels = shell.channels.clone();
     let accept = move |tx: &Tx<'_>| -> Result<Vec<Handed>, StoreError> {
@@ -117,6 +125,12 @@ fn accept(tx: &Tx<'_>, channels: &Channels, completion: Completion) -> Result<Op
         tx.completion_consumed(&completion.dispatch, now)?;
         return Ok(None);
     };
+    if planted(Planted::DeliveredFirst) {
+        let name = format!("completion:{}", completion.dispatch);
+        let inbound = petasos_core::Inbound::internal(completion.origin, name, text);
+        let (id, key) = (tx.accept(&inbound, &completion.key, now)?.id(), completion.key);
+        return Ok(Some(Handed::ToSession(Box::new(Pending { id, key, inbound, received_at: now }))));
+    }
     let current = tx.bound(&completion.key)?;
     if completion.session.is_none() || completion.session == current {
         return Ok(tx.hand_over(completion, text, now)?.map(|pending| Handed::ToSession(Box::new(pending))));

@@ -93,7 +93,7 @@ impl Lane {
             }
             let next = self.due_at.or_else(|| self.followed.next_look());
             let linger = now.after(LINGER);
-            tokio::select! {
+            petasos_runtime::select! {
                 word = self.words.recv() => match word {
                     Some(word) => self.heard(word),
                     None => return,

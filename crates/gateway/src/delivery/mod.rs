@@ -159,7 +159,7 @@ async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<A
     let mut lanes: HashMap<String, mpsc::Sender<Word>> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
-        let ask = tokio::select! {
+        let ask = petasos_runtime::select! {
             ask = asks.recv() => ask,
             Some(_ended) = tasks.join_next(), if !tasks.is_empty() => continue,
             () = outward.stopper.stopped() => break,
@@ -180,7 +180,12 @@ async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<A
             entry => {
                 let (mailbox, words) = mpsc::channel(LANE_DEPTH);
                 let name = entry.key().clone();
-                tasks.spawn(guarded(name, outward.clone(), deliver.clone(), words));
+                tasks.spawn(petasos_runtime::scheduled(guarded(
+                    name,
+                    outward.clone(),
+                    deliver.clone(),
+                    words,
+                )));
                 entry.insert_entry(mailbox).into_mut()
             }
         };
@@ -200,7 +205,7 @@ async fn guarded(name: String, outward: Arc<Outward>, deliver: Deliver, words: m
         return;
     }
     tracing::error!(lane = name, "a lane panicked; it goes on in a moment");
-    tokio::select! {
+    petasos_runtime::select! {
         () = outward.stopper.stopped() => {}
         () = tokio::time::sleep(AFTER_PANIC) => deliver.due(name).await,
     }

@@ -15,6 +15,7 @@ use super::follow::{Following, Look, Showing, Shown};
 use super::lane::Lane;
 use crate::clock;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::runtime::tasks::uncancelled;
 
 /// What is owed must not wait long for a sign of life.
@@ -133,7 +134,15 @@ impl Lane {
         part: &Part,
     ) -> Result<(), SendError> {
         let (turn, draft, now) = (following.turn, following.draft(step), clock::now());
-        match self.outward.db.write(Commit::StagePreview, move |tx| tx.stage_preview(&draft, now)).await {
+        let (outward, late) = (self.outward.clone(), draft.clone());
+        let stage = async move {
+            outward.db.write(Commit::StagePreview, move |tx| tx.stage_preview(&draft, now)).await
+        };
+        let staged = match planted(Planted::PreviewFirst) {
+            true => Ok(Stagehand::Send),
+            false => stage.await,
+        };
+        match staged {
             Ok(Stagehand::Send) => {}
             Ok(Stagehand::Edit(message)) => {
                 // Shown by the process before us: it goes on where that one stopped.
@@ -147,6 +156,10 @@ impl Lane {
         let options = SendOptions { reply, silent: true, buttons: &[], session };
         match self.adapter.send(&following.route, part, &options).await {
             Ok(Receipt { message_id: Some(message), .. }) => {
+                if planted(Planted::PreviewFirst) {
+                    let staged = move |tx: &petasos_store::Tx<'_>| tx.stage_preview(&late, now);
+                    drop(self.outward.db.write(Commit::StagePreview, staged).await);
+                }
                 self.commit(
                     Commit::PreviewShown,
                     vec![Write::PreviewShown { turn, step, message: message.clone() }],

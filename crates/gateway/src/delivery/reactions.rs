@@ -82,7 +82,7 @@ async fn work(adapter: Arc<Adapter>, mut wanted: mpsc::Receiver<Wanted>, stopper
             tend(&adapter, wanted, &mut deferred, &stopper).await;
             continue;
         }
-        tokio::select! {
+        petasos_runtime::select! {
             biased;
             () = stopper.stopped() => break,
             next = wanted.recv() => match next {
@@ -160,7 +160,7 @@ async fn place(adapter: &Adapter, route: &Route, mark: Mark, stopper: &Stopper) 
             }
             Err(_elapsed) => {}
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = stopper.stopped() => return,
             () = sleep(PACE) => {}
         }

@@ -308,7 +308,7 @@ struct Kept {
 /// For the owner alone.
 async fn folder(path: &Path) -> io::Result<()> {
     let path = path.to_owned();
-    let made = tokio::task::spawn_blocking(move || {
+    let made = petasos_runtime::blocking(move || {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
     });

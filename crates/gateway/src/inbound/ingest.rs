@@ -24,6 +24,7 @@ use crate::links::channels::{Channels, Relayed};
 use crate::links::idle::Traffic;
 use crate::links::supervisor::{Kept, Taker};
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::runtime::tasks;
 use crate::sessions::Shell;
 use crate::sessions::router::Router;
@@ -109,6 +110,10 @@ impl Ingest {
         if !events.is_empty() {
             self.traffic.heard(now);
         }
+        if let (true, Some(cursor)) = (planted(Planted::CursorFirst), cursor.clone()) {
+            let of = cursor_of.clone();
+            self.db.write(Commit::Take, move |tx| tx.put_cursor(&of, &cursor)).await?;
+        }
         let (placed, lanes) = self
             .db
             .write(Commit::Take, move |tx| {
@@ -162,6 +167,11 @@ impl Ingest {
     /// on disk is handed on all the same.
     pub(crate) async fn submit(self: &Arc<Self>, inbound: Inbound) -> Result<Submitted, Error> {
         let ingest = self.clone();
+        if planted(Planted::AcksBeforeCommit) {
+            let key = self.key_of(&inbound.source);
+            petasos_runtime::spawn(async move { ingest.submit_one(inbound).await });
+            return Ok(Submitted { inbox: petasos_core::InboxId(0), key, duplicate: false });
+        }
         tasks::uncancelled(async move { ingest.submit_one(inbound).await }).await?
     }
 
@@ -189,7 +199,10 @@ impl Ingest {
 
     async fn hand_on(&self, placed: Placed) {
         match placed {
-            Placed::Accepted(pending) => self.router.arrived(pending.key.clone(), pending).await,
+            Placed::Accepted(pending) => {
+                crate::runtime::fault_injection::wrote_last(&pending.inbound);
+                self.router.arrived(pending.key.clone(), pending).await;
+            }
             Placed::Denied { told: Some(lane) } => self.deliver.due(lane).await,
             // Whoever repeats a message may have been cut off before it was handed on.
             Placed::Duplicate(pending) => self.router.wake(pending.key).await,
@@ -222,7 +235,7 @@ impl Taker for Entrance {
 
     /// As many wait as callers are let in.
     fn post(&self, platform: &'static str, account: &str, post: Post) {
-        tokio::spawn(forward::carry(self.ingest.clone(), platform, account.to_owned(), post));
+        petasos_runtime::spawn(forward::carry(self.ingest.clone(), platform, account.to_owned(), post));
     }
 
     /// It may take a moment to stop; one that does nothing has nothing to stop.
@@ -233,11 +246,14 @@ impl Taker for Entrance {
             return tracing::warn!("a connector may not stop what it does not carry");
         }
         let router = self.ingest.router.clone();
-        tokio::spawn(async move { router.stop_turn(key).await });
+        petasos_runtime::spawn(async move { router.stop_turn(key).await });
     }
 
     async fn came_up(&mut self, adapter: &Arc<Adapter>) {
         self.wake_lanes(adapter).await;
+        if planted(Planted::ForgetsCandidates) {
+            self.waiting.clear();
+        }
         resume::take_up(&self.ingest, std::mem::take(&mut self.waiting)).await;
     }
 }

@@ -257,7 +257,7 @@ impl Gate {
             let left = until.map(|until| until.since(now));
             step(count, left.unwrap_or_default());
             let Some(left) = left else { return };
-            tokio::select! {
+            petasos_runtime::select! {
                 _ = editions.changed() => {}
                 () = tokio::time::sleep(left) => {}
             }

@@ -23,7 +23,7 @@ pub(crate) async fn run(shell: Arc<Shell>, notifier: Notifier) {
     let mut feed = tokio::time::interval_at(Instant::now(), watchdog.unwrap_or(HEARTBEAT));
     feed.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             // a service manager that hears us finds the file
             biased;
             () = shell.stopper.stopped() => return,
@@ -35,7 +35,7 @@ pub(crate) async fn run(shell: Arc<Shell>, notifier: Notifier) {
 
 async fn write(shell: &Arc<Shell>) {
     let (home, started): (_, Millis) = (shell.home.clone(), shell.started_at);
-    let beaten = tokio::task::spawn_blocking(move || heartbeat::beat(&home, started, clock::now())).await;
+    let beaten = petasos_runtime::blocking(move || heartbeat::beat(&home, started, clock::now())).await;
     if let Ok(Err(error)) = beaten {
         tracing::debug!(%error, "the heartbeat file cannot be written");
     }

@@ -1,7 +1,7 @@
 //! Every way in and out, and what each can do.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use crate::background::cron;
 
 #[derive(Debug)]
 pub(crate) struct Channels {
-    adapters: HashMap<Platform, Arc<Adapter>>,
+    /// Ordered: tasks are started in this order.
+    adapters: BTreeMap<Platform, Arc<Adapter>>,
     /// Whatever has no adapter of its own comes and goes there: a relay that fronts no platform by name.
     fallback: Option<Arc<Adapter>>,
     /// Page and terminal: readers who come for their answers.
@@ -43,7 +44,7 @@ const PROGRAMS: [&str; 3] = ["api_server", "webhook", CHILDREN];
 
 impl Channels {
     pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
-        let adapters: HashMap<_, _> =
+        let adapters: BTreeMap<_, _> =
             adapters.into_iter().map(|adapter| (adapter.platform(), Arc::new(adapter))).collect();
         let fallback = adapters.values().find(|it| it.relay().is_some_and(Relay::is_for_any)).cloned();
         let pulled = pulled();
@@ -111,6 +112,9 @@ impl Channels {
 
     /// Where what is said about a message goes.
     pub(crate) fn way_back(&self, inbound: &Inbound) -> Route {
+        if let Some(inbound) = crate::runtime::fault_injection::current_chat() {
+            return Route::back_to(&inbound.source, self.capabilities(inbound.source.platform).delivery);
+        }
         let source = &inbound.source;
         let back = || Route::back_to(source, self.capabilities(source.platform).delivery);
         inbound.answer_to.clone().unwrap_or_else(back)

@@ -51,14 +51,14 @@ pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
         let up = up(&links);
         let came_up = up.iter().any(|(name, since)| seen.get(name) != Some(since));
         if came_up || clock::now() >= due || due > clock::now().after(EVERY) {
-            tokio::select! {
+            petasos_runtime::select! {
                 () = shell.stopper.stopped() => return,
                 () = build(&shell, &up, &mut known) => {}
             }
             due = clock::now().after(EVERY);
         }
         seen = up;
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = any_changed(&mut links) => {}
             () = clock::sleep_until(due) => {}
@@ -78,7 +78,7 @@ fn up(links: &[LinkHandle]) -> Up {
 async fn known_before(shell: &Shell) -> Known {
     let home = shell.home.clone();
     // A panic there would be one of ours; without the file the platforms tell it again.
-    let file = tokio::task::spawn_blocking(move || directory::written(&home)).await.unwrap_or_default();
+    let file = petasos_runtime::blocking(move || directory::written(&home)).await.unwrap_or_default();
     let written = file.platforms.clone();
     let mut listed = file.platforms;
     listed.values_mut().for_each(|channels| channels.retain(|it| !it.is_alias()));
@@ -98,7 +98,7 @@ async fn build(shell: &Arc<Shell>, up: &Up, known: &mut Known) {
         directory.platforms.insert(name.to_owned(), merged(listed, spoken));
     }
     let (home, before) = (shell.home.clone(), std::mem::take(&mut known.written));
-    let writing = tokio::task::spawn_blocking(move || {
+    let writing = petasos_runtime::blocking(move || {
         let named = directory.with_aliases(&directory::aliases(&home));
         let written = if named.platforms == before { Ok(()) } else { directory::write(&home, &named) };
         written.map(|()| named.platforms)

@@ -85,7 +85,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
         Err(why) => return tracing::info!(why = why.as_str(), "we do not sleep"),
     }
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = sleep(doze.tick) => {}
         }
@@ -96,7 +96,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
         if lie_down(&shell, &doze).await {
             return;
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = cool_down(&shell, &doze, tried) => {}
         }

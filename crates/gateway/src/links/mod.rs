@@ -24,7 +24,7 @@ pub(crate) async fn watch(mut links: Vec<LinkHandle>, shell: Arc<Shell>, page: P
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
         judge(&links, &shell.gate, page);
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = any_changed(&mut links) => {}
         }

@@ -50,7 +50,7 @@ fn towards(somewhere: SocketAddr) -> Option<IpAddr> {
 pub(crate) async fn watch(shell: Arc<Shell>, links: Vec<LinkHandle>, outward: fn() -> Outward) {
     let (mut seen, mut clocks) = (outward(), Clocks::now());
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(EVERY) => {}
         }

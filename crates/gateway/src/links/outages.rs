@@ -35,7 +35,7 @@ pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
             }
         }
         let due = outages.values().filter_map(|outage| outage.due(patience)).min();
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = any_changed(&mut links) => {}
             () = clock::sleep_until(due.unwrap_or_default()), if due.is_some() => {}

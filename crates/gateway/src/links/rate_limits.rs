@@ -61,7 +61,7 @@ pub async fn keep(adapter: Arc<Adapter>, db: Db, stopper: Stopper) {
             return;
         }
         let look = now.after(LOOK);
-        tokio::select! {
+        petasos_runtime::select! {
             () = limits.changed() => {}
             () = clock::sleep_until(next_end.unwrap_or(look).min(look)) => {}
             () = stopper.stopped() => {}

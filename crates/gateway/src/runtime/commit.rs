@@ -172,6 +172,26 @@ pub(crate) fn may_die_at(commit: Commit, side: Side) {
 #[cfg(not(debug_assertions))]
 pub(crate) const fn may_die_at(_commit: Commit, _side: Side) {}
 
+/// A simulation may refuse a commit, or end the process before it.
+#[cfg(feature = "simulation")]
+pub(crate) fn about_to_commit(commits: &[Commit]) -> Result<(), petasos_store::Error> {
+    super::simulation::before(commits)
+}
+
+#[cfg(not(feature = "simulation"))]
+pub(crate) const fn about_to_commit(_commits: &[Commit]) -> Result<(), petasos_store::Error> {
+    Ok(())
+}
+
+/// A simulation sees what is on disk, and may end the process before anybody is told.
+#[cfg(feature = "simulation")]
+pub(crate) fn has_committed(commits: &[Commit], store: &petasos_store::Reads) {
+    super::simulation::after(commits, store);
+}
+
+#[cfg(not(feature = "simulation"))]
+pub(crate) const fn has_committed(_commits: &[Commit], _store: &petasos_store::Reads) {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

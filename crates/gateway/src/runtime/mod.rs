@@ -3,4 +3,6 @@
 pub mod clock;
 pub(crate) mod commit;
 pub(crate) mod fault_injection;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub(crate) mod tasks;

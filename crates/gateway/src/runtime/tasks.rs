@@ -17,8 +17,8 @@ pub fn vital(
     task: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
     let stopper = stopper.clone();
-    tokio::spawn(async move {
-        let ended = tokio::spawn(task).await;
+    petasos_runtime::spawn(async move {
+        let ended = petasos_runtime::spawn(task).await;
         if ended.is_err() {
             tracing::error!(task = name, "task panicked");
         }
@@ -38,7 +38,7 @@ pub fn vital(
 pub(crate) async fn uncancelled<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::spawn(future).await.map_err(|_ended| Error::Io("the operation failed".into()))
+    petasos_runtime::spawn(future).await.map_err(|_ended| Error::Io("the operation failed".into()))
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::lifecycle::gate::Slot;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::router::Word;
 use crate::sessions::view::View;
 use messages::admit::Promise;
@@ -214,7 +215,7 @@ impl Session {
             && self.compressing.is_none();
         let wait = ready.unwrap_or_else(|| Instant::now() + self.linger());
         let stalls_at = self.stalls_at();
-        tokio::select! {
+        petasos_runtime::select! {
             word = self.words.recv() => match word {
                 Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
                 Some(Word::Look) => Box::pin(self.reload()).await?,
@@ -234,7 +235,12 @@ impl Session {
             report = work::next(&mut self.work) => Box::pin(self.report(report)).await?,
             () = at(self.follow_at) => self.follow().await,
             () = at(stalls_at) => Box::pin(self.stalled()).await?,
-            () = changed(&mut self.barred) => self.barred = None,
+            () = changed(&mut self.barred) => {
+                self.barred = None;
+                if planted(Planted::ForgetsHeld) {
+                    self.queue.clear();
+                }
+            }
             () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
                 if idle && self.show.receiver_count() <= 1 {
                     self.leave().await;

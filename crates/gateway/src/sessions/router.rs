@@ -152,7 +152,7 @@ pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks) {
     let tasks = JoinSet::new();
     let mut desk = Desk { shell, seats: HashMap::new(), tasks, failures: HashMap::new() };
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             ask = asks.0.recv() => match ask {
                 Some(ask) => desk.hear(ask),
                 None => break,
@@ -213,10 +213,10 @@ impl Desk {
             },
             Ask::Cancel { key, inbox, reply } => {
                 let words = self.seat(key).words.clone();
-                self.tasks.spawn(async move {
+                self.tasks.spawn(petasos_runtime::scheduled(async move {
                     let _ = words.send(Word::Cancel(inbox, reply)).await;
                     Ended::Done
-                });
+                }));
             }
             Ask::Leave { key, granted } => {
                 self.seats.remove(&key);
@@ -248,26 +248,26 @@ impl Desk {
         }
         let words = self.seat(key).words.clone();
         if words.try_send(Word::Resume).is_err() {
-            self.tasks.spawn(async move {
+            self.tasks.spawn(petasos_runtime::scheduled(async move {
                 // A session that ends meanwhile is started again by whoever has work for it.
                 let _ = words.send(Word::Resume).await;
                 Ended::Done
-            });
+            }));
         }
     }
 
     fn stop_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
         let words = self.seat(key).words.clone();
-        self.tasks.spawn(async move {
+        self.tasks.spawn(petasos_runtime::scheduled(async move {
             let _ = words.send(Word::StopTurn(reply)).await;
             Ended::Done
-        });
+        }));
     }
 
     /// An open turn may wait without a session, such as a held suspect. Without one no session is started.
     fn find_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
         let shell = self.shell.clone();
-        self.tasks.spawn(async move {
+        self.tasks.spawn(petasos_runtime::scheduled(async move {
             let wanted = key.clone();
             match shell.db.read(move |reader| reader.open_turn_of(&wanted)).await {
                 Ok(None) => {
@@ -277,7 +277,7 @@ impl Desk {
                 // A store that cannot be read is the session's to deal with.
                 Ok(Some(_)) | Err(_) => Ended::Found(key, reply),
             }
-        });
+        }));
     }
 
     fn seat(&mut self, key: SessionKey) -> &mut Seat {
@@ -296,12 +296,12 @@ impl Desk {
             let missed = Arc::new(AtomicBool::new(false));
             let (key, shell) = (key.clone(), shell.clone());
             let seed = Seed { key: key.clone(), shell, words: mailbox, missed: missed.clone(), show, past };
-            tasks.spawn(async move {
+            tasks.spawn(petasos_runtime::scheduled(async move {
                 match AssertUnwindSafe(sessions::run(seed)).catch_unwind().await {
                     Ok(Fate::Left) => Ended::Left(key),
                     Ok(Fate::Failed) | Err(_) => Ended::Failed(key),
                 }
-            });
+            }));
             Seat { words, missed, view }
         })
     }
@@ -318,10 +318,10 @@ impl Desk {
                 let failures = self.failures.entry(key.clone()).or_default();
                 failures.count += 1;
                 failures.resting = true;
-                self.tasks.spawn(async move {
+                self.tasks.spawn(petasos_runtime::scheduled(async move {
                     tokio::time::sleep(REST).await;
                     Ended::Again(key)
-                });
+                }));
             }
             Some(Ended::Again(key)) => {
                 if let Some(failures) = self.failures.get_mut(&key) {

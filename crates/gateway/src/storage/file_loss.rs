@@ -16,7 +16,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
     let mut upkeep = shell.db.upkeep();
     let mut told = upkeep.borrow_and_update().recoveries;
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             Ok(()) = upkeep.changed() => {}
             else => return shell.stopper.stopped().await,

@@ -30,7 +30,7 @@ impl Counts {
 pub(crate) async fn run(shell: Arc<Shell>) {
     loop {
         mirror(&shell).await;
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = shell.counts.changed.notified() => {}
         }
@@ -48,7 +48,7 @@ pub(crate) async fn mirror(shell: &Shell) {
     };
     shell.counts.on_file.store(!counts.is_empty(), Ordering::Relaxed);
     let home = shell.home.clone();
-    let written = tokio::task::spawn_blocking(move || home::counts::write(&home, &counts)).await;
+    let written = petasos_runtime::blocking(move || home::counts::write(&home, &counts)).await;
     if let Ok(Err(error)) = written {
         tracing::warn!(%error, ".restart_failure_counts cannot be written");
     }

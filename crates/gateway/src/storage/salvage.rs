@@ -139,7 +139,7 @@ fn short(text: &str) -> String {
 
 /// Waits for damage that a read or a write shows, notes it, and starts anew: the start salvages.
 pub(crate) async fn watch(shell: Arc<Shell>) {
-    tokio::select! {
+    petasos_runtime::select! {
         () = shell.stopper.stopped() => return,
         () = restart_when_damaged(&shell) => {}
     }
@@ -169,7 +169,7 @@ async fn restart_when_damaged(shell: &Arc<Shell>) {
 /// Notes the damage for the next start. `None`: a restart now salvages.
 async fn pause(shell: &Shell, detail: &str) -> Option<Duration> {
     let (path, noted) = (shell.home.join(DATABASE), detail.to_owned());
-    let noted = tokio::task::spawn_blocking(move || Store::note_damage(&path, &noted)).await;
+    let noted = petasos_runtime::blocking(move || Store::note_damage(&path, &noted)).await;
     if !matches!(noted, Ok(Ok(()))) {
         tracing::error!("cannot note the damage of the database for the next start");
         return Some(PAUSE);

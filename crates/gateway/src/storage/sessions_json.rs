@@ -56,7 +56,7 @@ impl State {
 
 /// Runs until stopping begins.
 pub(crate) async fn run(shell: Arc<Shell>) {
-    tokio::select! {
+    petasos_runtime::select! {
         () = shell.stopper.stopped() => {}
         () = keep(&shell.home, &shell.db) => {}
     }
@@ -118,7 +118,7 @@ async fn copy(home: &Path, db: &Db, pause: Duration) -> Result<(), Error> {
         }
         tokio::time::sleep(pause).await;
     }
-    let finished = tokio::task::spawn_blocking(move || draft.finish()).await;
+    let finished = petasos_runtime::blocking(move || draft.finish()).await;
     let finished = finished.map_err(|_panicked| Error::Io("writing sessions.json panicked".into()))?;
     finished.map_err(|error| Error::Io(error.to_string()))
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
     let mut folders_at = Instant::now() + FIRST_FOLDERS;
     let mut from = FinalizeFrom::default();
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(pause) => {}
         }
@@ -82,7 +82,7 @@ async fn sweep_folders(shell: &Arc<Shell>) {
     }
     let home = shell.home.clone();
     let cleared = move || cleanup::clear(&home, &unused);
-    match tokio::task::spawn_blocking(cleared).await {
+    match petasos_runtime::blocking(cleared).await {
         Ok(Ok(0)) => {}
         Ok(Ok(gone)) => tracing::info!(gone, "old folders and files of conversations and jobs are gone"),
         Ok(Err(error)) => tracing::warn!(%error, "old folders could not be cleared"),
@@ -94,7 +94,7 @@ async fn sweep_folders(shell: &Arc<Shell>) {
 async fn find_unused(shell: &Shell) -> std::io::Result<cleanup::Unused> {
     let mut pass = cleanup::Pass::new(&shell.home);
     loop {
-        let step = tokio::task::spawn_blocking(move || pass.step(SystemTime::now())).await;
+        let step = petasos_runtime::blocking(move || pass.step(SystemTime::now())).await;
         match step.map_err(std::io::Error::other)?? {
             Ok(unused) => return Ok(unused),
             Err(next) => pass = next,
@@ -123,7 +123,7 @@ async fn sweep_files(shell: &Arc<Shell>) {
         Err(error) => return tracing::warn!(%error, "the cache was not cleared: its files may be waited for"),
     };
     let swept = shell.clone();
-    match tokio::task::spawn_blocking(move || swept.fetcher.clean(&referred)).await {
+    match petasos_runtime::blocking(move || swept.fetcher.clean(&referred)).await {
         Ok(Ok(0)) => {}
         Ok(Ok(files)) => tracing::info!(files, "old files of the cache are gone"),
         Ok(Err(error)) => tracing::warn!(%error, "the cache could not be cleared"),

@@ -28,6 +28,7 @@ pub use jobs::{JobError, Scheduled};
 
 use crate::background::completions::Bell;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::Shell;
 use crate::{Error, clock};
 use timer::Timer;
@@ -82,7 +83,7 @@ pub(crate) async fn run(shell: Arc<Shell>, keys: KeyOptions, bell: Bell) {
                 continue;
             }
         };
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = bell.rung() => {}
             () = opened(&shell, &mut news), if !open => {}
@@ -104,7 +105,7 @@ async fn opened(shell: &Shell, news: &mut watch::Receiver<u64>) {
 
 /// `true`: we stop.
 async fn pause(shell: &Shell) -> bool {
-    tokio::select! {
+    petasos_runtime::select! {
         () = shell.stopper.stopped() => true,
         () = tokio::time::sleep(RETRY) => false,
     }
@@ -120,6 +121,10 @@ async fn round(shell: &Arc<Shell>, keys: KeyOptions, open: bool) -> Result<Optio
     }
     let settings = shell.settings.cron.clone();
     let begun = shell.db.write(Commit::CronBegin, move |tx| begin_due(tx, &settings, &keys, now)).await?;
+    if planted(Planted::RunsAgain) {
+        let later = shell.settings.cron.clone();
+        shell.db.write(Commit::CronJob, move |tx| put_next_moments(tx, &later, now)).await?;
+    }
     for pending in begun {
         shell.router.arrived(pending.key.clone(), pending).await;
     }
@@ -159,9 +164,24 @@ fn begin_due(
             tx.accept_occurrence(&job, first, None, job.skipped, now)?;
         }
         let next = next.filter(|_| !job.is_spent());
-        tx.put_job(&job, next)?;
+        if !planted(Planted::RunsAgain) {
+            tx.put_job(&job, next)?;
+        }
     }
     Ok(begun)
+}
+
+/// For a planted bug: the next moments of jobs that are due, by themselves.
+fn put_next_moments(tx: &Tx<'_>, settings: &Settings, now: Millis) -> Result<(), StoreError> {
+    for (mut job, first) in tx.jobs_due(now)? {
+        let zone = zone(job.timezone.as_deref().or(settings.timezone.as_deref()));
+        let Ok(schedule) = job.schedule(&zone) else { continue };
+        let Due { run, next, .. } = cron::due(&schedule, &zone, first, now, settings.terms);
+        job.completed = job.completed.saturating_add(u32::try_from(run.len()).unwrap_or(u32::MAX));
+        let next = next.filter(|_| !job.is_spent());
+        tx.put_job(&job, next)?;
+    }
+    Ok(())
 }
 
 /// A run: its message and its row, or nothing if there is one for this moment.
@@ -172,14 +192,15 @@ fn begin(
     keys: &KeyOptions,
     now: Millis,
 ) -> Result<Option<Pending>, StoreError> {
-    if tx.has_occurrence(&job.id, due)? {
+    let again = planted(Planted::RunsAgain);
+    if !again && tx.has_occurrence(&job.id, due)? {
         return Ok(None);
     }
     let skipped = std::mem::take(&mut job.skipped);
     job.completed = job.completed.saturating_add(1);
     let inbound = Inbound::internal(
         job.source(channel()?),
-        format!("cron:{}:{}", job.id, due.0),
+        format!("cron:{}:{}{}", job.id, due.0, if again { format!("!{}", now.0) } else { String::new() }),
         cron::prompt(job, skipped),
     );
     let key = session_key(&inbound.source, keys);

@@ -20,6 +20,7 @@ use crate::background::notifications::transcript_mirror::{self, Standing};
 use crate::background::notifications::{self, output};
 use crate::background::notifications::{Mirror, Post};
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::Shell;
 use crate::{Error, clock};
 
@@ -122,6 +123,15 @@ async fn tell(
     let said = word.text.clone().unwrap_or_default();
     let mirror = if shell.settings.cron.mirror { Mirror::Brief } else { Mirror::No };
     let (now, due, to) = (clock::now(), run.due, chats.clone());
+    let twice = planted(Planted::TellsTwice);
+    if twice {
+        let (to, said) = (chats.clone(), said.clone());
+        let told = shell.db.write(Commit::CronTell, move |tx| {
+            to.iter()
+                .try_for_each(|(place, delivery)| owe(tx, place, *delivery, &said, mirror, now).map(drop))
+        });
+        told.await?;
+    }
     let told = shell.db.write(Commit::CronTell, move |tx| {
         let pulled = to.iter().filter(|(_, delivery)| *delivery == Delivery::Pull);
         for (place, _) in pulled {
@@ -131,7 +141,7 @@ async fn tell(
         }
         let mut woken = Vec::new();
         if tx.occurrence_delivered(&job.id, due, now)? {
-            for (place, delivery) in &to {
+            for (place, delivery) in to.iter().filter(|_| !twice) {
                 woken.extend(owe(tx, place, *delivery, &said, mirror, now)?);
             }
             settle(tx, &job, &word)?;

@@ -18,25 +18,46 @@ use tokio::io::unix::AsyncFd;
 use crate::clock;
 
 #[derive(Debug)]
-pub(super) struct Timer(AsyncFd<OwnedFd>);
+pub(super) struct Timer(Source);
+
+#[derive(Debug)]
+enum Source {
+    Kernel(AsyncFd<OwnedFd>),
+    /// A simulation tells nobody that its clock was set: it is looked at again and again.
+    Simulated,
+}
+
+/// Between two looks at a simulated clock.
+const LOOK: Duration = Duration::from_secs(5);
 
 impl Timer {
     pub(super) fn new() -> io::Result<Self> {
+        if petasos_runtime::is_simulated() {
+            return Ok(Self(Source::Simulated));
+        }
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
         #[expect(deprecated, reason = "what takes its place is unsafe; an owned descriptor stays what it is")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        Ok(Self(timer))
+        Ok(Self(Source::Kernel(timer)))
     }
 
     /// Returns when the moment has come, or when the clock was set and it must be computed anew. `None`: there is no
     /// moment to wait for.
     pub(super) async fn wait(&self, until: Option<Millis>) -> io::Result<()> {
         let Some(until) = until else { return std::future::pending().await };
-        self.set(until.since(clock::now()))?;
+        let wait = until.since(clock::now());
+        let timer = match &self.0 {
+            Source::Kernel(timer) => timer,
+            Source::Simulated => {
+                tokio::time::sleep(wait.min(LOOK)).await;
+                return Ok(());
+            }
+        };
+        set(timer, wait)?;
         loop {
-            let mut ready = self.0.readable().await?;
-            match rustix::io::read(self.0.get_ref(), &mut [0; 8]) {
+            let mut ready = timer.readable().await?;
+            match rustix::io::read(timer.get_ref(), &mut [0; 8]) {
                 // Somebody has set the clock.
                 Ok(_) | Err(Errno::CANCELED) => return Ok(()),
                 Err(Errno::AGAIN) => ready.clear_ready(),
@@ -45,21 +66,21 @@ impl Timer {
             }
         }
     }
+}
 
-    fn set(&self, wait: Duration) -> io::Result<()> {
-        let now = clock_gettime(ClockId::Realtime);
-        let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX / 2);
-        let nanos = now.tv_nsec + wait % 1_000_000_000;
-        let at = Timespec {
-            tv_sec: now.tv_sec + wait / 1_000_000_000 + nanos / 1_000_000_000,
-            // A moment of zero would switch the timer off.
-            tv_nsec: nanos % 1_000_000_000,
-        };
-        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
-        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-        timerfd_settime(self.0.get_ref(), flags, &once)?;
-        Ok(())
-    }
+fn set(timer: &AsyncFd<OwnedFd>, wait: Duration) -> io::Result<()> {
+    let now = clock_gettime(ClockId::Realtime);
+    let wait = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX / 2);
+    let nanos = now.tv_nsec + wait % 1_000_000_000;
+    let at = Timespec {
+        tv_sec: now.tv_sec + wait / 1_000_000_000 + nanos / 1_000_000_000,
+        // A moment of zero would switch the timer off.
+        tv_nsec: nanos % 1_000_000_000,
+    };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    timerfd_settime(timer.get_ref(), flags, &once)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Batch {
         tokio::pin!(all);
         let results = match &mut self.end {
             End::Owed(_) => all.await,
-            End::Waited(results) => tokio::select! {
+            End::Waited(results) => petasos_runtime::select! {
                 ended = &mut all => ended,
                 () = results.closed() => {
                     own.send_replace(true);
@@ -161,7 +161,7 @@ async fn until_settled(
             let moved =
                 async { view.wait_for(|view| (view.rows, view.live.is_some()) != seen).await.is_ok() };
             let [first, second] = &mut stops;
-            tokio::select! {
+            petasos_runtime::select! {
                 moved = moved => if !moved {
                     // Its task has left or failed; whoever looks finds the next one.
                     sleep(AGAIN).await;

@@ -221,7 +221,7 @@ impl Delegation {
             Some((mut results, note)) => {
                 let mut pulse = tokio::time::interval(PULSE);
                 let mut results = loop {
-                    tokio::select! {
+                    petasos_runtime::select! {
                         results = &mut results => break results.map_err(|_gone| STOPPED.to_owned())?,
                         // What the children do is a sign of life of whoever waits for them.
                         _ = pulse.tick() => ctx.alive.sign(),
@@ -345,11 +345,11 @@ impl Delegate for Delegation {
 pub(crate) async fn run(delegation: Delegation, mut batches: Batches, stopper: Stopper) {
     let mut running = JoinSet::new();
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             () = stopper.stopped() => break,
             batch = batches.0.recv() => match batch {
                 Some(batch) => {
-                    running.spawn(batch.run(delegation.clone()));
+                    running.spawn(petasos_runtime::scheduled(batch.run(delegation.clone())));
                 }
                 None => break,
             },

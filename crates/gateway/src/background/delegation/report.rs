@@ -1,5 +1,7 @@
 //! What children have to say: results for the model, the completion that owes them, files for what is too long.
 
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +13,6 @@ use petasos_core::turn::{self, Event, Limits};
 use petasos_core::{Millis, SessionId, SessionKey, TurnId};
 use petasos_store::{DelegationRow, Error as StoreError, Tx};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
 
 use super::batch::{Batch, Why, Working};
 use super::{Delegation, Means, is_child};
@@ -284,7 +285,7 @@ have been done. It was not started again; check before you repeat it.";
 
 /// Makes the folder, and forgets what has lain there for long. What cannot be removed stays until the next time.
 pub(super) async fn make_room(folder: PathBuf) {
-    let tidied = tokio::task::spawn_blocking(move || {
+    let tidied = petasos_runtime::blocking(move || {
         use std::os::unix::fs::DirBuilderExt as _;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         for file in std::fs::read_dir(&folder)?.flatten() {
@@ -302,16 +303,25 @@ pub(super) async fn make_room(folder: PathBuf) {
 }
 
 async fn write_private(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut options = tokio::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path).await?;
-    file.write_all(bytes).await?;
-    file.flush().await
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    write_to(options, path, bytes).await
 }
 
 async fn append_private(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = tokio::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).await?;
-    file.write_all(bytes).await?;
-    file.flush().await
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    write_to(options, path, bytes).await
+}
+
+async fn write_to(
+    options: std::fs::OpenOptions,
+    path: &std::path::Path,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    let (path, bytes) = (path.to_owned(), bytes.to_owned());
+    let written = petasos_runtime::blocking(move || options.open(path)?.write_all(&bytes));
+    written.await.map_err(|_panicked| std::io::Error::other("writing panicked"))?
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Hooks {
         let start = |hook: Hook| {
             let hook = Arc::new(hook);
             let (sender, inbox) = mpsc::channel(DEPTH);
-            tokio::spawn(listen(hook.clone(), inbox, permits.clone(), stopper.clone()));
+            petasos_runtime::spawn(listen(hook.clone(), inbox, permits.clone(), stopper.clone()));
             (hook, sender)
         };
         Self { hooks: hooks.into_iter().map(start).collect(), asking: Semaphore::new(PARALLEL) }
@@ -116,7 +116,7 @@ async fn listen(hook: Arc<Hook>, mut inbox: mpsc::Receiver<Told>, permits: Arc<S
             }
         }
     };
-    tokio::select! {
+    petasos_runtime::select! {
         () = hearing => {}
         // Dropping it ends the program that runs.
         () = stopper.stopped() => {}

@@ -33,7 +33,7 @@ pub(crate) async fn carry(ingest: Arc<Ingest>, platform: &'static str, account: 
     let posted = match owed {
         Ok(owed) => {
             ingest.deliver.due(lane).await;
-            tokio::select! {
+            petasos_runtime::select! {
                 posted = delivered(&ingest, owed, within) => posted,
                 // Nobody waits any longer.
                 () = done.closed() => return,

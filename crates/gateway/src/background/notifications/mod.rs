@@ -176,7 +176,7 @@ async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
 pub(crate) async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result<Aim, String>)> {
     let home = shell.home.clone();
     // A panic there would be one of ours; without the directory only names are lost.
-    let names = tokio::task::spawn_blocking(move || directory::read(&home)).await.unwrap_or_default();
+    let names = petasos_runtime::blocking(move || directory::read(&home)).await.unwrap_or_default();
     let homes = homes(shell, post);
     let mut aims: Vec<(String, Result<Aim, String>)> = Vec::new();
     for (written, target) in Target::parse_list(&post.to) {
@@ -245,7 +245,7 @@ pub(crate) async fn saved(
     save: fn(&std::path::Path, &Job, &str, Millis) -> std::io::Result<PathBuf>,
 ) -> Fate {
     let (home, job, text) = (shell.home.clone(), post.job.clone(), post.text.clone());
-    match tokio::task::spawn_blocking(move || save(&home, &job, &text, clock::now())).await {
+    match petasos_runtime::blocking(move || save(&home, &job, &text, clock::now())).await {
         Ok(Ok(file)) => Fate::Saved { file },
         Ok(Err(error)) => failed(format!("the file cannot be written: {error}")),
         Err(_panicked) => failed("writing the file panicked".into()),
@@ -269,7 +269,7 @@ async fn settle(shell: &Shell, posted: &mut [Posted], wait: Duration) {
         if !open || Instant::now() >= deadline {
             return;
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep_until(deadline.min(Instant::now() + pause)) => {}
         }

@@ -144,7 +144,7 @@ impl Policy {
         for written in &media.files {
             let (policy, path, to) = (self.clone(), written.clone(), to.clone());
             // A disk may be slow.
-            let judged = tokio::task::spawn_blocking(move || policy.judge(&path, &to)).await;
+            let judged = petasos_runtime::blocking(move || policy.judge(&path, &to)).await;
             parts.push(match judged.unwrap_or(Err(Kept::Unreadable)) {
                 Ok((path, opened)) => Part::file(file(&path, opened, media)),
                 Err(kept) => notice(written, &kept.to_string()),
@@ -164,7 +164,7 @@ impl Policy {
         for written in media.files {
             let (policy, to) = (self.clone(), to.clone());
             // A disk may be slow.
-            let judged = tokio::task::spawn_blocking(move || {
+            let judged = petasos_runtime::blocking(move || {
                 let shown = policy.judge(&written, &to).and_then(|(_, opened)| picture(&opened));
                 shown.unwrap_or_else(|kept| missing(&written, &kept.to_string()))
             });

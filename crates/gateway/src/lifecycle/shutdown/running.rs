@@ -55,7 +55,7 @@ impl Running {
     /// Resolves when the gateway has stopped and everything is on disk.
     pub async fn wait(self) -> End {
         let (shell, gate) = (self.shell.clone(), self.shell.gate.clone());
-        tokio::select! {
+        petasos_runtime::select! {
             () = gate.leaving() => {}
             () = shell.stopper.stopped() => {}
         }
@@ -67,8 +67,8 @@ impl Running {
         );
         self.notifier.stopping();
         // At the beginning: what comes while we finish is for the process after us, and is kept for it.
-        let idle = tokio::spawn(relay::go_idle(shell.clone()));
-        let books = tokio::select! {
+        let idle = petasos_runtime::spawn(relay::go_idle(shell.clone()));
+        let books = petasos_runtime::select! {
             books = drain::drain(&shell, &self.notifier, &watchdog) => Some(books),
             () = shell.stopper.stopped() => None,
         };
@@ -116,8 +116,7 @@ impl Running {
         drop(self.shell);
         let writer = self.writer;
         // Handles held by others keep the thread; the file is complete either way.
-        let closed = tokio::task::spawn_blocking(move || writer.join());
-        let _ = tokio::time::timeout(Duration::from_secs(1), closed).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), writer.closed()).await;
         drop(watchdog);
         tracing::info!(why = why.as_str(), interrupted, "stopped");
         End { why, reason: end.exit_reason }

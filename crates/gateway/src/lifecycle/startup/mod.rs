@@ -122,6 +122,11 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     });
     let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?
         .with_delegation(Arc::new(delegation.clone()));
+    #[cfg(feature = "simulation")]
+    let tools = match brain.given_tools() {
+        Some(given) => tools.with_given(given),
+        None => tools,
+    };
     let keys = rules.keys;
     let shell = Arc::new_cyclic(|shell| {
         let desk = Arc::new(Desk { shell: shell.clone(), keys, pages: pages() });
@@ -169,7 +174,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tasks::vital("retention", &stopper, retention::run(shell.clone())),
         tasks::vital("pulse", &stopper, heartbeat::run(shell.clone(), config.notifier.clone())),
     ];
-    running.extend(markers.into_iter().map(tokio::spawn));
+    running.extend(markers.into_iter().map(petasos_runtime::spawn));
     for adapter in shell.channels.adapters() {
         let keeping = rate_limits::keep(adapter.clone(), shell.db.clone(), stopper.clone());
         running.push(tasks::vital("rate limits", &stopper, keeping));
@@ -200,7 +205,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     }
     let handing_over = completions::run(shell.clone(), bell, links.clone());
     running.push(tasks::vital("completions", &stopper, handing_over));
-    running.push(tokio::spawn(idle::run(shell.clone())));
+    running.push(petasos_runtime::spawn(idle::run(shell.clone())));
     running.push(tasks::vital("check", &stopper, shell.db.clone().check_pages(stopper.clone())));
     running.push(tasks::vital("salvage", &stopper, salvage::watch(shell.clone())));
     running.push(tasks::vital("file-loss", &stopper, file_loss::run(shell.clone())));
@@ -211,7 +216,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         network::watch(shell.clone(), links.clone(), config.outward),
     ));
     running.push(tasks::vital("directory", &stopper, directory::run(shell.clone(), links.clone())));
-    let publishing = tokio::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
+    let publishing = petasos_runtime::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
     shell.hooks.tell(
         "gateway:startup",
         || json!({ "platforms": links.iter().map(|link| link.name.to_string()).collect::<Vec<_>>() }),

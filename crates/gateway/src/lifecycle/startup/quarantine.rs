@@ -16,6 +16,7 @@ use crate::background::completions::connected;
 use crate::links::any_changed;
 use crate::links::supervisor::LinkHandle;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::Shell;
 
 /// How long to wait when the store refuses.
@@ -42,6 +43,9 @@ impl Quarantine {
 /// Releases the suspects in their order, as soon as their platform is connected.
 pub(crate) async fn run(shell: Arc<Shell>, mut held: Vec<Suspect>, hold: Hold, mut links: Vec<LinkHandle>) {
     let release = async {
+        if planted(Planted::ForgetsSuspects) {
+            held.clear();
+        }
         if !held.is_empty() {
             tokio::time::sleep(hold.pause).await;
         }
@@ -54,7 +58,7 @@ pub(crate) async fn run(shell: Arc<Shell>, mut held: Vec<Suspect>, hold: Hold, m
             }
         }
     };
-    tokio::select! {
+    petasos_runtime::select! {
         () = release => shell.stopper.stopped().await,
         () = shell.stopper.stopped() => {}
     }
@@ -78,7 +82,7 @@ async fn try_alone(shell: &Arc<Shell>, suspect: &Suspect, stable: Duration) {
         if !is_open(shell, suspect).await {
             return;
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = tokio::time::sleep_until(until) => break,
             changed = view.changed() => if changed.is_err() {
                 // The session failed and is resumed by the router.

@@ -89,8 +89,7 @@ async fn attempt(
         Ok((booted, hold, processes)) => Ok(Recovered { db, writer, booted, hold, processes }),
         Err(error) => {
             drop(db);
-            let closed = tokio::task::spawn_blocking(move || writer.join()).await;
-            closed.map_err(|_panicked| Error::Io("closing the database panicked".into()))?;
+            writer.closed().await?;
             Err(error.into())
         }
     }
@@ -98,7 +97,7 @@ async fn attempt(
 
 async fn open(home: &Path, last_change: Millis, notifier: Notifier) -> Result<Store, StartError> {
     let path = home.join(DATABASE);
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = petasos_runtime::blocking(move || {
         let mut reported: Option<Instant> = None;
         let mut progress = |percent: u8| {
             if reported.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL) {

@@ -59,7 +59,7 @@ impl Connection {
         let (intake, batches, posts) = Intake::with_posts(BATCHES);
         let (intake, interrupts) = intake.with_interrupts(INTERRUPTS);
         let (pulse, health) = watch::channel(Health::Connecting);
-        let task = tokio::spawn(async move {
+        let task = petasos_runtime::spawn(async move {
             let mut tell = move |health| {
                 pulse.send_replace(health);
             };
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     pub(crate) async fn hear(&mut self) -> Heard {
-        tokio::select! {
+        petasos_runtime::select! {
             // In the order in which it happens: a round trip, what it brought, the end.
             biased;
             Ok(()) = self.health.changed() => Heard::Health(self.health.borrow_and_update().clone()),

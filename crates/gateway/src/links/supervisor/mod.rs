@@ -22,7 +22,7 @@ use crate::lifecycle::lifetime::Lifetime;
 use crate::lifecycle::shutdown::Stopper;
 use crate::links::relay::GRANTED_WITHIN;
 use crate::links::supervisor::connection::{Connection, Heard, Parting};
-use crate::runtime::fault_injection::{Broken, breaks};
+use crate::runtime::fault_injection::{Broken, Planted, breaks, planted};
 use crate::{Error, clock};
 
 /// Whoever takes what a link hears. `link` names the account: another bot in the same home starts from nothing.
@@ -163,7 +163,7 @@ impl<T: Taker> Supervisor<T> {
                 event = self.feed(fed).await;
             }
             let due = self.report.borrow().due(&self.terms);
-            event = tokio::select! {
+            event = petasos_runtime::select! {
                 biased;
                 () = self.stopper.stopped() => break,
                 Some(command) = self.asked.recv() => {
@@ -189,7 +189,7 @@ impl<T: Taker> Supervisor<T> {
         let asking = relay.go_idle(GRANTED_WITHIN);
         tokio::pin!(asking);
         loop {
-            tokio::select! {
+            petasos_runtime::select! {
                 granted = &mut asking => {
                     tracing::info!(link = self.name(), granted, "asked the connector to keep what comes");
                     return;
@@ -212,6 +212,10 @@ impl<T: Taker> Supervisor<T> {
     async fn feed(&mut self, event: Event) -> Option<Event> {
         let before = self.report.borrow().clone();
         let (link, effect) = before.clone().step(clock::now(), clock::roll(), event, &self.terms);
+        let mut link = link;
+        if planted(Planted::GivesUpLink) && link.attempts >= 3 {
+            link.state = petasos_core::link::State::Paused;
+        }
         if let Some(failure) = link.failure().filter(|failure| before.failure() != Some(failure)) {
             tracing::warn!(
                 link = self.name(),
@@ -257,7 +261,7 @@ impl<T: Taker> Supervisor<T> {
     async fn hold(&mut self) -> Result<(), (String, String)> {
         let Some(sole) = self.sole.clone() else { return Ok(()) };
         let scope = sole.scope;
-        match tokio::task::spawn_blocking(move || sole.take()).await {
+        match petasos_runtime::blocking(move || sole.take()).await {
             Ok(Ok(scoped)) => self.held = Some(scoped),
             Ok(Err(error @ NotTaken::Held { .. })) => {
                 let next = "stop that one, or give this gateway a bot of its own";
@@ -296,7 +300,7 @@ impl<T: Taker> Supervisor<T> {
             }
         }
         if let Some(held) = self.held.take() {
-            match tokio::task::spawn_blocking(move || held.release()).await {
+            match petasos_runtime::blocking(move || held.release()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "a lock stays; it means nothing once we are gone"),
                 Err(error) => tracing::warn!(%error, "a lock stays; it means nothing once we are gone"),
@@ -367,7 +371,7 @@ impl<T: Taker> Supervisor<T> {
             Err(error) => {
                 tracing::warn!(link = self.name(), %error, "not accepted; the platform keeps it for us");
                 match error {
-                    _any if breaks(Broken::Refusals) => Taken::Committed,
+                    _any if breaks(Broken::Refusals) || planted(Planted::IgnoresRefusals) => Taken::Committed,
                     Error::Store(error) if error.fault() == Fault::Refused => Taken::Unfit,
                     _trouble => Taken::NotTaken,
                 }
@@ -395,7 +399,7 @@ impl<T: Taker> Supervisor<T> {
                 continue;
             }
             let adapter = self.adapter.clone();
-            tokio::spawn(async move {
+            petasos_runtime::spawn(async move {
                 if let Err(error) = adapter.answer_callback(&event, None).await {
                     tracing::debug!(%error, "a pressed button was not acknowledged");
                 }

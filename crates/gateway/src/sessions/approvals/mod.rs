@@ -97,7 +97,7 @@ impl Approvals {
         };
         let (judged, session) = (command.to_owned(), ctx.session.clone());
         // Links are looked up on disk.
-        let decided = tokio::task::spawn_blocking(move || {
+        let decided = petasos_runtime::blocking(move || {
             let policy = Policy {
                 mode: consent.mode,
                 isolated: false,

@@ -12,7 +12,7 @@ impl Session {
         let memory = Memory::of(&self.shell.home, &Person::of(&pending.inbound.source, &self.key));
         let wanted = args.trim().to_lowercase();
         // Small files; a disk that does not answer is no reason for the session to wait.
-        let text = tokio::task::spawn_blocking(move || said(&memory, &wanted)).await;
+        let text = petasos_runtime::blocking(move || said(&memory, &wanted)).await;
         let text = text.unwrap_or_else(|_panicked| "⚠️ What I remember could not be read.".into());
         self.answer(pending, text, Outcome::Answered).await
     }

@@ -32,7 +32,7 @@ impl Session {
         };
         if counts {
             let (home, inbound) = (self.shell.home.clone(), pending.inbound.clone());
-            let noted = tokio::task::spawn_blocking(move || note_restart(&home, &inbound)).await;
+            let noted = petasos_runtime::blocking(move || note_restart(&home, &inbound)).await;
             if !matches!(noted, Ok(Ok(()))) {
                 tracing::warn!(?noted, "the chat that asked will not hear that we are back");
             }

@@ -24,8 +24,7 @@ impl Session {
         let (platform, chat_id, thread_id) = (route.platform, route.chat_id, route.thread_id);
         let home = HomeChannel { platform, chat_id, thread_id, name };
         let shell = self.shell.clone();
-        let kept =
-            tokio::task::spawn_blocking(move || shell.homes.keep(home, |home| write(&shell.home, home)));
+        let kept = petasos_runtime::blocking(move || shell.homes.keep(home, |home| write(&shell.home, home)));
         let kept = kept.await;
         if !matches!(kept, Ok(Ok(()))) {
             tracing::warn!(?kept, "the home channel could not be written");

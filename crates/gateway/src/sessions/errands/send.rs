@@ -72,7 +72,7 @@ pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, to: String, text: 
 async fn known(shell: &Arc<Shell>) -> Directory {
     let home = shell.home.clone();
     // A panic there would be one of ours; then only the home channels are known.
-    tokio::task::spawn_blocking(move || directory::read(&home)).await.unwrap_or_default()
+    petasos_runtime::blocking(move || directory::read(&home)).await.unwrap_or_default()
 }
 
 /// Where somebody other than the owner may have something said.

@@ -25,7 +25,7 @@ pub(super) async fn run(pages: Option<&Pages>, urls: &[String]) -> Outcome {
 async fn one(pages: &Pages, url: &str) -> Value {
     match pages.get(url).await {
         // A long page takes its time; nobody else has to wait for it.
-        Ok(page) => match tokio::task::spawn_blocking(move || shown(&page)).await {
+        Ok(page) => match petasos_runtime::blocking(move || shown(&page)).await {
             Ok(value) => value,
             Err(_panicked) => json!({"url": url, "error": format!("{url}: it could not be read")}),
         },

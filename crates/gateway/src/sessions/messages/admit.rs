@@ -9,6 +9,7 @@ use petasos_core::turn::Phase;
 use petasos_store::Pending;
 use tokio::time::Instant;
 
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::turn::begin;
 use crate::sessions::turn::work::Work;
 use crate::sessions::{Ended, Session, Waiting};
@@ -76,6 +77,10 @@ impl Session {
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
         let waiting = self.queue.len() + self.steering.len();
+        let waiting = match planted(Planted::EndlessQueue) {
+            true => 0,
+            false => waiting,
+        };
         // A message must not end a turn that is resumed or waits to be, and room that is being made is needed by
         // the next message.
         let waits =
@@ -111,6 +116,21 @@ impl Session {
         // Nobody would send our own words again.
         let promised = promise == Promise::Given || arrival == Arrival::Internal;
         self.queue.insert(at, Waiting { pending, alone, promised, ready });
+        #[cfg(feature = "simulation")]
+        self.show_queue_to_simulation();
         self.publish_queue();
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl Session {
+    /// How many messages of people wait that this process accepted. While it leaves it keeps all for the next one.
+    fn show_queue_to_simulation(&self) {
+        let started_at = self.shell.started_at;
+        let ours = |pending: &Pending| !pending.inbound.internal && pending.received_at >= started_at;
+        let queued = self.queue.iter().filter(|waiting| ours(&waiting.pending)).count();
+        if self.shell.gate.situation().leaving.is_none() {
+            crate::runtime::simulation::queued(queued + self.steering.len());
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Session {
         };
         let (shell, key) = (self.shell.clone(), self.key.clone());
         let (id, inbound) = (first.pending.id, first.pending.inbound.clone());
-        let task = tokio::spawn(async move {
+        let task = petasos_runtime::spawn(async move {
             let adapter = shell.channels.adapter(inbound.source.platform).cloned();
             shell.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
         });

@@ -162,7 +162,7 @@ impl Asker {
         if self.route.delivery == Delivery::Push {
             self.questions.0.deliver.due(self.route.lane()).await;
         }
-        let ending = tokio::select! {
+        let ending = petasos_runtime::select! {
             ending = &mut answered => ending.ok(),
             () = clock::sleep_until(expires_at) => None,
         };

@@ -133,7 +133,7 @@ impl Questions {
 /// Ends the questions behind which nobody waits any more.
 pub(crate) async fn run(questions: Questions, stopper: Stopper) {
     loop {
-        tokio::select! {
+        petasos_runtime::select! {
             () = stopper.stopped() => return,
             () = questions.0.gone.notified() => {}
         }

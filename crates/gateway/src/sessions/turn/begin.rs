@@ -21,6 +21,7 @@ use crate::background::hooks;
 use crate::clock;
 use crate::lifecycle::config::Opened;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::{Ended, Session, Waiting};
 
 /// Messages that come within this time were sent in one go.
@@ -64,6 +65,7 @@ impl Session {
         let claim = match (Place::of(&self.key), internal) {
             // Whoever gave it the work has a place, and may wait for it.
             (Some(_), _) => Claim::Resumed,
+            (None, false) if planted(Planted::BeginsWhileDraining) => Claim::Internal,
             (None, true) => Claim::Internal,
             (None, false) => Claim::User,
         };

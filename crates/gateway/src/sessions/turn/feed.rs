@@ -12,6 +12,7 @@ use super::work::Report;
 use crate::background::delegation::Place;
 use crate::background::hooks;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::messages::admit::Promise;
 use crate::sessions::turn::compaction::Relieved;
 use crate::sessions::turn::{begin, notices};
@@ -113,6 +114,17 @@ impl Session {
         if writes.is_empty() {
             return Ok(());
         }
+        let ends = writes.iter().any(|write| matches!(write, Write::EndTurn { .. }));
+        let answers = writes.iter().any(|write| matches!(write, Write::Owe(_)));
+        if planted(Planted::AnswerAfterEnd) && ends && answers {
+            let (after, first) = writes.into_iter().partition(|write| matches!(write, Write::Owe(_)));
+            Box::pin(self.keep(session, first)).await?;
+            return Box::pin(self.keep(session, after)).await;
+        }
+        let writes = match planted(Planted::ForgetsMerged) && ends {
+            true => without_merged(writes),
+            false => writes,
+        };
         loop {
             let (these, session, now) = (writes.clone(), session.clone(), clock::now());
             let kept = self.shell.db.write(Commit::Step, move |tx| {
@@ -124,6 +136,7 @@ impl Session {
                     self.show.send_modify(|view| view.rows = row);
                     return Ok(());
                 }
+                Err(Error::Store(_)) if planted(Planted::RefusedStep) => return Ok(()),
                 Err(error) => self.refused(&error).await?,
             }
         }
@@ -163,6 +176,9 @@ impl Session {
         self.follow_at = None;
         self.offered = None;
         self.resumed = false;
+        if planted(Planted::LosesSteering) {
+            self.steering.clear();
+        }
         // Nothing took these along: they are the next turn.
         for pending in std::mem::take(&mut self.steering) {
             self.enqueue(pending, Arrival::Text, Promise::Given);
@@ -190,4 +206,19 @@ impl Session {
             }
         }
     }
+}
+
+/// What a planted bug leaves of the end of a turn: only one of its messages is settled.
+fn without_merged(mut writes: Vec<Write>) -> Vec<Write> {
+    for write in &mut writes {
+        if let Write::SettleInbox { inbox, .. } = write {
+            inbox.truncate(1);
+        }
+    }
+    let mut settled = 0;
+    writes.retain(|write| {
+        settled += usize::from(matches!(write, Write::SettleInbox { .. }));
+        settled < 2 || !matches!(write, Write::SettleInbox { .. })
+    });
+    writes
 }

@@ -14,6 +14,7 @@ use crate::background::hooks;
 use crate::clock;
 use crate::lifecycle::startup::boot::readable;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::messages::reply::Reply;
 use crate::sessions::questions;
 use crate::sessions::turn::notices;
@@ -69,7 +70,9 @@ impl Session {
         tracing::info!(turn = %turn.id, clean, "resuming an interrupted turn");
         let repeatable = match &turn.phase {
             Phase::Acting { calls, .. } => {
-                let harmless = calls.iter().filter(|call| self.shell.tools.read_only(&call.name));
+                let harmless = calls
+                    .iter()
+                    .filter(|call| self.shell.tools.read_only(&call.name) || planted(Planted::RepeatsTools));
                 harmless.map(|call| call.id.clone()).collect()
             }
             Phase::Thinking | Phase::Over => vec![],

@@ -25,6 +25,8 @@ use super::prepare::{Asked, prepare, prepare_quietly};
 use crate::api::runs::Wish;
 use crate::background::delegation::Place;
 use crate::inbound::downloads;
+#[cfg(feature = "simulation")]
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::questions::{Asker, Scope};
 use crate::sessions::turn::compaction::{self, Relieved, relieve};
 use crate::sessions::turn::notices;
@@ -45,6 +47,10 @@ pub(in crate::sessions) struct Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
+        #[cfg(feature = "simulation")]
+        if planted(Planted::HearsOldWork) && self.open.is_empty() {
+            return abandoned::keep(&mut self.reports);
+        }
         self.task.abort();
     }
 }
@@ -142,7 +148,9 @@ impl Session {
         let (reports, inbox) = mpsc::channel(REPORTS);
         let relieving = Arc::new(AtomicBool::new(false));
         let busy = relieving.clone();
-        let task = tokio::spawn(async move {
+        #[cfg(feature = "simulation")]
+        abandoned::hear(attempt, &reports);
+        let task = petasos_runtime::spawn(async move {
             let asked = Asked { attempt, closing, resumed, later };
             let report = think(&shell, &show, &turn, (asked, offered), &busy, &alive).await;
             // A session that has moved on does not want to know.
@@ -169,7 +177,7 @@ impl Session {
         let window = self.shell.brain.window().context;
         let room = self.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
         let (reports, inbox) = mpsc::channel(REPORTS);
-        let task = tokio::spawn(async move {
+        let task = petasos_runtime::spawn(async move {
             let ctx = context(&shell, &asking, author.as_ref(), &show, alive).await;
             // One that is alone minds its own time.
             let patience = shell.settings.tools_patience.filter(|_| calls.len() > 1);
@@ -195,7 +203,7 @@ impl Session {
     pub(in crate::sessions) fn start_compressing(&mut self, session: SessionId, focus: Option<String>) {
         let (shell, key) = (self.shell.clone(), self.key.clone());
         let (reports, inbox) = mpsc::channel(REPORTS);
-        let task = tokio::spawn(async move {
+        let task = petasos_runtime::spawn(async move {
             let report = match compress(&shell, key, session.clone(), focus.as_deref()).await {
                 Ok(relieved) => Report::Compressed { session, relieved },
                 Err(error) => Report::Failed { attempt: 0, notice: format!("⚠️ {error}") },
@@ -401,5 +409,36 @@ async fn answers(shell: &Shell, turn: &Turn, source: &Source) -> bool {
             tracing::warn!(turn = %turn.id, %error, "whether a program answers questions is not known: nobody is asked");
             false
         }
+    }
+}
+
+/// For a planted bug: calls that nobody waits for any more.
+#[cfg(feature = "simulation")]
+mod abandoned {
+    use std::cell::RefCell;
+
+    use tokio::sync::mpsc;
+
+    use super::{REPORTS, Report};
+
+    thread_local! {
+        static CALL: RefCell<Option<mpsc::Receiver<Report>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn keep(reports: &mut mpsc::Receiver<Report>) {
+        let (_closed, nothing) = mpsc::channel(REPORTS);
+        CALL.set(Some(std::mem::replace(reports, nothing)));
+    }
+
+    /// Its answer counts as that of the call that begins now.
+    pub(super) fn hear(attempt: u32, reports: &mpsc::Sender<Report>) {
+        let (Some(mut old), reports) = (CALL.take(), reports.clone()) else { return };
+        petasos_runtime::spawn(async move {
+            while let Some(report) = old.recv().await {
+                if let Report::Answered { answer, .. } = report {
+                    let _ = reports.send(Report::Answered { attempt, answer }).await;
+                }
+            }
+        });
     }
 }

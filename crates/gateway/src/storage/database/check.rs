@@ -16,7 +16,7 @@ impl Db {
     pub async fn check_pages(self, stopper: Stopper) {
         if self.unchecked {
             tracing::info!("the database was not closed by the last process; checking it in the background");
-            tokio::select! {
+            petasos_runtime::select! {
                 () = stopper.stopped() => {}
                 checked = self.check_all() => match checked {
                     Ok(pieces) => tracing::info!(pieces, "the database is sound"),

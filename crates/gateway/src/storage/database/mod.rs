@@ -27,7 +27,7 @@ pub use self::upkeep::Upkeep;
 
 use crate::Error;
 use crate::lifecycle::shutdown::Stopper;
-use crate::runtime::commit::{Commit, Side, may_die_at};
+use crate::runtime::commit::{Commit, Side, about_to_commit, has_committed, may_die_at};
 
 /// Jobs that may wait. Beyond, askers wait to ask.
 const DEPTH: usize = 1024;
@@ -48,16 +48,37 @@ pub struct Db {
     unchecked: bool,
 }
 
-/// The writer's thread. Joining it closes the database.
+/// What runs the writer. Joining it closes the database.
 #[derive(Debug)]
-pub struct Writer(JoinHandle<()>);
+pub struct Writer(Worker);
+
+#[derive(Debug)]
+enum Worker {
+    Thread(JoinHandle<()>),
+    /// In a simulation everything is a task.
+    Task(tokio::task::JoinHandle<()>),
+}
 
 impl Writer {
     /// Waits until every handle is gone and the file is closed.
     pub fn join(self) {
-        if self.0.join().is_err() {
-            tracing::error!("the database thread panicked");
+        match self.0 {
+            Worker::Thread(thread) => {
+                if thread.join().is_err() {
+                    tracing::error!("the database thread panicked");
+                }
+            }
+            Worker::Task(task) => drop(task),
         }
+    }
+
+    /// The same for a task.
+    pub async fn closed(self) -> Result<(), Error> {
+        let closed = match self.0 {
+            Worker::Thread(_) => petasos_runtime::blocking(move || self.join()),
+            Worker::Task(task) => task,
+        };
+        closed.await.map_err(|_panicked| Error::Io("closing the database panicked".into()))
     }
 }
 
@@ -71,15 +92,24 @@ pub fn start(store: Store, stopper: Stopper) -> Result<(Db, Writer), Error> {
     let found = damage.clone();
     let (told, upkeep) = watch::channel(Upkeep::default());
     let keeper = Keeper::new(asks.downgrade(), told, stopper.clone());
-    let thread = std::thread::Builder::new()
-        .name("petasos-db".into())
-        .spawn(move || {
+    let thread = Thread { store, keeper, health: report, damage: found };
+    let worker = if petasos_runtime::is_simulated() {
+        Worker::Task(petasos_runtime::spawn(async move {
             let _guard = FailOnPanic(stopper);
-            Thread { store, keeper, health: report, damage: found }.run(waiting);
-        })
-        .map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?;
+            thread.run_as_task(waiting).await;
+        }))
+    } else {
+        let run = move || {
+            let _guard = FailOnPanic(stopper);
+            thread.run(waiting);
+        };
+        let thread = std::thread::Builder::new().name("petasos-db".into()).spawn(run);
+        Worker::Thread(
+            thread.map_err(|error| Error::Io(format!("cannot start the database thread: {error}")))?,
+        )
+    };
     let readers = Arc::new(Readers { place, idle: Mutex::default(), seats: Semaphore::new(READERS) });
-    Ok((Db { asks, readers, health, damage, upkeep, unchecked }, Writer(thread)))
+    Ok((Db { asks, readers, health, damage, upkeep, unchecked }, Writer(worker)))
 }
 
 /// Without its database thread the gateway can keep no promise.
@@ -116,7 +146,7 @@ impl Db {
         let _seat = self.readers.seats.acquire().await.map_err(|_closed| Error::Stopping)?;
         let (generation, reader) = self.reader().await?;
         let readers = self.readers.clone();
-        let asked = tokio::task::spawn_blocking(move || {
+        let asked = petasos_runtime::blocking(move || {
             let answer = reader.ask(question).map_err(Error::Store);
             readers.lock().push((generation, reader));
             answer
@@ -145,7 +175,7 @@ impl Db {
 
     async fn open_reader(&self) -> Result<Result<(u64, Reader), OpenError>, Error> {
         let readers = self.readers.clone();
-        let opened = tokio::task::spawn_blocking(move || {
+        let opened = petasos_runtime::blocking(move || {
             let generation = readers.place.generation();
             readers.place.reader().map(|reader| (generation, reader))
         });
@@ -222,6 +252,23 @@ enum Ask {
     Verify,
 }
 
+/// Room for the questions of one round, kept between rounds.
+struct Asks {
+    waiting: Vec<Ask>,
+    jobs: Vec<Box<dyn Job>>,
+    commits: Vec<Commit>,
+}
+
+impl Default for Asks {
+    fn default() -> Self {
+        Self {
+            waiting: Vec::with_capacity(GROUP),
+            jobs: Vec::with_capacity(GROUP),
+            commits: Vec::with_capacity(GROUP),
+        }
+    }
+}
+
 /// A job whose answer type only its asker knows.
 trait Job: Send {
     fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError>;
@@ -254,7 +301,7 @@ where
     }
 }
 
-/// State of the database thread.
+/// State of the database thread, or of the task that takes its place in a simulation.
 struct Thread {
     store: Store,
     keeper: Keeper,
@@ -265,40 +312,59 @@ struct Thread {
 impl Thread {
     fn run(mut self, mut waiting: mpsc::Receiver<Ask>) {
         self.keeper.begin(&self.store);
-        let mut asks: Vec<Ask> = Vec::with_capacity(GROUP);
-        let mut jobs: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
-        let mut commits: Vec<Commit> = Vec::with_capacity(GROUP);
-        while waiting.blocking_recv_many(&mut asks, GROUP) > 0 {
-            let mut folds = vec![];
-            let mut verify = false;
-            for ask in asks.drain(..) {
-                match ask {
-                    Ask::Job(commit, job) => {
-                        commits.push(commit);
-                        jobs.push(job);
-                    }
-                    Ask::Fold(done) => folds.push(done),
-                    Ask::Verify => verify = true,
+        let mut asks = Asks::default();
+        while waiting.blocking_recv_many(&mut asks.waiting, GROUP) > 0 {
+            self.round(&mut asks);
+        }
+        self.end();
+    }
+
+    /// The same as a task.
+    async fn run_as_task(mut self, mut waiting: mpsc::Receiver<Ask>) {
+        self.keeper.begin(&self.store);
+        let mut asks = Asks::default();
+        while waiting.recv_many(&mut asks.waiting, GROUP).await > 0 {
+            self.round(&mut asks);
+        }
+        self.end();
+    }
+
+    /// Carries out what waits: one transaction.
+    fn round(&mut self, asks: &mut Asks) {
+        let Asks { waiting, jobs, commits } = asks;
+        let mut folds = vec![];
+        let mut verify = false;
+        for ask in waiting.drain(..) {
+            match ask {
+                Ask::Job(commit, job) => {
+                    commits.push(commit);
+                    jobs.push(job);
                 }
-            }
-            if !jobs.is_empty() {
-                let outcomes = self.write_group(&mut jobs, &commits);
-                commits.clear();
-                note_health(&self.health, &outcomes);
-                let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-                failed.for_each(|error| self.damage.note(error));
-                for (job, outcome) in jobs.drain(..).zip(outcomes) {
-                    job.answer(outcome);
-                }
-                self.keeper.after_commit(&self.store);
-            } else if verify {
-                self.verify();
-            }
-            for done in folds {
-                self.fold();
-                let _ = done.send(());
+                Ask::Fold(done) => folds.push(done),
+                Ask::Verify => verify = true,
             }
         }
+        if !jobs.is_empty() {
+            let outcomes = self.write_group(jobs, commits);
+            commits.clear();
+            note_health(&self.health, &outcomes);
+            let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+            failed.for_each(|error| self.damage.note(error));
+            for (job, outcome) in jobs.drain(..).zip(outcomes) {
+                job.answer(outcome);
+            }
+            self.keeper.after_commit(&self.store);
+        } else if verify {
+            self.verify();
+        }
+        for done in folds {
+            self.fold();
+            let _ = done.send(());
+        }
+    }
+
+    /// Every handle is gone.
+    fn end(mut self) {
         if self.store.check_files().is_err() {
             self.fold();
         }
@@ -318,11 +384,14 @@ impl Thread {
         };
         let outcomes: Vec<_> = jobs.iter_mut().map(|job| group.job(|tx| job.run(tx))).collect();
         commits.iter().for_each(|commit| may_die_at(*commit, Side::Before));
-        let committed = match group.commit() {
+        let committed = match about_to_commit(commits).and_then(|()| group.commit()) {
             Err(error @ StoreError::Detached(_)) => self.reattach(&error),
             committed => committed,
         };
         commits.iter().for_each(|commit| may_die_at(*commit, Side::After));
+        if committed.is_ok() {
+            has_committed(commits, &self.store);
+        }
         match committed {
             Ok(()) => outcomes,
             Err(error) => {

@@ -60,7 +60,7 @@ impl Folder {
                 Err(error) => return Err(Error::Io(error.to_string())),
             },
         };
-        let looked = tokio::task::spawn_blocking(move || walk.batch(age, now)).await;
+        let looked = petasos_runtime::blocking(move || walk.batch(age, now)).await;
         let (walk, batch) = looked.map_err(|panicked| Error::Io(panicked.to_string()))??;
         let names: Vec<String> = batch.expired.iter().filter_map(|path| name(path)).collect();
         if !names.is_empty() {

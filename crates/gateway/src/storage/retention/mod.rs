@@ -112,7 +112,7 @@ enum Step {
 }
 
 pub(crate) async fn run(shell: Arc<Shell>) {
-    tokio::select! {
+    petasos_runtime::select! {
         () = shell.stopper.stopped() => {}
         () = keep(&shell) => {}
     }
