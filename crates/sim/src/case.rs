@@ -6,7 +6,7 @@ use std::str::FromStr;
 use petasos_core::admission::BusyMode;
 use petasos_core::relay::session;
 
-use crate::rng::Rng;
+use petasos_runtime::simulation::rng::Rng;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {

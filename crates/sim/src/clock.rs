@@ -2,9 +2,9 @@
 
 use petasos_core::Millis;
 
-use crate::rng::Rng;
 use crate::shell::Event;
 use crate::sim::{Flow, Sim, Whose};
+use petasos_runtime::simulation::rng::Rng;
 
 /// Two clocks never drift apart by this much on their own (`network.rs`).
 const JUMP: i64 = 30_000;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use petasos_core::message::{ChatType, Delivery};
 use petasos_core::{Fault, InboxId, Millis, OutboxId, Platform, Reached, Source, TurnId};
 
-use crate::rng::Rng;
+use petasos_runtime::simulation::rng::Rng;
 
 /// Leads a copy; the same words as the gateway's.
 pub(crate) const MARK: &str = "♻️ Recovered reply, may be a duplicate\n\n";
 
 /// How a platform treats what we send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// It takes whatever it gets.
     Plain,
@@ -209,6 +209,10 @@ impl World {
         chat % 2 == 1 && self.chats[chat].class != Class::Pull
     }
 
+    pub(crate) fn chat_of(&self, class: Class, id: &str) -> Option<usize> {
+        self.chats.iter().position(|chat| chat.class == class && chat.id == id)
+    }
+
     pub(crate) fn chat_of_lane(&self, lane: &str) -> Option<usize> {
         let (platform, id) = lane.split_once(':')?;
         self.chats.iter().position(|chat| chat.class.platform().as_str() == platform && chat.id == id)
@@ -286,9 +290,19 @@ impl Chat {
         }
     }
 
+    /// What a message is that was sent.
+    pub(crate) fn about(&self, message: &str) -> Option<About> {
+        self.shown.iter().find(|it| it.id == message).map(|it| it.about)
+    }
+
     pub(crate) fn visible(&self) -> impl Iterator<Item = &Shown> {
         self.shown.iter().filter(|shown| !shown.gone)
     }
+}
+
+/// The number of the answer that a text belongs to: `‹12›`.
+pub(crate) fn tag_of(text: &str) -> Option<i64> {
+    text.split_once('‹')?.1.split_once('›')?.0.parse().ok()
 }
 
 /// The names of messages in a text: `[m3]`, and of background work: `[c1]`.

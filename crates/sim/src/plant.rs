@@ -4,6 +4,7 @@
 //! the exact place where the real code does it right, or changes what core has decided before the store sees it.
 
 use petasos_core::journal::Write;
+use petasos_gateway::simulation::Planted;
 
 use crate::case::Scenario;
 use crate::promise::Promise;
@@ -52,10 +53,24 @@ pub enum Bug {
     RunsAgain,
     /// Suspects are held, and nothing resumes them.
     ForgetsSuspects,
+    /// Messages that no tool result took along are dropped at the end of the turn.
+    LosesSteering,
+    /// Turns that were interrupted are not resumed when their platform is connected.
+    ForgetsCandidates,
+    /// The old preview stays beside the new message that takes its place.
+    LeavesPreview,
+    /// The answer of a job is enqueued in one commit, and marked as told in another.
+    TellsTwice,
+    /// The page hears that a message is kept before it is.
+    AcksBeforeCommit,
+    /// Turns of people begin during a drain.
+    BeginsWhileDraining,
+    /// A step that the store refused counts as stored.
+    RefusedStep,
 }
 
 impl Bug {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 28] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -77,6 +92,13 @@ impl Bug {
         Self::StaysConnected,
         Self::RunsAgain,
         Self::ForgetsSuspects,
+        Self::LosesSteering,
+        Self::ForgetsCandidates,
+        Self::LeavesPreview,
+        Self::TellsTwice,
+        Self::AcksBeforeCommit,
+        Self::BeginsWhileDraining,
+        Self::RefusedStep,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -87,13 +109,25 @@ impl Bug {
             | Self::GrantsWithoutFlip
             | Self::DeletesOnDelivery
             | Self::CursorBeforeQueue
+            | Self::AcksBeforeCommit
             | Self::IgnoresRefusals => &[Promise::G1],
-            Self::ForgetsMerged | Self::StaysConnected | Self::ForgetsSuspects => &[Promise::G2],
+            Self::ForgetsMerged
+            | Self::StaysConnected
+            | Self::ForgetsSuspects
+            | Self::LosesSteering
+            | Self::ForgetsCandidates => &[Promise::G2],
+            // What it began is not on disk, and its answer is in no outbox.
+            Self::RefusedStep => &[Promise::G2, Promise::G3, Promise::G4],
+            Self::BeginsWhileDraining => &[Promise::G6],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
             Self::RepeatsTools | Self::RunsAgain => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
             Self::HearsOldWork => &[Promise::G2, Promise::G3],
-            Self::UnmarkedCopy | Self::PreviewFirst | Self::RepeatsRequests => &[Promise::G4],
+            Self::UnmarkedCopy
+            | Self::PreviewFirst
+            | Self::RepeatsRequests
+            | Self::LeavesPreview
+            | Self::TellsTwice => &[Promise::G4],
             Self::CurrentChat => &[Promise::G5],
             Self::ForgetsHeld => &[Promise::G2, Promise::G6],
             Self::GivesUpLink => &[Promise::G7],
@@ -105,12 +139,19 @@ impl Bug {
     /// The scenario that is about it.
     pub const fn shows_in(self) -> Scenario {
         match self {
-            Self::CursorFirst | Self::AnswerAfterEnd | Self::RepeatsTools | Self::ForgetsSuspects => {
-                Scenario::Crash
+            Self::CursorFirst
+            | Self::AnswerAfterEnd
+            | Self::RepeatsTools
+            | Self::ForgetsSuspects
+            | Self::ForgetsCandidates
+            | Self::AcksBeforeCommit => Scenario::Crash,
+            Self::ForgetsMerged | Self::HearsOldWork | Self::CurrentChat | Self::LosesSteering => {
+                Scenario::Conversation
             }
-            Self::ForgetsMerged | Self::HearsOldWork | Self::CurrentChat => Scenario::Conversation,
-            Self::UnmarkedCopy | Self::PreviewFirst | Self::GivesUpLink => Scenario::Flaky,
-            Self::ForgetsHeld => Scenario::Drain,
+            Self::UnmarkedCopy | Self::PreviewFirst | Self::GivesUpLink | Self::LeavesPreview => {
+                Scenario::Flaky
+            }
+            Self::ForgetsHeld | Self::BeginsWhileDraining => Scenario::Drain,
             Self::DeliveredFirst => Scenario::Completions,
             Self::EndlessQueue => Scenario::Flood,
             Self::AcksFirst
@@ -118,9 +159,43 @@ impl Bug {
             | Self::DeletesOnDelivery
             | Self::CursorBeforeQueue
             | Self::RepeatsRequests => Scenario::Relay,
-            Self::IgnoresRefusals | Self::StaysConnected => Scenario::Disk,
-            Self::RunsAgain => Scenario::Jobs,
+            Self::IgnoresRefusals | Self::StaysConnected | Self::RefusedStep => Scenario::Disk,
+            Self::RunsAgain | Self::TellsTwice => Scenario::Jobs,
         }
+    }
+
+    /// The same bug in the shipped gateway. `None`: it is one of the connector, or of the way to it.
+    pub(crate) const fn in_gateway(self) -> Option<Planted> {
+        Some(match self {
+            Self::CursorFirst => Planted::CursorFirst,
+            Self::ForgetsMerged => Planted::ForgetsMerged,
+            Self::AnswerAfterEnd => Planted::AnswerAfterEnd,
+            Self::RepeatsTools => Planted::RepeatsTools,
+            Self::HearsOldWork => Planted::HearsOldWork,
+            Self::UnmarkedCopy => Planted::UnmarkedCopy,
+            Self::PreviewFirst => Planted::PreviewFirst,
+            Self::CurrentChat => Planted::CurrentChat,
+            Self::ForgetsHeld => Planted::ForgetsHeld,
+            Self::GivesUpLink => Planted::GivesUpLink,
+            Self::DeliveredFirst => Planted::DeliveredFirst,
+            Self::EndlessQueue => Planted::EndlessQueue,
+            Self::IgnoresRefusals => Planted::IgnoresRefusals,
+            Self::RunsAgain => Planted::RunsAgain,
+            Self::ForgetsSuspects => Planted::ForgetsSuspects,
+            Self::LosesSteering => Planted::LosesSteering,
+            Self::ForgetsCandidates => Planted::ForgetsCandidates,
+            Self::LeavesPreview => Planted::LeavesPreview,
+            Self::TellsTwice => Planted::TellsTwice,
+            Self::AcksBeforeCommit => Planted::AcksBeforeCommit,
+            Self::BeginsWhileDraining => Planted::BeginsWhileDraining,
+            Self::RefusedStep => Planted::RefusedStep,
+            Self::AcksFirst
+            | Self::GrantsWithoutFlip
+            | Self::DeletesOnDelivery
+            | Self::CursorBeforeQueue
+            | Self::RepeatsRequests
+            | Self::StaysConnected => return None,
+        })
     }
 
     /// What the store gets to see of a decision.

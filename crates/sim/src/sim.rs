@@ -12,9 +12,9 @@ use crate::outside::{About, Answer, Ask, Class, Said, Trouble, World, cited};
 use crate::plant::Bug;
 use crate::promise::{Promise, Violation};
 use crate::relay::Relay;
-use crate::rng::Rng;
 use crate::shell::{Event, Process, Request};
 use crate::truth::Truth;
+use petasos_runtime::simulation::rng::Rng;
 
 pub(crate) const START: Millis = Millis(1_790_000_000_000);
 /// So long after the last fault everything must have come to rest.
@@ -63,7 +63,7 @@ pub struct Figures {
     pub steps: u64,
     pub commits: u64,
     pub crashes: u64,
-    /// Suspects that were held.
+    /// Suspects that were held, and in the shipped gateway have been cleared.
     pub held: u64,
     pub stops: u64,
     pub faults: u64,
@@ -391,7 +391,7 @@ impl Sim {
     pub(crate) fn later(&mut self, event: Event, millis: u64) {
         self.scheduled += 1;
         // Of two things at the same time either may be first.
-        let tie = self.luck.next();
+        let tie = self.luck.number();
         self.events.insert((Millis(self.time.0 + millis), tie, self.scheduled), event);
     }
 

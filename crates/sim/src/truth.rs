@@ -11,7 +11,7 @@ use petasos_core::transcript::Role;
 use petasos_core::{InboxId, Millis, OutboxId, TurnId};
 use petasos_store::{Reads, Stage};
 
-use crate::outside::{Class, MARK, Said, World, cited};
+use crate::outside::{Class, MARK, Said, World, cited, tag_of};
 use crate::promise::Promise;
 use crate::relay::Relay;
 use crate::shell::Line;
@@ -24,9 +24,15 @@ pub(crate) struct Truth {
     over: BTreeSet<TurnId>,
     /// Growing answers: they keep their place, whatever is sent meanwhile.
     pub(crate) streamed: BTreeSet<(TurnId, u32)>,
+    /// Their items, from the commit that stages them.
+    staged: BTreeSet<OutboxId>,
     last_sent: BTreeMap<usize, OutboxId>,
     /// Runs of jobs, by their due times.
     runs: BTreeMap<(usize, Millis), InboxId>,
+    /// The same in the shipped gateway, where a job has an id of its own.
+    occurrences: BTreeMap<(usize, String), InboxId>,
+    /// Work that was given away and is not waited for.
+    dispatched: BTreeSet<usize>,
 }
 
 pub(crate) type Check = Result<(), (Promise, String)>;
@@ -92,10 +98,83 @@ impl Truth {
         if let Some(said) = world.said.iter().find(|said| said.acked && !is_kept(said, relay)) {
             return broken(Promise::G1, format!("{} was acknowledged and is on no disk", said.text));
         }
+        self.stranded(store)
+    }
+
+    /// No message belongs to a turn that is over.
+    pub(crate) fn stranded(&self, store: &Reads) -> Check {
         match store.stranded() {
             Ok(stranded) if stranded.is_empty() => Ok(()),
             found => broken(Promise::G2, format!("messages belong to a turn that is over: {found:?}")),
         }
+    }
+
+    /// An accepted message is part of a turn.
+    pub(crate) fn claimed(&mut self, inbox: InboxId, turn: TurnId) -> Check {
+        if *self.claims.entry(inbox).or_insert(turn) != turn {
+            return broken(Promise::G3, format!("message {inbox} is in two turns"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_claimed(&self, inbox: InboxId) -> bool {
+        self.claims.contains_key(&inbox)
+    }
+
+    /// A link of the shipped gateway. `set`: its clock was set, so what it measures may be wrong for a while.
+    /// `heard`: how long ago something came in.
+    pub(crate) fn link_state(
+        &self,
+        link: &link::Link,
+        heard: Option<Duration>,
+        set: bool,
+        now: Millis,
+    ) -> Check {
+        let slack = Duration::from_secs(if set { 60 } else { 5 });
+        match &link.state {
+            link::State::Waiting { until, .. }
+                if until.since(now) > Duration::from_secs(3600) + slack && !set =>
+            {
+                broken(Promise::G7, format!("the next try is in {} s", until.since(now).as_secs()))
+            }
+            // It says itself that it is down, and has its own patience.
+            link::State::Up { .. } if link.trouble.is_some() => Ok(()),
+            link::State::Up { .. } => match heard {
+                None => broken(Promise::G7, "a link counts as up that never said anything"),
+                Some(silence) if silence > Duration::from_secs(120) + slack => broken(
+                    Promise::G7,
+                    format!("a link counts as up that is silent for {} s", silence.as_secs()),
+                ),
+                Some(_) => Ok(()),
+            },
+            link::State::Waiting { .. } | link::State::Connecting { .. } => Ok(()),
+            link::State::Fatal { .. } | link::State::Paused => {
+                broken(Promise::G7, "a link was given up, though time would have healed it")
+            }
+        }
+    }
+
+    /// A job of the shipped gateway runs; `run` names the job and the due time.
+    pub(crate) fn job_ran(&mut self, job: usize, run: &str, inbox: InboxId) -> Check {
+        let name = run.split('!').next().unwrap_or_default().to_owned();
+        if *self.occurrences.entry((job, name)).or_insert(inbox) != inbox {
+            return broken(Promise::G3, format!("[j{job}] runs twice for {run}"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_run(&self, job: usize) -> bool {
+        self.occurrences.keys().any(|(number, _)| *number == job)
+    }
+
+    /// A growing answer is about to be shown.
+    pub(crate) fn staged(&mut self, item: OutboxId) {
+        self.staged.insert(item);
+    }
+
+    /// Work was given away, and its end is to be told.
+    pub(crate) fn dispatched(&mut self, work: usize) {
+        self.dispatched.insert(work);
     }
 
     /// After every start: what was acknowledged is still there, word for word.
@@ -154,7 +233,8 @@ impl Truth {
         }
         if let Some(item) = sent {
             let before = self.last_sent.insert(at, item);
-            let streamed = last.about.step.is_some_and(|step| self.streamed.contains(&step));
+            let streamed = last.about.step.is_some_and(|step| self.streamed.contains(&step))
+                || self.staged.contains(&item);
             if before.is_some_and(|before| before > item) && !streamed {
                 return broken(Promise::G4, format!("item {item} left after {before:?}"));
             }
@@ -202,6 +282,20 @@ impl Truth {
 
     /// When everything has come to rest.
     pub(crate) fn end(&self, world: &World, store: &Reads) -> Check {
+        self.answers(world, store)?;
+        self.jobs(world, store)?;
+        self.completions(world, store, |_all| true)
+    }
+
+    /// The same for the shipped gateway.
+    pub(crate) fn end_of_gateway(&self, world: &World, store: &Reads) -> Check {
+        self.answers(world, store)?;
+        self.occurrences(world, store)?;
+        self.completions(world, store, |work| self.dispatched.contains(&work))
+    }
+
+    /// Every message has its outcome, and people see it.
+    fn answers(&self, world: &World, store: &Reads) -> Check {
         let lost = |error: petasos_store::Error| (Promise::G2, format!("the store cannot be read: {error}"));
         for (number, said) in world.said.iter().enumerate().filter(|(_, said)| said.written) {
             let Some(inbox) = said.inbox else {
@@ -224,8 +318,32 @@ impl Truth {
         if open.due + open.sending + open.streaming > 0 {
             return broken(Promise::G4, format!("something is still owed: {open:?}"));
         }
-        self.jobs(world, store)?;
-        self.completions(world, store)
+        Ok(())
+    }
+
+    /// Every job ran as often as it was to, and every answer of a run was told.
+    fn occurrences(&self, world: &World, store: &Reads) -> Check {
+        let dead = store.items_in(State::Dead, 10_000).unwrap_or_default();
+        for ((job, run), inbox) in &self.occurrences {
+            let stage = store.where_is(*inbox).ok().flatten().map(|it| it.stage);
+            if !matches!(stage, Some(Stage::Settled { outcome: Outcome::Answered, .. })) {
+                continue; // it failed, and that is told once in a row
+            }
+            let words = store.last_words(*inbox, Role::Assistant).ok().flatten().unwrap_or_default();
+            let Some(tag) = tag_of(&words) else { continue };
+            let told = |text: &str| tag_of(text) == Some(tag);
+            let seen = world.chats[world.errands[*job].chat].visible().any(|it| told(&it.text));
+            if !seen && !dead.iter().any(|item| told(&item.draft.text)) {
+                return broken(Promise::G8, format!("[j{job}] of {run} was never told"));
+            }
+        }
+        for (number, errand) in world.errands.iter().enumerate().filter(|(_, errand)| errand.made) {
+            let ran = self.occurrences.keys().filter(|(job, _)| *job == number).count();
+            if ran as u32 != errand.runs {
+                return broken(Promise::G8, format!("[j{number}] ran {ran} times, not {}", errand.runs));
+            }
+        }
+        Ok(())
     }
 
     /// Every run was told, once.
@@ -354,13 +472,19 @@ impl Truth {
         Ok(())
     }
 
-    fn completions(&self, world: &World, store: &Reads) -> Check {
+    /// `counts`: whether the end of this work had to be told.
+    fn completions(&self, world: &World, store: &Reads, counts: impl Fn(usize) -> bool) -> Check {
         let waiting = store.queued_completions().unwrap_or_default();
         if let Some(first) = waiting.first() {
             return broken(Promise::G8, format!("{} was never handed over", first.dispatch));
         }
-        for (number, ended) in world.ended.iter().enumerate() {
+        for (number, ended) in world.ended.iter().enumerate().filter(|(number, _)| counts(*number)) {
+            // A conversation that was ended meanwhile is not told.
+            let renewed = world.said.iter().any(|said| said.chat == ended.chat && said.text == "/new");
             let Some(inbox) = ended.inbox else {
+                if renewed {
+                    continue;
+                }
                 return broken(Promise::G8, format!("[c{number}] ended and never became a message"));
             };
             let stage = store.where_is(inbox).ok().flatten().map(|it| it.stage);

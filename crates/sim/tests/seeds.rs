@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use petasos_sim::{Broken, Bug, Case, Figures, Promise, Scenario, Story, run, shrink, workshop};
+use petasos_sim::{Broken, Bug, Case, Figures, Promise, Scenario, Story, run, shrink, trace, workshop};
 
 /// Seeds in the ordinary run; `scripts/soak` takes many more.
 const SEEDS: u64 = 240;
@@ -65,6 +65,18 @@ fn the_same_seed_is_the_same_story() {
         let again = run(&case, None, shop.path(), Story::Told).expect("kept");
         assert_eq!(once, again, "{case}");
     }
+}
+
+#[test]
+fn two_runs_of_one_seed_take_the_same_decisions() {
+    let shop = workshop();
+    let mut seeds_differ = false;
+    for scenario in Scenario::ALL {
+        let traces = [77, 77, 78].map(|seed| trace(&Case::new(scenario, seed), shop.path()));
+        assert_eq!(traces[0], traces[1], "{}", scenario.name());
+        seeds_differ |= traces[1] != traces[2];
+    }
+    assert!(seeds_differ, "the trace says nothing");
 }
 
 /// The first seed that shows it, of the scenario that is about it.

@@ -48,7 +48,10 @@ macro_rules! kit {
 
         fn name_of(adapter: &Adapter) -> &'static str {
             match adapter {
-                $(Adapter::$adapter(_) => stringify!($adapter)),+
+                $(Adapter::$adapter(_) => stringify!($adapter),)+
+                // No platform: a simulation brings its own.
+                #[cfg(feature = "simulation")]
+                Adapter::Given(_) => "Given",
             }
         }
     };

@@ -71,8 +71,7 @@ fn a_killed_process_does_nothing_any_more() {
         world.kill(Process(1));
         let dropped = tokio::time::timeout(Duration::from_secs(60), told).await;
         assert!(dropped.is_err(), "a frozen task was dropped");
-        let beats = *beats.lock().unwrap();
-        beats
+        *beats.lock().unwrap()
     });
     assert_eq!(beats, 3);
 }

@@ -135,7 +135,7 @@ impl Sim {
                 return Ok(());
             }
             if item.state == State::Sending {
-                let setback = lane::crashed(&item, Reached::Maybe, now, self.chance.next());
+                let setback = lane::crashed(&item, Reached::Maybe, now, self.chance.number());
                 match self.set_back(lane, &item, setback, vec![], None)? {
                     Some(next) => outcome = next,
                     None => return Ok(()),
@@ -285,7 +285,7 @@ impl Sim {
             return Ok(Some(vec![Write::Delivered { item: item.id, message: None, at: self.now }]));
         }
         let limited = self.rate_limited(lane, fault);
-        let mut setback = lane::setback(item, act, fault, reached, self.now, self.chance.next());
+        let mut setback = lane::setback(item, act, fault, reached, self.now, self.chance.number());
         if let (Some(Bug::UnmarkedCopy), Setback::Again { doubtful, .. }) = (self.bug, &mut setback) {
             *doubtful = false;
         }

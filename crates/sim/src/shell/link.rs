@@ -43,7 +43,7 @@ pub(crate) fn terms(platform: Platform) -> link::Terms {
 
 impl Sim {
     pub(crate) fn feed_link(&mut self, platform: Platform, event: link::Event) -> Flow {
-        let (now, time, roll, bug) = (self.now, self.time, self.chance.next(), self.bug);
+        let (now, time, roll, bug) = (self.now, self.time, self.chance.number(), self.bug);
         let Some(line) = self.p().lines.get_mut(&platform) else { return Ok(()) };
         let (mut link, effect) = std::mem::take(&mut line.link).step(now, roll, event, &terms(platform));
         if bug == Some(Bug::GivesUpLink) && link.attempts >= 3 {

@@ -1,0 +1,66 @@
+//! The shipped gateway in a simulated world: one thread, virtual time, one seed.
+//!
+//! `petasos_runtime::simulation` schedules the gateway's own tasks. This folder is everything around them: platforms
+//! (`adapter.rs`), the model and its tools (`model.rs`), the disk (`disk.rs`), people and operators (`events.rs`), the
+//! process itself (`life.rs`). `observe.rs` hands what is on disk and what people see to the checker (`truth.rs`).
+//!
+//! A crash is `kill -9`: the process is frozen, none of its tasks is polled again and no destructor of theirs runs before
+//! the verdict; the bytes of its home are copied as they are at that moment, and the next process starts on the copy. An
+//! uncommitted transaction is in the copy as SQLite has left it, and SQLite has to roll it back.
+
+mod adapter;
+mod disk;
+mod events;
+mod life;
+mod model;
+mod observe;
+mod state;
+
+use std::path::Path;
+
+use petasos_core::Millis;
+use petasos_gateway::simulation as injected;
+use petasos_runtime::simulation::Simulation;
+
+use crate::Story;
+use crate::case::Case;
+use crate::plant::Bug;
+use crate::promise::Violation;
+use crate::sim::{Figures, START};
+
+use self::disk::Disk;
+use self::state::{Outside, Stage};
+
+/// What a run did, with a hash of every decision in it.
+pub(crate) type Done = (Figures, u64);
+
+/// Runs one case of the shipped gateway; its home is made in `folder`.
+pub(crate) fn run(
+    case: &Case,
+    bug: Option<Bug>,
+    folder: &Path,
+    story: Story,
+) -> Result<Done, (Violation, Vec<String>)> {
+    let simulation = Simulation::new(case.seed, START);
+    let outside = Outside::new(case, folder, simulation.clone(), story == Story::Told);
+    injected::install(Box::new(Disk(outside.clone())), bug.and_then(Bug::in_gateway));
+    let main = outside.clone();
+    let ended = simulation.run(async move { main.run().await });
+    injected::uninstall();
+    let mut state = outside.lock();
+    // They know the world, and would keep it for ever.
+    let handles = (std::mem::replace(&mut state.stage, Stage::Down), std::mem::take(&mut state.left_behind));
+    drop(state);
+    drop(handles);
+    let mut state = outside.lock();
+    match ended {
+        Ok(()) => {
+            state.figures.steps = simulation.steps();
+            Ok((state.figures, simulation.trace()))
+        }
+        Err((promise, what, at)) => {
+            let story = std::mem::take(&mut state.story);
+            Err((Violation { promise, what, at: Millis(at.0 - START.0) }, story))
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The simulated model, and the tools it has beside the gateway's own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use petasos_agent::compact::Window;
+use petasos_agent::given;
+use petasos_agent::{Answer, Chunk, Class, Failure, Finish, Request, ToolResult, ToolSpec};
+use petasos_core::transcript::{Bill, Message, Role, ToolCall};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::state::{Outside, State};
+use crate::outside::cited;
+
+/// What a call of the model will bring.
+struct Thought {
+    text: String,
+    calls: Vec<ToolCall>,
+    /// How long it takes, in milliseconds.
+    took: u64,
+    fails: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Model(pub(super) Outside);
+
+/// Pieces in which an answer arrives.
+const PIECES: u64 = 5;
+
+impl given::Model for Model {
+    fn answer<'a>(
+        &'a self,
+        request: &'a Request,
+        chunks: &'a mut (dyn FnMut(Chunk) + Send),
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'a>> {
+        Box::pin(async move {
+            let Thought { text, calls, took, fails } = self.0.lock().think(request);
+            let (tag, rest) = text.split_at(text.find('›').map_or(0, |at| at + '›'.len_utf8()));
+            chunks(Chunk::Text(tag.to_owned()));
+            let letters: Vec<char> = rest.chars().collect();
+            let size = letters.len().div_ceil(PIECES as usize).max(1);
+            for piece in letters.chunks(size) {
+                sleep(Duration::from_millis(took / PIECES)).await;
+                chunks(Chunk::Text(piece.iter().collect()));
+            }
+            sleep(Duration::from_millis(took / PIECES)).await;
+            if fails {
+                let message = "The model cannot be had just now.".to_owned();
+                return Err(Failure { class: Class::Overloaded, message });
+            }
+            let finish = if calls.is_empty() { Finish::Stop } else { Finish::Calls };
+            let (bill, model) = (Bill::default(), "simulated".to_owned());
+            Ok(Answer { text, calls, finish, bill, model, partial: false })
+        })
+    }
+
+    fn window(&self) -> Window {
+        Window { context: 128_000, output: 4_096 }
+    }
+
+    fn tools(&self) -> Arc<dyn given::Tools> {
+        Arc::new(Tools(self.0.clone()))
+    }
+}
+
+impl State {
+    pub(super) fn number(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls
+    }
+
+    /// What the model says: it names everything it was asked since its last answer.
+    fn think(&mut self, request: &Request) -> Thought {
+        self.figures.calls += 1;
+        let (asked, rounds) = asked(&request.messages);
+        let tag = self.answer_for(request);
+        let mut text = format!("‹{tag}› re");
+        for letter in ['m', 'c', 'j'] {
+            for number in cited(&asked, letter) {
+                text.push_str(&format!(" [{letter}{number}]"));
+            }
+        }
+        if self.luck.odds(300) {
+            text.push_str(&" and so on, at some length".repeat(4));
+        }
+        let mut calls = Vec::new();
+        let may_act = request.closing.is_none() && rounds < 3 && !request.tools.is_empty();
+        let chat = cited(&asked, 'm').first().map(|number| self.world.said[*number].chat);
+        let wanted = self.wanted.iter().copied().find(|work| Some(self.world.ended[*work].chat) == chat);
+        if let (true, Some(work)) = (may_act && offers(request, DELEGATE), wanted) {
+            self.wanted.remove(&work);
+            let id = format!("{tag}.d.{}", self.number());
+            let arguments = json!({ "goal": format!("finish [c{work}]") }).to_string();
+            calls.push(ToolCall { id, name: DELEGATE.to_owned(), arguments });
+        } else if may_act && offers(request, WRITE) && self.luck.odds(350) {
+            for number in 0..self.luck.between(1, 2) {
+                let name = self.luck.pick(&["sim_write", "sim_read"]).to_owned();
+                let id = format!("{tag}.{number}.{}", self.number());
+                let arguments = json!({ "number": number }).to_string();
+                calls.push(ToolCall { id, name, arguments });
+            }
+            if self.luck.odds(500) {
+                text.clear();
+            }
+        }
+        // Longer than a stop waits, where it matters what a clock shows meanwhile.
+        let long = self.plan.jumps > 0 && self.luck.odds(60);
+        let took = if long { self.luck.between(30_000, 200_000) } else { self.luck.between(50, 15_000) };
+        let odds = self.plan.model_odds;
+        let fails = self.fails(odds);
+        self.note(&format!(
+            "the model: {text:?} {calls:?} in {took} ms{}",
+            if fails { ", fails" } else { "" }
+        ));
+        Thought { text, calls, took, fails }
+    }
+
+    /// The same number for every attempt at the same place of a conversation.
+    fn answer_for(&mut self, request: &Request) -> i64 {
+        let last = request.messages.iter().rev().find(|row| row.role != Role::Notice);
+        let at = last.map(|row| row.at.0).unwrap_or_default();
+        let words = last.map(|row| format!("{}{:?}", row.content, row.tool_call_id)).unwrap_or_default();
+        let next = self.answers.len() as i64 + 1;
+        *self.answers.entry((request.session.as_str().to_owned(), at, words)).or_insert(next)
+    }
+}
+
+fn offers(request: &Request, name: &str) -> bool {
+    request.tools.iter().any(|tool| tool.name == name)
+}
+
+/// What was said since the last final answer, and how often tools were used since.
+fn asked(rows: &[Message]) -> (String, usize) {
+    let mut asked = String::new();
+    let mut rounds = 0;
+    for row in rows.iter().rev() {
+        match row.role {
+            Role::Assistant if row.tool_calls.is_empty() => break,
+            Role::Assistant => rounds += 1,
+            Role::User => asked.insert_str(0, &row.content),
+            // What was said meanwhile stands in it; work that was given away has not ended because its tool has.
+            Role::Tool => asked.insert_str(0, &row.content.replace("[c", "(c")),
+            Role::Notice | Role::Summary => {}
+        }
+    }
+    (asked, rounds)
+}
+
+#[derive(Debug)]
+pub(super) struct Tools(pub(super) Outside);
+
+const DELEGATE: &str = "delegate_task";
+const WRITE: &str = "sim_write";
+const READ: &str = "sim_read";
+
+impl given::Tools for Tools {
+    fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: "A simulated tool.".into(),
+            parameters: json!({ "type": "object" }),
+        };
+        vec![spec(WRITE), spec(READ)]
+    }
+
+    fn read_only(&self, name: &str) -> Option<bool> {
+        match name {
+            WRITE => Some(false),
+            READ => Some(true),
+            _other => None,
+        }
+    }
+
+    fn run<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
+        Box::pin(async move {
+            let (took, check) = {
+                let mut state = self.0.lock();
+                state.note(&format!("the tool {} {} runs", call.name, call.id));
+                // Its effect is there from the start; what is lost in a crash is only the news of it.
+                if call.name == WRITE {
+                    *state.world.effects.entry(call.id.clone()).or_default() += 1;
+                }
+                (state.luck.between(10, 8_000), state.truth.tool_ran(&state.world, &call.id))
+            };
+            self.0.check(check);
+            sleep(Duration::from_millis(took)).await;
+            ToolResult { content: json!({ "done": true }).to_string(), failed: false, unknown: false }
+        })
+    }
+}
