@@ -5,7 +5,7 @@ use petasos_config::limits;
 use petasos_config::{ForConnector, Home, Problem, Settings, Severity};
 use petasos_connector::Config;
 use petasos_core::access::{Access, Strangers};
-use petasos_core::relay::session::Terms;
+use petasos_relay::session::Terms;
 use petasos_platforms::listener::{Place, is_loopback};
 
 use super::{Spoken, access, discord, slack, sole, telegram};

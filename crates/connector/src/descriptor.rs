@@ -1,7 +1,7 @@
 //! What a gateway is told of a platform.
 
 use petasos_core::capability::Dialect;
-use petasos_core::relay::Descriptor;
+use petasos_relay::Descriptor;
 use petasos_platforms::Adapter;
 
 use crate::requests::MEMORY;

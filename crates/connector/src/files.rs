@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::message::{Attachment, Inbound};
-use petasos_core::relay::Media as Kind;
+use petasos_relay::Media as Kind;
 use petasos_core::{Millis, Source};
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};

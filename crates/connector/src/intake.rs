@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use petasos_core::message::{Delivery, Inbound};
-use petasos_core::relay::session::{Carries, Entry};
-use petasos_core::relay::{Event, FromConnector, context};
+use petasos_relay::session::{Carries, Entry};
+use petasos_relay::{Event, FromConnector, context};
 use petasos_core::session::session_key;
 use petasos_core::{Millis, Route, SessionKey, Source};
 use petasos_gateway::Commit;
@@ -182,7 +182,7 @@ fn told(mut event: serde_json::Value) -> (String, u64) {
             Err(_too_long) => {
                 let text = event.to_string();
                 let size = text.len() as u64;
-                return (text, size.max(petasos_core::relay::LONGEST_WRITTEN as u64 + 1));
+                return (text, size.max(petasos_relay::LONGEST_WRITTEN as u64 + 1));
             }
         }
     }

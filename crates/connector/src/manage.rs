@@ -9,7 +9,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use petasos_core::Platform;
-use petasos_core::relay::token;
+use petasos_relay::token;
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::listener::{json as told, refused};

@@ -1,7 +1,7 @@
 //! Who a gateway is, by the token it shows.
 
 use aws_lc_rs::hmac;
-use petasos_core::relay::token::{self, Claim, Refused};
+use petasos_relay::token::{self, Claim, Refused};
 use petasos_gateway::{Error, clock};
 use petasos_store::connector::Gateway;
 

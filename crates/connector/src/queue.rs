@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use petasos_core::relay::Session;
-use petasos_core::relay::session::{Carries, Write};
+use petasos_relay::Session;
+use petasos_relay::session::{Carries, Write};
 use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};

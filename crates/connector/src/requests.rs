@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use petasos_core::relay::Answer;
+use petasos_relay::Answer;
 use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};

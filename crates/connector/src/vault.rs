@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use petasos_core::message::{Delivery, Inbound};
-use petasos_core::relay::Answer;
+use petasos_relay::Answer;
 use petasos_core::{Millis, Route, Secret};
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::Adapter;

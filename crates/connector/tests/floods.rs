@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use petasos_core::Platform;
-use petasos_core::relay::session::{Buried, Carries, Entry};
+use petasos_relay::session::{Buried, Carries, Entry};
 use petasos_fakes::hooks::{Delivery, Reply};
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
 use petasos_store::connector::Arrival;

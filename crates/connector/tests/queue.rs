@@ -6,7 +6,7 @@ mod support;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use petasos_core::relay::session::Terms;
+use petasos_relay::session::Terms;
 use petasos_fakes::relay::{Acks, Alarm, Peer};
 use petasos_fakes::telegram::{Fault, Incoming};
 use serde_json::json;

@@ -9,7 +9,6 @@ extern crate alloc;
 
 pub mod access;
 pub mod admission;
-pub mod approve;
 pub mod backoff;
 pub mod capability;
 pub mod command;
@@ -32,7 +31,6 @@ pub mod pairing;
 pub mod person;
 pub mod provider;
 pub mod rate_limit;
-pub mod relay;
 pub mod scan;
 pub mod secret;
 pub mod session;

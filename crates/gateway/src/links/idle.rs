@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use petasos_core::Millis;
 use petasos_core::lifecycle::Leave;
-use petasos_core::relay::doze::{Awake, Means, Work, is_idle};
+use petasos_relay::idle::{Awake, Means, Work, is_idle};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 

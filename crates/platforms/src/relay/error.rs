@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petasos_core::relay::{Answer, REFUSED};
+use petasos_relay::{Answer, REFUSED};
 use petasos_core::{Fault, Reached};
 
 use crate::Kind;

@@ -2,8 +2,8 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use petasos_core::Inbound;
-use petasos_core::relay::action::held;
-use petasos_core::relay::{Event, Forward};
+use petasos_relay::action::held;
+use petasos_relay::{Event, Forward};
 use serde_json::Value;
 
 use crate::intake::Unreadable;

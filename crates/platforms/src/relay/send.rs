@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use petasos_core::message::Attachment;
-use petasos_core::relay::action::held_kind;
-use petasos_core::relay::{Action, Answer, Media, address};
+use petasos_relay::action::held_kind;
+use petasos_relay::{Action, Answer, Media, address};
 use petasos_core::{Route, Source};
 use reqwest::Url;
 use reqwest::header::AUTHORIZATION;

@@ -1,7 +1,7 @@
 //! Who we are, and what it means not to be wanted.
 
 use petasos_core::Fault;
-use petasos_core::relay::token::{Claim, bearer};
+use petasos_relay::token::{Claim, bearer};
 use petasos_platforms::Secret;
 use petasos_platforms::relay::{Enroll, Grant, Policy, Provision, credentials, enroll};
 use serde_json::json;

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use petasos_core::message::Delivery;
-use petasos_core::relay::session::{Carries, Decision, Effect, Entry, Event as Step, Write};
-use petasos_core::relay::{Descriptor, Event as Message, FromConnector, FromGateway, Session, close};
+use petasos_relay::session::{Carries, Decision, Effect, Entry, Event as Step, Write};
+use petasos_relay::{Descriptor, Event as Message, FromConnector, FromGateway, Session, close};
 use petasos_core::session::session_key;
 use petasos_core::text::Unit;
 use petasos_core::{Millis, Route};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use petasos_core::link;
-use petasos_core::relay::channel::{self, Channel, Effect, State, Terms};
-use petasos_core::relay::frame::hellos;
-use petasos_core::relay::{
+use petasos_relay::channel::{self, Channel, Effect, State, Terms};
+use petasos_relay::frame::hellos;
+use petasos_relay::{
     Action, Answer, Descriptor, Event as Message, FromConnector, FromGateway, REFUSED,
 };
 use petasos_core::{Fault, Inbound, Millis, Reached};

@@ -1,7 +1,7 @@
 //! What is owed to instances: append, acknowledge, flip, claim, list. Each is part of the caller's transaction.
 
 use petasos_core::Millis;
-use petasos_core::relay::session::{Buried, Carries, Entry};
+use petasos_relay::session::{Buried, Carries, Entry};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::connector::Chat;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use petasos_core::Secret;
-use petasos_core::relay::session::{Carries, Entry};
+use petasos_relay::session::{Carries, Entry};
 use petasos_store::connector::{Arrival, Chat, Media, Permission};
 use petasos_store::{Error, Result, Store, Tx};
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! Questions to people, what their answers allow, and what takes the place of a message.
 
-use petasos_core::approve::{Category, Choice};
+use petasos_approval::{Category, Choice};
 use petasos_core::journal::Write;
 use petasos_core::outbox::{Button, Left, Preview, State};
 use petasos_core::{OutboxId, TurnId};

@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use petasos_core::Millis;
-use petasos_core::approve::{Answer, Choice, Which};
+use petasos_approval::{Answer, Choice, Which};
 use petasos_gateway::{Approval, Place, RunRow, Started, fresh_id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};

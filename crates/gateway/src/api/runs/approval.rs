@@ -2,7 +2,7 @@
 //! other, whatever transcript they share.
 
 use petasos_agent::Question;
-use petasos_core::approve::{Answer, Category, Choice, Ending};
+use petasos_approval::{Answer, Category, Choice, Ending};
 use petasos_core::ids::RowId;
 use petasos_core::{Millis, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Reads, RunRow};

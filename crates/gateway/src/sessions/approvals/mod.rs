@@ -1,6 +1,6 @@
 //! Consent to commands: every command of the terminal passes here before it is started.
 //!
-//! What a command would do is judged by `core::approve`, together with what the owner configured and what people
+//! What a command would do is judged by `petasos_approval`, together with what the owner configured and what people
 //! approved before (a row each). If a person has to agree, they are asked (`questions`), and the turn waits. Owns only
 //! which conversations have switched questions off: a new process asks again.
 //!
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use petasos_agent::{Brain, Judge, Question, Request, SessionCtx, Verdict, has_private_key, secret_words};
 use petasos_core::SessionId;
-use petasos_core::approve::{
+use petasos_approval::{
     self, Because, Category, Choice, Context, Decision, Ending, MOST_SHOWN, Mode, Policy, Refusal, TIMEOUT,
     describe,
 };
@@ -370,12 +370,12 @@ mod tests {
 
     #[test]
     fn the_gateway_and_its_keeper_cannot_be_ended() {
-        let remembered = petasos_core::approve::Remembered::default();
+        let remembered = petasos_approval::Remembered::default();
         let policy = Policy {
             mode: Mode::Off,
             isolated: false,
             yolo: true,
-            audience: petasos_core::approve::Audience::Person,
+            audience: petasos_approval::Audience::Person,
             deny: &[],
             allow: &[],
             session: "s",

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use petasos_core::approve::{Answer, Choice, Reply as Pressed, Which};
+use petasos_approval::{Answer, Choice, Reply as Pressed, Which};
 use petasos_core::command::Parsed;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::{ChatType, Delivery};

@@ -1,7 +1,7 @@
 //! How questions end: an answer, the end of their time or their turn, or a start that finds them.
 
 use petasos_agent::Question;
-use petasos_core::approve::{Answer, Choice, Effect, Ending, Event, Queue, Which};
+use petasos_approval::{Answer, Choice, Effect, Ending, Event, Queue, Which};
 use petasos_core::capability::Capabilities;
 use petasos_core::journal::Write;
 use petasos_core::outbox::{Draft, State};

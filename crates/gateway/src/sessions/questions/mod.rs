@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use petasos_agent::Question;
-use petasos_core::approve::{self, Ask, Ending, Offer, Subject};
+use petasos_approval::{Ask, Ending, Offer, Subject};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
 use petasos_core::{Millis, SessionKey, TurnId};
@@ -201,7 +201,7 @@ fn shown(
         (Question::Approval { command, folder, .. }, Some(ask)) => {
             let subject = Subject { command, folder: folder.as_deref() };
             let seconds = expires_at.since(now).as_secs();
-            (approve::question(&ask, subject, seconds, offer), approve::buttons(&ask, offer))
+            (petasos_approval::question(&ask, subject, seconds, offer), petasos_approval::buttons(&ask, offer))
         }
         (Question::Approval { command, .. }, None) => (command.clone(), vec![]),
         (Question::Clarify { text, choices }, _) => {
@@ -219,7 +219,7 @@ fn shown(
 
 fn outcome(question: &Question, ending: &Ending) -> String {
     match question {
-        Question::Approval { command, .. } => approve::outcome(command, ending),
+        Question::Approval { command, .. } => petasos_approval::outcome(command, ending),
         Question::Clarify { text, .. } => match ending {
             Ending::Said { text: said } => format!("❓ {text}\n💬 {said}"),
             Ending::Allowed { .. } | Ending::Denied { .. } => format!("❓ {text}\n🚫 Not answered."),

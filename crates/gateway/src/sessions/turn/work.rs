@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use petasos_agent::compact::Force;
 use petasos_agent::outcome::{Room, present};
 use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, ToolSpec, repeated};
-use petasos_core::approve::Offer;
+use petasos_approval::Offer;
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
 use petasos_core::session::Reader;
