@@ -4,105 +4,12 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+pub use crate::platform::Platform;
 use crate::time::Millis;
-
-/// A known platform id. Unknown names are rejected at the edge, never created.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Platform(&'static str);
-
-/// Every id that may appear in configuration and stored sessions.
-const KNOWN: &[&str] = &[
-    "local",
-    "web",
-    "terminal",
-    "telegram",
-    "discord",
-    "whatsapp",
-    "whatsapp_cloud",
-    "slack",
-    "signal",
-    "mattermost",
-    "matrix",
-    "homeassistant",
-    "email",
-    "sms",
-    "dingtalk",
-    "api_server",
-    "subagent",
-    "webhook",
-    "msgraph_webhook",
-    "feishu",
-    "wecom",
-    "wecom_callback",
-    "weixin",
-    "bluebubbles",
-    "qqbot",
-    "yuanbao",
-    "relay",
-    "irc",
-    "line",
-    "ntfy",
-    "simplex",
-    "teams",
-    "google_chat",
-    "photon",
-    "raft",
-    "cron",
-];
-
-impl Platform {
-    /// Programs that talk to us over HTTP.
-    pub const API_SERVER: Self = Self("api_server");
-
-    /// Case-insensitive; `None` for a name nobody knows.
-    pub fn parse(name: &str) -> Option<Self> {
-        let wanted = name.trim();
-        KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(wanted)).map(Self)
-    }
-
-    /// Whatever is behind a connector and has no name here.
-    pub const fn relay() -> Self {
-        Self("relay")
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        self.0
-    }
-
-    pub fn known() -> impl Iterator<Item = Self> {
-        KNOWN.iter().copied().map(Self)
-    }
-}
-
-impl fmt::Debug for Platform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl fmt::Display for Platform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl Serialize for Platform {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Platform {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Self::parse(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown platform {name:?}")))
-    }
-}
 
 /// The kind of room a message came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -352,14 +259,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn platform_names_are_case_insensitive_and_closed() {
-        assert_eq!(Platform::parse(" Telegram ").map(Platform::as_str), Some("telegram"));
-        assert_eq!(Platform::parse("telegramm"), None);
-    }
-
-    #[test]
     fn the_lane_is_the_chat_whatever_the_thread() {
-        let mut source = Source::new(Platform("telegram"), ChatType::Dm, "7");
+        let mut source = Source::new(Platform::named("telegram"), ChatType::Dm, "7");
         let plain = Route::back_to(&source, Delivery::Push).lane();
         source.thread_id = Some("3".into());
         assert_eq!(plain, Route::back_to(&source, Delivery::Push).lane());

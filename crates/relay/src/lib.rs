@@ -19,7 +19,7 @@ mod wire;
 pub use auth::{address, token};
 pub use machines::{channel, idle, session};
 pub use messages::{action, context, descriptor, event, forward};
-pub use wire::{frame, lines};
+pub use wire::{field, frame, lines};
 
 pub use action::{Action, Answer, DECLINED, Media, REFUSED};
 pub use channel::{Channel, Terms};

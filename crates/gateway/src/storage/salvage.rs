@@ -11,6 +11,7 @@ use petasos_core::lifecycle::{From, How, Leave};
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
 use petasos_core::{Inbound, Millis, Route};
+use petasos_platforms::AdapterKind;
 use petasos_store::{Cause, Error as StoreError, Loss, LossNotice, Salvage, Store, Tx};
 
 use crate::clock;
@@ -126,7 +127,10 @@ fn salvaged(salvage: &Salvage) -> String {
         text.push_str("\nThe last changes before the damage may be incomplete.");
     }
     if salvage.lost_cursors() {
-        text.push_str("\nMessages that arrived on Discord or Slack while I was down may be missing.");
+        let kinds = AdapterKind::BUILT_IN.iter().filter(|kind| kind.backfills());
+        let names: Vec<_> = kinds.map(|kind| kind.label()).collect();
+        let names = names.join(" or ");
+        text.push_str(&format!("\nMessages that arrived on {names} while I was down may be missing."));
     }
     text
 }

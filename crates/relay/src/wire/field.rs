@@ -4,19 +4,19 @@ use alloc::string::{String, ToString};
 
 use serde_json::{Map, Value};
 
-pub(crate) type Object = Map<String, Value>;
+pub type Object = Map<String, Value>;
 
 /// Absent, `null`, a list or an object: `None`.
-pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
+pub fn text(object: &Object, name: &str) -> Option<String> {
     scalar(object.get(name)?)
 }
 
 /// The same, and an empty text is none.
-pub(crate) fn given(object: &Object, name: &str) -> Option<String> {
+pub fn given(object: &Object, name: &str) -> Option<String> {
     text(object, name).filter(|text| !text.is_empty())
 }
 
-pub(crate) fn scalar(value: &Value) -> Option<String> {
+pub fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -25,16 +25,16 @@ pub(crate) fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-pub(crate) fn truth(object: &Object, name: &str) -> bool {
+pub fn truth(object: &Object, name: &str) -> bool {
     object.get(name).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// Anything but an object is none.
-pub(crate) fn object<'a>(object: &'a Object, name: &str) -> Option<&'a Object> {
+pub fn object<'a>(object: &'a Object, name: &str) -> Option<&'a Object> {
     object.get(name).and_then(Value::as_object)
 }
 
 /// Anything but a list is empty.
-pub(crate) fn list<'a>(object: &'a Object, name: &str) -> &'a [Value] {
+pub fn list<'a>(object: &'a Object, name: &str) -> &'a [Value] {
     object.get(name).and_then(Value::as_array).map(alloc::vec::Vec::as_slice).unwrap_or_default()
 }

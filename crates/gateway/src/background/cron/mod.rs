@@ -51,8 +51,6 @@ impl Default for Settings {
     }
 }
 
-/// The channel that scheduled work runs on.
-pub(crate) const CHANNEL: &str = "cron";
 /// How long to wait when the store or the timer refuses.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -178,7 +176,7 @@ fn begin(
     let skipped = std::mem::take(&mut job.skipped);
     job.completed = job.completed.saturating_add(1);
     let inbound = Inbound::internal(
-        job.source(channel()?),
+        job.source(Platform::CRON),
         format!("cron:{}:{}", job.id, due.0),
         cron::prompt(job, skipped),
     );
@@ -186,10 +184,6 @@ fn begin(
     let id = tx.accept(&inbound, &key, now)?.id();
     tx.accept_occurrence(job, due, Some(id), skipped, now)?;
     Ok(Some(Pending { id, key, inbound, received_at: now }))
-}
-
-fn channel() -> Result<Platform, StoreError> {
-    Platform::parse(CHANNEL).ok_or(StoreError::Missing("channel of scheduled work"))
 }
 
 /// A zone that nobody knows any more is this machine's: a job that runs at another hour is better than none.

@@ -247,9 +247,7 @@ fn pages() -> Option<Pages> {
 
 /// What a child is told of where it is.
 fn children_hint(channels: &Channels) -> String {
-    Platform::parse("subagent")
-        .map(|platform| channels.capabilities(platform).hint.clone())
-        .unwrap_or_default()
+    channels.capabilities(Platform::SUBAGENT).hint.clone()
 }
 
 /// The terminal is there if it was asked for.
