@@ -198,7 +198,7 @@ impl Session {
 
     /// The turn is being stopped: what it waited for is answered by that. Gives its calls that were not run.
     pub(in crate::sessions) async fn unanswered(&self) -> Result<Vec<String>, Ended> {
-        let Some(turn) = self.turn.as_ref().map(|turn| turn.id) else { return Ok(vec![]) };
+        let Some(turn) = self.turn().map(|turn| turn.id) else { return Ok(vec![]) };
         loop {
             match self.shell.questions.turn_over(&self.key, turn).await {
                 Ok(calls) => return Ok(calls),

@@ -23,6 +23,7 @@ use crate::background::hooks::Said;
 use crate::clock;
 use crate::runtime::commit::Commit;
 use crate::sessions::messages::reply::Reply;
+use crate::sessions::turn::Running;
 use crate::sessions::turn::begin::attachment;
 
 /// Sessions shown by `/sessions`.
@@ -80,7 +81,7 @@ impl Session {
             let text = format!("🚫 /{} is not open to you here. /whoami says what is.", name.as_str());
             return self.answer(&pending, text, Outcome::Refused).await;
         }
-        if (self.turn.is_some() || self.compressing.is_some()) && !name.spec().while_running {
+        if (self.running.is_some() || self.compressing.is_some()) && !name.spec().while_running {
             let text = format!(
                 "⏳ Agent is running — `/{}` can't run mid-turn. Wait for it, or send /stop first.",
                 name.as_str()
@@ -118,7 +119,7 @@ impl Session {
     /// Whether this author may use a command here.
     pub(super) fn allows(&self, pending: &Pending, name: &str) -> bool {
         let source = &pending.inbound.source;
-        let moment = if self.turn.is_some() { Moment::TurnRunning } else { Moment::Idle };
+        let moment = if self.running.is_some() { Moment::TurnRunning } else { Moment::Idle };
         let tiers = self.shell.settings.tiers.get(&source.platform);
         tiers.is_none_or(|tiers| may_run(tiers, source.chat_type, source.user_id.as_deref(), name, moment))
     }
@@ -277,12 +278,12 @@ impl Session {
 
     async fn status(&mut self, pending: &Pending) -> Result<(), Ended> {
         let now = clock::now();
-        let doing = match &self.turn {
-            Some(turn) if self.shell.quarantine.holds(turn.id) => {
+        let doing = match &self.running {
+            Some(running) if self.shell.quarantine.holds(running.turn.id) => {
                 "interrupted by repeated restarts, continues by itself soon".into()
             }
-            Some(_) if self.parked.is_some() => "interrupted, goes on with your next message".into(),
-            Some(turn) => {
+            Some(running) if running.parked().is_some() => "interrupted, goes on with your next message".into(),
+            Some(Running { turn, .. }) => {
                 format!("working for {} s (step {})", now.since(turn.started_at).as_secs(), turn.step + 1)
             }
             None => "idle".into(),

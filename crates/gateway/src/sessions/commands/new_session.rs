@@ -55,13 +55,15 @@ impl Session {
     /// What waits and came before this one: its id, and its author's own name for it.
     fn take_before(&mut self, id: InboxId) -> Vec<(InboxId, Option<String>)> {
         let earlier = |pending: &Pending| pending.id < id;
-        let waiting = self.queue.iter().map(|waiting| &waiting.pending).chain(&self.steering);
+        let waiting = self.queue.iter().map(|waiting| &waiting.pending).chain(self.steering());
         let waiting = waiting.filter(|it| earlier(it));
         let mut taken: Vec<_> = waiting.map(|it| (it.id, it.inbound.source.message_id.clone())).collect();
         taken.extend(self.arriving.take_back(earlier));
         self.fetch_first();
         self.queue.retain(|waiting| !earlier(&waiting.pending));
-        self.steering.retain(|pending| !earlier(pending));
+        if let Some(running) = &mut self.running {
+            running.steering.retain(|pending| !earlier(pending));
+        }
         self.publish_queue();
         taken
     }

@@ -61,7 +61,9 @@ impl Session {
                 Ack::Queued
             }
             Admission::Steer(ack) => {
-                self.steering.push(pending.clone());
+                if let Some(running) = &mut self.running {
+                    running.steering.push(pending.clone());
+                }
                 ack
             }
         };
@@ -70,16 +72,22 @@ impl Session {
 
     /// What would become of a message now.
     pub(in crate::sessions) fn admission(&self, arrival: Arrival) -> Admission {
-        let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
+        let activity = match self.turn().map(|turn| &turn.phase) {
             None => Activity::Idle,
             Some(Phase::Acting { .. }) => Activity::Acting,
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
-        let waiting = self.queue.len() + self.steering.len();
+        let waiting = self.queue.len() + self.steering().len();
         // A message must not end a turn that is resumed or waits to be, and room that is being made is needed by
         // the next message.
-        let waits =
-            self.resumed || self.parked.is_some() || self.work.as_ref().is_some_and(Work::is_relieving);
+        let waits = match (&self.running, &self.compressing) {
+            (Some(running), _) => {
+                let relieving = running.work.as_ref().is_some_and(Work::is_relieving);
+                running.resumed || running.parked().is_some() || relieving
+            }
+            (None, Some(compressing)) => compressing.work.is_relieving(),
+            (None, None) => false,
+        };
         let mode = match self.shell.settings.busy {
             _ if waits => BusyMode::Queue,
             // What others do for this turn would be lost with it.
@@ -91,7 +99,7 @@ impl Session {
 
     /// Whether the running turn has given work away and waits for it.
     fn waits_for_others(&self) -> bool {
-        match self.turn.as_ref().map(|turn| &turn.phase) {
+        match self.turn().map(|turn| &turn.phase) {
             Some(Phase::Acting { calls, open, .. }) => {
                 calls.iter().any(|call| self.shell.tools.delegates(&call.name) && open.contains(&call.id))
             }

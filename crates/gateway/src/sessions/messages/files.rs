@@ -99,7 +99,7 @@ impl Session {
         arrival: Arrival,
         promise: Promise,
     ) -> Result<(), Ended> {
-        let full = self.queue.len() + self.steering.len() + self.arriving.len() >= QUEUE_CAP;
+        let full = self.queue.len() + self.steering().len() + self.arriving.len() >= QUEUE_CAP;
         if full && promise == Promise::NotYet && arrival != Arrival::Internal {
             let text = Refusal::QueueFull.text().into_owned();
             return self.answer(&pending, text, Outcome::Refused).await;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::background::hooks::{Said, context, shown};
 use crate::sessions::Session;
+use crate::sessions::turn::Running;
 
 impl Session {
     /// Asked only about what the author may use: a hook opens nothing that is closed.
@@ -35,29 +36,30 @@ impl Session {
 
     /// A turn begins. `fresh`: so does its transcript, in the place of that one.
     pub(in crate::sessions) fn hooks_hear_the_start(&self, fresh: Option<Option<SessionId>>) {
-        if let (Some(before), Some(turn), Some(author)) = (fresh, &self.turn, &self.author) {
-            self.changed_to(author, before.as_ref(), Some(&turn.session));
+        let Some(running) = &self.running else { return };
+        if let (Some(before), Some(author)) = (fresh, &running.author) {
+            self.changed_to(author, before.as_ref(), Some(&running.turn.session));
         }
-        self.shell.hooks.tell("agent:start", || self.about_the_turn());
+        self.shell.hooks.tell("agent:start", || about(running));
     }
 
     pub(in crate::sessions) fn hooks_hear_a_step(&self, calls: &[ToolCall]) {
+        let Some(running) = &self.running else { return };
         self.shell.hooks.tell("agent:step", || {
-            let mut about = self.about_the_turn();
-            about["iteration"] = self.turn.as_ref().map(|turn| turn.step).into();
+            let mut about = about(running);
+            about["iteration"] = running.turn.step.into();
             about["tool_names"] = calls.iter().map(|call| call.name.as_str()).collect();
             about
         });
     }
 
-    pub(in crate::sessions) fn hooks_hear_the_end(&mut self, outcome: Outcome) {
+    pub(in crate::sessions) fn hooks_hear_the_end(&self, running: &Running, outcome: Outcome) {
         self.shell.hooks.tell("agent:end", || {
-            let mut about = self.about_the_turn();
-            about["response"] = self.answered.as_str().into();
+            let mut about = about(running);
+            about["response"] = running.answered.as_str().into();
             about["outcome"] = outcome.as_str().into();
             about
         });
-        self.answered.clear();
     }
 
     /// Somebody asked for a new transcript, and it is there.
@@ -73,11 +75,11 @@ impl Session {
         }
         self.shell.hooks.tell("session:start", || context(author, now));
     }
+}
 
-    fn about_the_turn(&self) -> Value {
-        let session = self.turn.as_ref().map(|turn| &turn.session);
-        let mut about = self.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
-        about["message"] = self.asked.as_str().into();
-        about
-    }
+fn about(running: &Running) -> Value {
+    let session = Some(&running.turn.session);
+    let mut about = running.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
+    about["message"] = running.asked.as_str().into();
+    about
 }

@@ -21,6 +21,7 @@ use crate::background::hooks;
 use crate::clock;
 use crate::lifecycle::config::Opened;
 use crate::runtime::commit::Commit;
+use crate::sessions::turn::{Running, Standing};
 use crate::sessions::{Ended, Session, Waiting};
 
 /// Messages that come within this time were sent in one go.
@@ -44,7 +45,7 @@ enum Start {
 impl Session {
     /// When the next turn may start; `None`: nothing waits, or a turn runs.
     pub(in crate::sessions) fn ready(&self) -> Option<Instant> {
-        if self.turn.is_some() || self.compressing.is_some() {
+        if self.running.is_some() || self.compressing.is_some() {
             return None;
         }
         let last = self.queue.back()?;
@@ -95,13 +96,14 @@ impl Session {
         self.publish_queue();
         slot.began(turn.id);
         self.shell.marks.begun(&turn.route);
-        self.slot = Some(slot);
-        self.turn = Some(turn);
-        self.author = batch.first().map(|pending| pending.inbound.source.clone());
+        let author = batch.first().map(|pending| pending.inbound.source.clone());
+        self.reader = author.as_ref().map(|author| author.platform);
         let texts: Vec<_> = batch.iter().map(|pending| pending.inbound.text.as_str()).collect();
-        self.asked = hooks::shown(&texts.join("\n")).to_owned();
+        let asked = hooks::shown(&texts.join("\n")).to_owned();
+        let mut running = Running::new(turn, author, asked, Standing::AtWork(slot));
+        running.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
+        self.running = Some(running);
         self.hooks_hear_the_start(fresh);
-        self.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
         self.show.send_modify(|view| view.rows = row);
         self.go_live();
         self.start(effects).await;

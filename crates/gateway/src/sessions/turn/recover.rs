@@ -16,7 +16,7 @@ use crate::lifecycle::startup::boot::readable;
 use crate::runtime::commit::Commit;
 use crate::sessions::messages::reply::Reply;
 use crate::sessions::questions;
-use crate::sessions::turn::notices;
+use crate::sessions::turn::{Running, Standing, notices};
 use crate::sessions::{Ended, Past, Promise, Session, parsed};
 
 /// What the store knows of a conversation.
@@ -39,10 +39,8 @@ impl Session {
             view.session = session;
             view.rows = row;
         });
-        self.parked = open.is_some().then_some(past);
-        self.turn = open;
-        self.author = author;
-        self.asked = asked;
+        self.reader = author.as_ref().map(|author| author.platform);
+        self.running = open.map(|turn| Running::new(turn, author, asked, Standing::Parked(past)));
         // Commands that wait are obeyed in their place: a `/stop` finds the turn it was meant for.
         self.reload().await?;
         self.show.send_modify(|view| view.ready = true);
@@ -51,7 +49,8 @@ impl Session {
 
     /// Goes on with the turn that was found open, if there is one and turns may run.
     pub(in crate::sessions) async fn take_up(&mut self) -> Result<(), Ended> {
-        let (Some(past), Some(turn)) = (self.parked, &self.turn) else { return Ok(()) };
+        let parked = self.running.as_ref().and_then(|running| Some((running.parked()?, &running.turn)));
+        let Some((past, turn)) = parked else { return Ok(()) };
         if self.shell.quarantine.holds(turn.id) {
             return Ok(());
         }
@@ -81,9 +80,10 @@ impl Session {
                 questions::unstarted(tx, id)
             })
             .await?;
-        self.slot = Some(slot);
-        self.parked = None;
-        self.resumed = true;
+        if let Some(running) = &mut self.running {
+            running.standing = Standing::AtWork(slot);
+            running.resumed = true;
+        }
         self.go_live();
         self.feed(Event::Recovered { clean, repeatable, unstarted }).await
     }
@@ -172,8 +172,8 @@ impl Session {
         let queued = self.queue.iter().any(|waiting| waiting.pending.id == pending.id);
         queued
             || self.arriving.holds(pending.id)
-            || self.steering.iter().any(|steered| steered.id == pending.id)
-            || self.compressing.as_ref().is_some_and(|asked| asked.id == pending.id)
+            || self.steering().iter().any(|steered| steered.id == pending.id)
+            || self.compressing.as_ref().is_some_and(|it| it.asked.id == pending.id)
     }
 
     /// The first message that waits took the session down again and again.

@@ -16,7 +16,8 @@ const FOLLOW_AFTER: Duration = Duration::from_millis(300);
 impl Session {
     /// A turn has begun: let it be seen.
     pub(in crate::sessions) fn go_live(&mut self) {
-        let Some(turn) = &self.turn else { return };
+        let Some(running) = &mut self.running else { return };
+        let turn = &running.turn;
         let live = Live {
             turn: turn.id,
             step: turn.step,
@@ -30,13 +31,14 @@ impl Session {
             view.session = Some(session);
             view.live = Some(live);
         });
-        self.follow_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + FOLLOW_AFTER);
+        running.follow_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + FOLLOW_AFTER);
     }
 
     /// The chat sees from now on what becomes of the turn.
     pub(in crate::sessions) async fn follow(&mut self) {
-        self.follow_at = None;
-        let Some(turn) = &self.turn else { return };
+        let Some(running) = &mut self.running else { return };
+        running.follow_at = None;
+        let turn = &running.turn;
         let (gap, view) = (self.shell.settings.streaming.gap, self.show.subscribe());
         let following =
             Following::new(turn.id, turn.key.clone(), turn.route.clone(), view, gap, clock::now());
@@ -53,7 +55,7 @@ impl Session {
 
     /// What the author has seen of the answer so far.
     pub(in crate::sessions) fn shown(&self) -> String {
-        let pushed = self.turn.as_ref().is_some_and(|turn| turn.route.delivery == Delivery::Push);
+        let pushed = self.turn().is_some_and(|turn| turn.route.delivery == Delivery::Push);
         if pushed && !self.shell.settings.streaming.enabled {
             return String::new();
         }

@@ -17,6 +17,7 @@ use petasos_core::session::Reader;
 use petasos_core::transcript::{EffectState, ToolCall};
 use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
 use petasos_core::{Platform, SessionId, SessionKey, Source, TurnId};
+use petasos_store::Pending;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -27,9 +28,9 @@ use crate::background::delegation::Place;
 use crate::inbound::downloads;
 use crate::sessions::questions::{Asker, Scope};
 use crate::sessions::turn::compaction::{self, Relieved, relieve};
-use crate::sessions::turn::notices;
+use crate::sessions::turn::{Running, Standing, notices};
 use crate::sessions::view::{Live, View};
-use crate::sessions::{Session, Shell};
+use crate::sessions::{Compressing, Session, Shell};
 use crate::{Error, clock};
 
 #[derive(Debug)]
@@ -92,7 +93,7 @@ impl Work {
 }
 
 /// The next thing the work has to say; never, if there is none.
-pub(in crate::sessions) async fn next(work: &mut Option<Work>) -> Report {
+pub(in crate::sessions) async fn next(work: Option<&mut Work>) -> Report {
     let Some(current) = work else {
         return std::future::pending().await;
     };
@@ -114,21 +115,23 @@ const REPORTS: usize = 8;
 /// Tools that run at the same time.
 const PARALLEL: usize = 8;
 
-impl Session {
-    fn note_doing(&self, doing: Doing) {
-        if let Some(slot) = &self.slot {
+impl Running {
+    fn doing(&self, doing: Doing) {
+        if let Standing::AtWork(slot) = &self.standing {
             slot.doing(doing);
         }
     }
+}
 
+impl Session {
     pub(in crate::sessions) fn call_model(&mut self, attempt: u32, closing: Option<Closing>) {
-        let Some(turn) = self.turn.clone() else { return };
-        let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), self.resumed);
-        self.note_doing(Doing::Thinking);
-        self.sign_of_life();
-        let alive = self.alive.clone();
-        let offered = self.offered.get_or_insert_with(|| shell.tools_of(&turn.key).specs()).clone();
-        let channel = self.author.as_ref().map_or(turn.route.platform, |author| author.platform);
+        let Some(running) = &mut self.running else { return };
+        let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), running.resumed);
+        running.doing(Doing::Thinking);
+        running.sign_of_life();
+        let (turn, alive) = (running.turn.clone(), running.alive.clone());
+        let offered = running.offered.get_or_insert_with(|| shell.tools_of(&turn.key).specs()).clone();
+        let channel = running.author.as_ref().map_or(turn.route.platform, |author| author.platform);
         let later = Later::from(self.shell.channels.capabilities(channel).async_delivery);
         show.send_modify(|view| {
             view.live = Some(Live {
@@ -148,13 +151,15 @@ impl Session {
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
-        self.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
+        running.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
     }
 
     pub(in crate::sessions) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
-        let Some(turn) = &self.turn else { return };
-        self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
-        let (asking, author, alive) = (turn.clone(), self.author.clone(), self.alive.clone());
+        let Some(running) = &mut self.running else { return };
+        running.doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
+        running.sign_of_life();
+        let turn = &running.turn;
+        let (asking, author, alive) = (turn.clone(), running.author.clone(), running.alive.clone());
         // One that repeats a call of an earlier group is not run either.
         let all = match &turn.phase {
             Phase::Acting { calls, .. } => calls.clone(),
@@ -167,7 +172,7 @@ impl Session {
         });
         let open = calls.iter().map(|call| call.id.clone()).collect();
         let window = self.shell.brain.window().context;
-        let room = self.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
+        let room = running.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
             let ctx = context(&shell, &asking, author.as_ref(), &show, alive).await;
@@ -184,15 +189,19 @@ impl Session {
             }
             let _ = reports.send(Report::ToolsEnded).await;
         });
-        self.sign_of_life();
         let relieving = Arc::default();
-        self.work = Some(Work { attempt, open, relieving, task, reports: inbox });
+        running.work = Some(Work { attempt, open, relieving, task, reports: inbox });
     }
 }
 
 impl Session {
     /// Sums the conversation up because somebody asked for it. The command stays in the inbox until that is done.
-    pub(in crate::sessions) fn start_compressing(&mut self, session: SessionId, focus: Option<String>) {
+    pub(in crate::sessions) fn start_compressing(
+        &mut self,
+        asked: Pending,
+        session: SessionId,
+        focus: Option<String>,
+    ) {
         let (shell, key) = (self.shell.clone(), self.key.clone());
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
@@ -204,7 +213,8 @@ impl Session {
             let _ = reports.send(report).await;
         });
         let relieving = Arc::new(AtomicBool::new(true));
-        self.work = Some(Work { attempt: 0, open: vec![], relieving, task, reports: inbox });
+        let work = Work { attempt: 0, open: vec![], relieving, task, reports: inbox };
+        self.compressing = Some(Compressing { asked, work });
     }
 }
 
