@@ -5,9 +5,9 @@ use petasos_config::limits;
 use petasos_config::{ForConnector, Home, Problem, Settings, Severity};
 use petasos_connector::Config;
 use petasos_core::access::{Access, Strangers};
-use petasos_relay::session::Terms;
 use petasos_platforms::AdapterKind;
 use petasos_platforms::listener::{Place, is_loopback};
+use petasos_relay::session::Terms;
 
 use super::{Spoken, access, discord, slack, sole, telegram};
 

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::request::Remembered;
+use super::{Category, Context, Hardline, Verdict, judge};
 use crate::analysis::text;
 use crate::analysis::text::matches;
-use super::{Category, Context, Hardline, Verdict, judge};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use petasos_relay::session::{Buried, Carries, Decision, Effect, Event, Mode, Write};
-use petasos_relay::{FromConnector, Session, close};
 use petasos_core::{Platform, Route};
 use petasos_gateway::{Error, clock};
+use petasos_relay::session::{Buried, Carries, Decision, Effect, Event, Mode, Write};
+use petasos_relay::{FromConnector, Session, close};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
 

@@ -1,9 +1,9 @@
 //! Messages as the inside sees them: who said what where, and the way back.
 
 use alloc::borrow::ToOwned;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -214,6 +214,40 @@ pub enum Delivery {
     Pull,
 }
 
+/// One account of a platform that we listen to: another bot in the same home starts from nothing. Written `platform/account`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId {
+    pub platform: Platform,
+    pub account: String,
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.platform, self.account)
+    }
+}
+
+/// A chat, whatever the thread: its messages leave in order and share one rate budget. Written `platform:chat`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId {
+    pub platform: Platform,
+    pub chat: String,
+}
+
+impl LaneId {
+    /// `None`: no platform is called so.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (platform, chat) = text.split_once(':')?;
+        Some(Self { platform: Platform::parse(platform)?, chat: chat.to_owned() })
+    }
+}
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.platform, self.chat)
+    }
+}
+
 /// The way back to where a message came from. Fixed when the turn starts, never changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -248,9 +282,8 @@ impl Route {
         self.chat_id.is_empty() && self.delivery == Delivery::Push
     }
 
-    /// The lane that keeps this chat's messages in order and shares one rate budget.
-    pub fn lane(&self) -> String {
-        format!("{}:{}", self.platform, self.chat_id)
+    pub fn lane(&self) -> LaneId {
+        LaneId { platform: self.platform, chat: self.chat_id.clone() }
     }
 }
 
@@ -264,6 +297,8 @@ mod tests {
         let plain = Route::back_to(&source, Delivery::Push).lane();
         source.thread_id = Some("3".into());
         assert_eq!(plain, Route::back_to(&source, Delivery::Push).lane());
-        assert_eq!(plain, "telegram:7");
+        assert_eq!(plain.to_string(), "telegram:7");
+        assert_eq!(LaneId::parse("telegram:7"), Some(plain));
+        assert_eq!(LaneId::parse("nowhere:7"), None);
     }
 }

@@ -233,9 +233,7 @@ impl Adapter {
 
     /// Replaces a message of ours. One that already reads so is a success.
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
-        let request = async {
-            each!(self, it => Ok(it.edit(to, message_id, part).await?))
-        };
+        let request = async { each!(self, it => Ok(it.edit(to, message_id, part).await?)) };
         self.limited(to, request).await
     }
 
@@ -280,16 +278,12 @@ impl Adapter {
 
     /// Removes a message of ours. One that is gone already is a success.
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
-        let request = async {
-            each!(self, it => Ok(it.delete(to, message_id).await?))
-        };
+        let request = async { each!(self, it => Ok(it.delete(to, message_id).await?)) };
         self.limited(to, request).await
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
-        let request = async {
-            each!(self, it => Ok(it.typing(to).await?))
-        };
+        let request = async { each!(self, it => Ok(it.typing(to).await?)) };
         self.limited_mark(to, "typing", request).await
     }
 

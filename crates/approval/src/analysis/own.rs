@@ -3,9 +3,9 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::Context;
 use super::path::resolve;
 use super::text::{has_hole, matches};
+use crate::Context;
 
 /// Whether changing what a path names changes the gateway's settings or data.
 pub(crate) fn is_own(path: &str, cwd: &str, context: &Context) -> bool {

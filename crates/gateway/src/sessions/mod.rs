@@ -6,15 +6,16 @@
 //!
 //! `messages` lets messages in and answers without a turn, `turn` starts turns and runs them, `commands` obeys slash
 //! commands, `approvals` and `questions` wait for people, `errands` does what tools ask of the gateway. `router.rs` finds or
-//! starts a session's task, `view.rs` is what others may watch, `shell.rs` is the world around all of it.
+//! starts a session's task, `view.rs` is what others may watch, `handles.rs` is the world around all of it.
 
 pub(crate) mod approvals;
 mod commands;
 pub(crate) mod errands;
+mod handles;
+mod handles;
 mod messages;
 pub(crate) mod questions;
 pub(crate) mod router;
-mod shell;
 mod turn;
 pub(crate) mod view;
 
@@ -37,9 +38,9 @@ use crate::clock;
 use crate::runtime::commit::Commit;
 use crate::sessions::router::Word;
 use crate::sessions::view::View;
+pub(crate) use handles::{Agent, Handles, People};
 use messages::admit::Promise;
 use messages::files::{self, Arriving};
-pub(crate) use shell::Shell;
 use turn::Running;
 use turn::work::{self, Work};
 
@@ -54,7 +55,7 @@ const ACK_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Seed {
     pub(crate) key: SessionKey,
-    pub(crate) shell: Arc<Shell>,
+    pub(crate) handles: Arc<Handles>,
     pub(crate) words: mpsc::Receiver<Word>,
     /// Set when a word did not fit into the mailbox: the inbox has more than we were told.
     pub(crate) missed: Arc<AtomicBool>,
@@ -83,10 +84,10 @@ pub(crate) enum Fate {
 }
 
 pub(crate) async fn run(seed: Seed) -> Fate {
-    let Seed { key, shell, words, missed, show, past } = seed;
+    let Seed { key, handles, words, missed, show, past } = seed;
     let session = Session {
         key,
-        shell,
+        handles,
         words,
         missed,
         show: Arc::new(show),
@@ -105,7 +106,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
 
 struct Session {
     key: SessionKey,
-    shell: Arc<Shell>,
+    handles: Arc<Handles>,
     words: mpsc::Receiver<Word>,
     missed: Arc<AtomicBool>,
     show: Arc<watch::Sender<View>>,
@@ -180,10 +181,7 @@ impl Session {
             return Ok(true);
         }
         let resting = self.running.is_none();
-        let idle = resting
-            && self.queue.is_empty()
-            && self.arriving.is_empty()
-            && self.compressing.is_none();
+        let idle = resting && self.queue.is_empty() && self.arriving.is_empty() && self.compressing.is_none();
         let wait = ready.unwrap_or_else(|| Instant::now() + self.linger());
         let stalls_at = self.stalls_at();
         let follow_at = self.running.as_ref().and_then(|running| running.follow_at);
@@ -289,19 +287,19 @@ impl Session {
     /// After the commit: whoever waits for the end of a run learns of it.
     fn settled(&self, run: Option<&String>) {
         if let Some(run) = run {
-            self.shell.runs.ended(run);
+            self.handles.runs.ended(run);
         }
     }
 
     /// How long it is worth waiting for the next message.
     fn linger(&self) -> Duration {
-        let stays = |platform| self.shell.channels.capabilities(platform).async_delivery;
+        let stays = |platform| self.handles.channels.capabilities(platform).async_delivery;
         if self.reader.is_none_or(stays) { LINGER } else { BRIEF_LINGER }
     }
 
     /// Goes off the map, handing back what came in meanwhile.
     async fn leave(&mut self) {
-        self.shell.router.leave(self.key.clone()).await;
+        self.handles.router.leave(self.key.clone()).await;
         let mut more = self.missed.load(Ordering::Acquire);
         while let Ok(word) = self.words.try_recv() {
             more = true;
@@ -309,7 +307,7 @@ impl Session {
         }
         if more {
             // Everything is in the inbox; the session that starts next reads it there.
-            self.shell.router.wake(self.key.clone()).await;
+            self.handles.router.wake(self.key.clone()).await;
         }
     }
 }
@@ -325,7 +323,7 @@ async fn at(moment: Option<Instant>) {
 /// Resolves at the next change; never, if nothing is watched.
 async fn changed(news: &mut Option<watch::Receiver<u64>>) {
     match news {
-        // The gate lives as long as the shell.
+        // The gate lives as long as its handles.
         Some(news) => drop(news.changed().await),
         None => std::future::pending().await,
     }

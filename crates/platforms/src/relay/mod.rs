@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
-use petasos_relay::{Descriptor, FromGateway, Terms, address};
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform, Secret, Source};
+use petasos_relay::{Descriptor, FromGateway, Terms, address};
 
 use crate::{Limits, websocket};
 pub use control::{Credentials, Enroll, Enrolled, Grant, Policy, Provision, Refused, enroll};

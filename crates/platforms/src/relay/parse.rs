@@ -128,7 +128,8 @@ mod tests {
     fn only_adapters_that_know_such_requests_answer_them() {
         let body = json!({"type": 2, "data": {"name": "new"}, "channel_id": "c1"}).to_string();
         let of = |platform: &str| {
-            let forward = Forward { platform: platform.into(), body: body.clone().into(), ..Forward::default() };
+            let forward =
+                Forward { platform: platform.into(), body: body.clone().into(), ..Forward::default() };
             forwarded(&forward).map(|(_, permission)| permission)
         };
         assert_eq!(of("Discord"), Some("discord.interaction_token"));

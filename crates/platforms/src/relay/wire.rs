@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use petasos_relay::{Action, Answer, Descriptor, Descriptors, FromGateway};
 use petasos_core::{Platform, Source};
+use petasos_relay::{Action, Answer, Descriptor, Descriptors, FromGateway};
 use reqwest::Client;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};

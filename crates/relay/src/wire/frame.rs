@@ -9,10 +9,10 @@ use core::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::messages::action::{Action, Answer};
 use super::field::{self, Object};
-use crate::{Descriptor, LONGEST_WRITTEN};
+use crate::messages::action::{Action, Answer};
 use crate::wire::surrogate;
+use crate::{Descriptor, LONGEST_WRITTEN};
 
 /// What a gateway reads.
 #[derive(Debug, Clone, PartialEq)]

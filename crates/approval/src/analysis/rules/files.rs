@@ -6,8 +6,8 @@ use super::{grouped, has, operands, value};
 use crate::analysis::state::Stream;
 use crate::analysis::text::has_hole;
 use crate::analysis::walk::{Walk, Walked};
-use crate::{Category, Hardline};
 use crate::analysis::{own, path};
+use crate::{Category, Hardline};
 
 impl Walk<'_> {
     /// Something is written to this path.

@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use petasos_agent::{Brain, Judge, Question, Request, SessionCtx, Verdict, has_private_key, secret_words};
-use petasos_core::SessionId;
 use petasos_approval::{
     self, Because, Category, Choice, Context, Decision, Ending, MOST_SHOWN, Mode, Policy, Refusal, TIMEOUT,
     describe,
 };
+use petasos_core::SessionId;
 use petasos_core::transcript::Message;
 
 use crate::clock;

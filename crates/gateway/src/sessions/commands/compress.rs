@@ -84,12 +84,12 @@ impl Session {
         self.end_work();
         let pull = self.turn().is_some_and(|turn| turn.route.delivery == Delivery::Pull);
         self.feed(Event::CallFailed { attempt, notice: notices::EXHAUSTED.into() }).await?;
-        let (key, shell) = (self.key.clone(), self.shell.clone());
+        let (key, handles) = (self.key.clone(), self.handles.clone());
         let session = self
             .change(Commit::Say, move |tx| {
                 let Some(source) = tx.entry(&key)?.and_then(|entry| entry.origin) else { return Ok(None) };
-                let hint = &shell.channels.capabilities(source.platform).hint.clone();
-                let opened = shell.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;
+                let hint = &handles.channels.capabilities(source.platform).hint.clone();
+                let opened = handles.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;
                 tell(tx, &key, &opened.entry.session_id, pull)?;
                 Ok(Some(opened.entry.session_id))
             })

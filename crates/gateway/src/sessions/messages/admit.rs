@@ -34,7 +34,7 @@ impl Session {
         pending: Pending,
         arrival: Arrival,
     ) -> Result<(), Ended> {
-        if self.shell.gate.keeps(pending.received_at) || is_promised(&pending) {
+        if self.handles.lifecycle.gate.keeps(pending.received_at) || is_promised(&pending) {
             self.enqueue(pending, arrival, Promise::Given);
             return Ok(());
         }
@@ -88,33 +88,33 @@ impl Session {
             (None, Some(compressing)) => compressing.work.is_relieving(),
             (None, None) => false,
         };
-        let mode = match self.shell.settings.busy {
+        let mode = match self.handles.settings.busy {
             _ if waits => BusyMode::Queue,
             // What others do for this turn would be lost with it.
             BusyMode::Interrupt if self.waits_for_others() => BusyMode::Queue,
             mode => mode,
         };
-        admit(mode, self.shell.gate.door(), activity, arrival, waiting)
+        admit(mode, self.handles.lifecycle.gate.door(), activity, arrival, waiting)
     }
 
     /// Whether the running turn has given work away and waits for it.
     fn waits_for_others(&self) -> bool {
         match self.turn().map(|turn| &turn.phase) {
-            Some(Phase::Acting { calls, open, .. }) => {
-                calls.iter().any(|call| self.shell.tools.delegates(&call.name) && open.contains(&call.id))
-            }
+            Some(Phase::Acting { calls, open, .. }) => calls
+                .iter()
+                .any(|call| self.handles.agent.tools.delegates(&call.name) && open.contains(&call.id)),
             Some(Phase::Thinking | Phase::Over) | None => false,
         }
     }
 
     pub(in crate::sessions) fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
-        let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
+        let hint = self.handles.channels.capabilities(pending.inbound.source.platform).split_hint;
         let whole = arrival == Arrival::Internal;
         let halved = !whole && hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
         let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
         let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
         // Where the channel ends with the answer, everybody gets their own.
-        let own = !self.shell.channels.capabilities(pending.inbound.source.platform).async_delivery;
+        let own = !self.handles.channels.capabilities(pending.inbound.source.platform).async_delivery;
         let alone = own || arrival != Arrival::Text;
         // Nobody would send our own words again.
         let promised = promise == Promise::Given || arrival == Arrival::Internal;

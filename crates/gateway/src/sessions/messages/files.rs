@@ -114,11 +114,11 @@ impl Session {
         let Some(first) = self.arriving.waiting.front().filter(|_| self.arriving.fetch.is_none()) else {
             return;
         };
-        let (shell, key) = (self.shell.clone(), self.key.clone());
+        let (handles, key) = (self.handles.clone(), self.key.clone());
         let (id, inbound) = (first.pending.id, first.pending.inbound.clone());
         let task = tokio::spawn(async move {
-            let adapter = shell.channels.adapter(inbound.source.platform).cloned();
-            shell.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
+            let adapter = handles.channels.adapter(inbound.source.platform).cloned();
+            handles.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
         });
         self.arriving.fetch = Some(Fetch(task));
     }

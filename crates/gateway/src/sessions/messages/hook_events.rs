@@ -31,7 +31,7 @@ impl Session {
         about["command"] = command.as_str().into();
         about["args"] = shown(&args).into();
         about["message"] = shown(&pending.inbound.text).into();
-        self.shell.hooks.ask(&command, about).await
+        self.handles.hooks.ask(&command, about).await
     }
 
     /// A turn begins. `fresh`: so does its transcript, in the place of that one.
@@ -40,12 +40,12 @@ impl Session {
         if let (Some(before), Some(author)) = (fresh, &running.author) {
             self.changed_to(author, before.as_ref(), Some(&running.turn.session));
         }
-        self.shell.hooks.tell("agent:start", || about(running));
+        self.handles.hooks.tell("agent:start", || about(running));
     }
 
     pub(in crate::sessions) fn hooks_hear_a_step(&self, calls: &[ToolCall]) {
         let Some(running) = &self.running else { return };
-        self.shell.hooks.tell("agent:step", || {
+        self.handles.hooks.tell("agent:step", || {
             let mut about = about(running);
             about["iteration"] = running.turn.step.into();
             about["tool_names"] = calls.iter().map(|call| call.name.as_str()).collect();
@@ -54,7 +54,7 @@ impl Session {
     }
 
     pub(in crate::sessions) fn hooks_hear_the_end(&self, running: &Running, outcome: Outcome) {
-        self.shell.hooks.tell("agent:end", || {
+        self.handles.hooks.tell("agent:end", || {
             let mut about = about(running);
             about["response"] = running.answered.as_str().into();
             about["outcome"] = outcome.as_str().into();
@@ -70,10 +70,10 @@ impl Session {
 
     fn changed_to(&self, author: &Source, before: Option<&SessionId>, now: Option<&SessionId>) {
         if before.is_some() {
-            self.shell.hooks.tell("session:end", || context(author, before));
-            self.shell.hooks.tell("session:reset", || context(author, now));
+            self.handles.hooks.tell("session:end", || context(author, before));
+            self.handles.hooks.tell("session:reset", || context(author, now));
         }
-        self.shell.hooks.tell("session:start", || context(author, now));
+        self.handles.hooks.tell("session:start", || context(author, now));
     }
 }
 

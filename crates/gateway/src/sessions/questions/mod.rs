@@ -18,7 +18,7 @@ use petasos_agent::Question;
 use petasos_approval::{Ask, Ending, Offer, Subject};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
-use petasos_core::{Millis, SessionKey, TurnId};
+use petasos_core::{LaneId, Millis, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -71,7 +71,7 @@ pub(crate) struct Settled {
     ending: Ending,
     /// What people are told of it.
     pub(crate) text: String,
-    lane: Option<String>,
+    lane: Option<LaneId>,
     /// The row that says so to those who come for it.
     last: Option<RowId>,
 }
@@ -201,7 +201,10 @@ fn shown(
         (Question::Approval { command, folder, .. }, Some(ask)) => {
             let subject = Subject { command, folder: folder.as_deref() };
             let seconds = expires_at.since(now).as_secs();
-            (petasos_approval::question(&ask, subject, seconds, offer), petasos_approval::buttons(&ask, offer))
+            (
+                petasos_approval::question(&ask, subject, seconds, offer),
+                petasos_approval::buttons(&ask, offer),
+            )
         }
         (Question::Approval { command, .. }, None) => (command.clone(), vec![]),
         (Question::Clarify { text, choices }, _) => {

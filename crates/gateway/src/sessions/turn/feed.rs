@@ -95,9 +95,9 @@ impl Session {
     }
 
     pub(in crate::sessions) fn limits(&self) -> Limits {
-        let limits = self.shell.settings.limits;
+        let limits = self.handles.settings.limits;
         match Place::of(&self.key) {
-            Some(_) => Limits { steps: self.shell.settings.delegation.steps, ..limits },
+            Some(_) => Limits { steps: self.handles.settings.delegation.steps, ..limits },
             None => limits,
         }
     }
@@ -125,7 +125,7 @@ impl Session {
         }
         loop {
             let (these, session, now) = (writes.clone(), session.clone(), clock::now());
-            let kept = self.shell.db.write(Commit::Step, move |tx| {
+            let kept = self.handles.db.write(Commit::Step, move |tx| {
                 tx.apply(&these, now)?;
                 tx.last_row(&session)
             });
@@ -148,7 +148,7 @@ impl Session {
                     self.hooks_hear_a_step(&calls);
                     self.run_tools(attempt, calls);
                 }
-                Effect::Deliver { lane } => self.shell.deliver.due(lane).await,
+                Effect::Deliver { lane } => self.handles.delivery.deliver.due(lane).await,
                 Effect::Finished { outcome } => self.finished(outcome),
             }
         }
@@ -159,13 +159,13 @@ impl Session {
         self.hooks_hear_the_end(&running, outcome);
         let turn = &running.turn;
         self.settled(turn.route.reply_to.as_ref());
-        self.shell.marks.ended(&turn.route, outcome);
+        self.handles.delivery.reactions.ended(&turn.route, outcome);
         let took = clock::now().since(turn.started_at).as_millis();
         tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         if outcome == Outcome::Answered {
-            self.shell.counts.may_have_changed();
+            self.handles.lifecycle.counts.may_have_changed();
         }
-        self.shell.ended.ring();
+        self.handles.jobs.bell.ring();
         let steering = std::mem::take(&mut running.steering);
         // The slot is given back before the next turn can start.
         drop(running);

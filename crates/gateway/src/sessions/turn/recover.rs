@@ -51,24 +51,26 @@ impl Session {
     pub(in crate::sessions) async fn take_up(&mut self) -> Result<(), Ended> {
         let parked = self.running.as_ref().and_then(|running| Some((running.parked()?, &running.turn)));
         let Some((past, turn)) = parked else { return Ok(()) };
-        if self.shell.quarantine.holds(turn.id) {
+        if self.handles.lifecycle.quarantine.holds(turn.id) {
             return Ok(());
         }
         let turn = turn.clone();
-        if past == Past::Fresh && !self.shell.settings.resume_window.holds(Some(self.shell.age())) {
+        if past == Past::Fresh
+            && !self.handles.settings.resume_window.holds(Some(self.handles.lifecycle.age()))
+        {
             // It was fresh when we started, and nobody came for it since.
             let notice = Fate::Stale.notice().map(str::to_owned);
             return self.feed(Event::GivenUp { notice }).await;
         }
         // Refused only by a gateway that leaves; the next start finds the turn as it is.
-        let Ok(slot) = self.shell.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
+        let Ok(slot) = self.handles.lifecycle.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
         slot.began(turn.id);
         // A crash of the process was counted when this one took over; a failure of this session was not.
         let clean = past == Past::Fresh;
         tracing::info!(turn = %turn.id, clean, "resuming an interrupted turn");
         let repeatable = match &turn.phase {
             Phase::Acting { calls, .. } => {
-                let harmless = calls.iter().filter(|call| self.shell.tools.read_only(&call.name));
+                let harmless = calls.iter().filter(|call| self.handles.agent.tools.read_only(&call.name));
                 harmless.map(|call| call.id.clone()).collect()
             }
             Phase::Thinking | Phase::Over => vec![],
@@ -91,7 +93,7 @@ impl Session {
     async fn known(&self) -> Result<Known, Ended> {
         loop {
             let key = self.key.clone();
-            let read = self.shell.db.read(move |reader| {
+            let read = self.handles.db.read(move |reader| {
                 let session = reader.bound(&key)?;
                 let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
                 let open = reader.open_turn_of(&key)?;
@@ -112,7 +114,7 @@ impl Session {
     pub(in crate::sessions) async fn reload(&mut self) -> Result<(), Ended> {
         let queued = loop {
             let key = self.key.clone();
-            let read = self.shell.db.read(move |reader| {
+            let read = self.handles.db.read(move |reader| {
                 let session = reader.bound(&key)?;
                 let row = session.map_or(Ok(None), |session| reader.last_row(&session))?;
                 Ok((reader.queued(&key)?, reader.newest()?, row))
@@ -130,7 +132,7 @@ impl Session {
             if self.holds(&pending) {
                 continue;
             }
-            if pending.received_at >= self.shell.started_at {
+            if pending.received_at >= self.handles.lifecycle.started_at {
                 Box::pin(self.take_in(pending)).await?;
                 continue;
             }

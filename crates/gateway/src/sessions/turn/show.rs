@@ -39,10 +39,10 @@ impl Session {
         let Some(running) = &mut self.running else { return };
         running.follow_at = None;
         let turn = &running.turn;
-        let (gap, view) = (self.shell.settings.streaming.gap, self.show.subscribe());
+        let (gap, view) = (self.handles.settings.streaming.gap, self.show.subscribe());
         let following =
             Following::new(turn.id, turn.key.clone(), turn.route.clone(), view, gap, clock::now());
-        self.shell.deliver.follow(turn.route.lane(), following).await;
+        self.handles.delivery.deliver.follow(turn.route.lane(), following).await;
     }
 
     pub(in crate::sessions) fn publish_queue(&self) {
@@ -56,7 +56,7 @@ impl Session {
     /// What the author has seen of the answer so far.
     pub(in crate::sessions) fn shown(&self) -> String {
         let pushed = self.turn().is_some_and(|turn| turn.route.delivery == Delivery::Push);
-        if pushed && !self.shell.settings.streaming.enabled {
+        if pushed && !self.handles.settings.streaming.enabled {
             return String::new();
         }
         self.show.borrow().live.as_ref().map(|live| live.text.clone()).unwrap_or_default()

@@ -16,7 +16,7 @@ impl Session {
     /// When the running turn has been silent for too long, unless it gives a sign of life until then.
     pub(in crate::sessions) fn stalls_at(&self) -> Option<Instant> {
         let running = self.running.as_ref().filter(|running| running.parked().is_none())?;
-        let stall = &self.shell.settings.stall;
+        let stall = &self.handles.settings.stall;
         let warn = stall.warn.filter(|_| !running.warned);
         let silence = [warn, stall.stop].into_iter().flatten().min()?;
         running.alive.last().checked_add(silence)
@@ -31,7 +31,7 @@ impl Session {
             return Ok(());
         }
         let (silence, turn) = (running.alive.last().elapsed(), running.turn.clone());
-        let stop = self.shell.settings.stall.stop;
+        let stop = self.handles.settings.stall.stop;
         let doing = doing(&turn);
         if stop.is_none_or(|stop| silence < stop) {
             running.warned = true;
@@ -58,7 +58,7 @@ impl Session {
     async fn warn(&mut self, turn: &Turn, text: String) -> Result<(), Ended> {
         self.keep(&turn.session, turn.notice(text, clock::now())).await?;
         if turn.route.delivery == Delivery::Push {
-            self.shell.deliver.due(turn.route.lane()).await;
+            self.handles.delivery.deliver.due(turn.route.lane()).await;
         }
         Ok(())
     }

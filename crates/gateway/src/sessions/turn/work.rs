@@ -30,7 +30,7 @@ use crate::sessions::questions::{Asker, Scope};
 use crate::sessions::turn::compaction::{self, Relieved, relieve};
 use crate::sessions::turn::{Running, Standing, notices};
 use crate::sessions::view::{Live, View};
-use crate::sessions::{Compressing, Session, Shell};
+use crate::sessions::{Compressing, Handles, Session};
 use crate::{Error, clock};
 
 #[derive(Debug)]
@@ -126,13 +126,14 @@ impl Running {
 impl Session {
     pub(in crate::sessions) fn call_model(&mut self, attempt: u32, closing: Option<Closing>) {
         let Some(running) = &mut self.running else { return };
-        let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), running.resumed);
+        let (handles, show, resumed) = (self.handles.clone(), self.show.clone(), running.resumed);
         running.doing(Doing::Thinking);
         running.sign_of_life();
         let (turn, alive) = (running.turn.clone(), running.alive.clone());
-        let offered = running.offered.get_or_insert_with(|| shell.tools_of(&turn.key).specs()).clone();
+        let offered =
+            running.offered.get_or_insert_with(|| handles.agent.tools_of(&turn.key).specs()).clone();
         let channel = running.author.as_ref().map_or(turn.route.platform, |author| author.platform);
-        let later = Later::from(self.shell.channels.capabilities(channel).async_delivery);
+        let later = Later::from(self.handles.channels.capabilities(channel).async_delivery);
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -147,7 +148,7 @@ impl Session {
         let busy = relieving.clone();
         let task = tokio::spawn(async move {
             let asked = Asked { attempt, closing, resumed, later };
-            let report = think(&shell, &show, &turn, (asked, offered), &busy, &alive).await;
+            let report = think(&handles, &show, &turn, (asked, offered), &busy, &alive).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
@@ -165,22 +166,22 @@ impl Session {
             Phase::Acting { calls, .. } => calls.clone(),
             Phase::Thinking | Phase::Over => calls.clone(),
         };
-        let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
+        let (handles, show, id) = (self.handles.clone(), self.show.clone(), turn.id);
         show.send_modify(|view| {
             let tools = calls.iter().map(|call| call.name.clone()).collect();
             view.live = Some(Live { turn: id, step: turn.step, attempt, text: String::new(), tools });
         });
         let open = calls.iter().map(|call| call.id.clone()).collect();
-        let window = self.shell.brain.window().context;
+        let window = self.handles.agent.brain.window().context;
         let room = running.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
-            let ctx = context(&shell, &asking, author.as_ref(), &show, alive).await;
+            let ctx = context(&handles, &asking, author.as_ref(), &show, alive).await;
             // One that is alone minds its own time.
-            let patience = shell.settings.tools_patience.filter(|_| calls.len() > 1);
+            let patience = handles.settings.tools_patience.filter(|_| calls.len() > 1);
             let until = patience.map(|patience| Instant::now() + patience);
             let each: Vec<_> =
-                calls.iter().map(|call| run_one(&shell, &ctx, &room, &all, call, until)).collect();
+                calls.iter().map(|call| run_one(&handles, &ctx, &room, &all, call, until)).collect();
             // At the same time, and heard of in their order.
             let mut ended = stream::iter(each).buffered(PARALLEL);
             while let Some((call, end)) = ended.next().await {
@@ -202,10 +203,10 @@ impl Session {
         session: SessionId,
         focus: Option<String>,
     ) {
-        let (shell, key) = (self.shell.clone(), self.key.clone());
+        let (handles, key) = (self.handles.clone(), self.key.clone());
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = tokio::spawn(async move {
-            let report = match compress(&shell, key, session.clone(), focus.as_deref()).await {
+            let report = match compress(&handles, key, session.clone(), focus.as_deref()).await {
                 Ok(relieved) => Report::Compressed { session, relieved },
                 Err(error) => Report::Failed { attempt: 0, notice: format!("⚠️ {error}") },
             };
@@ -219,20 +220,20 @@ impl Session {
 }
 
 async fn compress(
-    shell: &Shell,
+    handles: &Handles,
     key: SessionKey,
     session: SessionId,
     focus: Option<&str>,
 ) -> Result<Option<Relieved>, Error> {
-    let prepared = prepare_quietly(shell, key, session).await?;
-    // Closed only if the shell is gone, and then nobody is here to ask.
-    let Ok(_permit) = shell.calls.acquire().await else { return Ok(None) };
-    Ok(relieve(shell, &prepared, Force::Yes, focus).await)
+    let prepared = prepare_quietly(handles, key, session).await?;
+    // Closed only if the handles are gone, and then nobody is here to ask.
+    let Ok(_permit) = handles.agent.calls.acquire().await else { return Ok(None) };
+    Ok(relieve(handles, &prepared, Force::Yes, focus).await)
 }
 
 /// `all`: the calls of the same answer.
 async fn run_one(
-    shell: &Shell,
+    handles: &Handles,
     ctx: &SessionCtx,
     room: &Room,
     all: &[ToolCall],
@@ -244,7 +245,7 @@ async fn run_one(
     if let Some(result) = repeated(all, call) {
         return (id, known(result.content, Progress::None));
     }
-    let tools = shell.tools_of(&ctx.key);
+    let tools = handles.agent.tools_of(&ctx.key);
     let run = tools.run(ctx, call);
     let result = match until {
         Some(until) => tokio::time::timeout_at(until, run).await,
@@ -265,7 +266,7 @@ async fn run_one(
 
 /// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
 async fn think(
-    shell: &Shell,
+    handles: &Handles,
     show: &Arc<watch::Sender<View>>,
     turn: &Turn,
     (asked, offered): (Asked, Arc<[ToolSpec]>),
@@ -274,7 +275,7 @@ async fn think(
 ) -> Report {
     let (id, attempt) = (turn.id, asked.attempt);
     let failed = |notice: String| Report::Failed { attempt, notice };
-    let mut prepared = match prepare(shell, turn, asked, offered).await {
+    let mut prepared = match prepare(handles, turn, asked, offered).await {
         Ok(prepared) => prepared,
         Err(error) => {
             return failed(format!(
@@ -282,13 +283,16 @@ async fn think(
             ));
         }
     };
-    // Closed only if the shell is gone, and then nobody is here to ask.
-    let Ok(_permit) = shell.calls.acquire().await else { return failed(notices::PANICKED.to_owned()) };
-    let may_relieve = shell.settings.compression.enabled && turn.relieved < shell.settings.limits.reliefs;
-    let long = prepared.conversation().is_long(compaction::room(shell)) && prepared.pace.allows(clock::now());
+    // Closed only if the handles are gone, and then nobody is here to ask.
+    let Ok(_permit) = handles.agent.calls.acquire().await else {
+        return failed(notices::PANICKED.to_owned());
+    };
+    let may_relieve = handles.settings.compression.enabled && turn.relieved < handles.settings.limits.reliefs;
+    let long =
+        prepared.conversation().is_long(compaction::room(handles)) && prepared.pace.allows(clock::now());
     if may_relieve && long {
         relieving.store(true, Ordering::Relaxed);
-        if let Some(relieved) = relieve(shell, &prepared, Force::No, None).await {
+        if let Some(relieved) = relieve(handles, &prepared, Force::No, None).await {
             return Report::Relieved { attempt, relieved };
         }
         relieving.store(false, Ordering::Relaxed);
@@ -298,20 +302,20 @@ async fn think(
         alive.sign();
         show_chunk(show, id, attempt, chunk);
     };
-    let failure = match shell.brain.answer(&prepared.request, &mut on_chunk).await {
-        Ok(answer) => return Report::Answered { attempt, answer: said(shell, &turn.key, answer) },
+    let failure = match handles.agent.brain.answer(&prepared.request, &mut on_chunk).await {
+        Ok(answer) => return Report::Answered { attempt, answer: said(handles, &turn.key, answer) },
         Err(failure) => failure,
     };
     prepared.fall_silent();
     tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
     match failure.class {
-        Class::ContextOverflow | Class::PayloadTooLarge if !shell.settings.compression.enabled => {
+        Class::ContextOverflow | Class::PayloadTooLarge if !handles.settings.compression.enabled => {
             failed(notices::TOO_LONG.into())
         }
         Class::ContextOverflow | Class::PayloadTooLarge => {
             relieving.store(true, Ordering::Relaxed);
             let relieved = match may_relieve {
-                true => relieve(shell, &prepared, Force::Yes, None).await,
+                true => relieve(handles, &prepared, Force::Yes, None).await,
                 false => None,
             };
             match relieved {
@@ -324,13 +328,13 @@ async fn think(
     }
 }
 
-fn said(shell: &Shell, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
+fn said(handles: &Handles, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
     let petasos_agent::Answer { mut text, calls, bill, partial, .. } = answer;
     if partial {
         text.push_str(notices::CUT_OFF);
     }
-    let tools = shell.tools_of(key);
-    let groups = tools.groups(&shell.settings.workspace, &calls);
+    let tools = handles.agent.tools_of(key);
+    let groups = tools.groups(&handles.settings.workspace, &calls);
     let astray = !calls.is_empty() && !calls.iter().any(|call| tools.knows(&call.name));
     Answer { text, calls, groups, astray, bill, partial }
 }
@@ -351,7 +355,7 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
 /// The only place where a tool call gets its context: what the channel can do is read off the one that the
 /// question came over, wherever the answer goes.
 async fn context(
-    shell: &Shell,
+    handles: &Handles,
     turn: &Turn,
     author: Option<&Source>,
     show: &Arc<watch::Sender<View>>,
@@ -362,23 +366,30 @@ async fn context(
         let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
         Source { thread_id: route.thread_id.clone(), ..room }
     });
-    let later = Later::from(shell.channels.capabilities(source.platform).async_delivery);
+    let later = Later::from(handles.channels.capabilities(source.platform).async_delivery);
     // Whoever is there to read an answer can also give one.
-    let person = match (shell.channels.reader(source.platform), later) {
-        _ if Place::of(&turn.key).is_some() => shell.settings.delegation.person(),
-        _ if shell.channels.is_scheduled(source.platform) && shell.settings.consent.unattended => {
+    let person = match (handles.channels.reader(source.platform), later) {
+        _ if Place::of(&turn.key).is_some() => handles.settings.delegation.person(),
+        _ if handles.channels.is_scheduled(source.platform) && handles.settings.consent.unattended => {
             Person::NobodyNeeded
         }
         (Reader::Interactive, Later::Supported) => {
-            let offer = match shell.may_decide_lastingly(&source).await {
+            let offer = match handles.may_decide_lastingly(&source).await {
                 true => Offer::Every,
                 false => Offer::OnlyThisCommand,
             };
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Anything, offer)))
+            Person::There(Arc::new(Asker::new(
+                &handles.people.questions,
+                turn,
+                &source,
+                show,
+                Scope::Anything,
+                offer,
+            )))
         }
-        (Reader::Machine, _) if answers(shell, turn, &source).await => {
+        (Reader::Machine, _) if answers(handles, turn, &source).await => {
             let (scope, offer) = (Scope::Consent, Offer::Every);
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, scope, offer)))
+            Person::There(Arc::new(Asker::new(&handles.people.questions, turn, &source, show, scope, offer)))
         }
         (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
     };
@@ -389,23 +400,23 @@ async fn context(
         person,
         call: String::new(),
         source,
-        home: shell.home.clone(),
-        workspace: shell.settings.workspace.clone(),
-        sent: downloads::folders(&shell.home, &turn.key),
-        results: downloads::results(&shell.home, &turn.key),
+        home: handles.home.clone(),
+        workspace: handles.settings.workspace.clone(),
+        sent: downloads::folders(&handles.home, &turn.key),
+        results: downloads::results(&handles.home, &turn.key),
         alive,
         now: clock::now(),
-        timezone: shell.settings.cron.timezone.clone(),
+        timezone: handles.settings.cron.timezone.clone(),
     }
 }
 
 /// Whether a program said that it would answer questions.
-async fn answers(shell: &Shell, turn: &Turn, source: &Source) -> bool {
+async fn answers(handles: &Handles, turn: &Turn, source: &Source) -> bool {
     if source.platform != Platform::API_SERVER {
         return false;
     }
     let inbox = turn.id.into();
-    match shell.db.read(move |reader| reader.run_of(inbox)).await {
+    match handles.db.read(move |reader| reader.run_of(inbox)).await {
         Ok(run) => run.and_then(|run| Wish::read(&run.wish)).is_some_and(|wish| wish.answers),
         Err(error) => {
             tracing::warn!(turn = %turn.id, %error, "whether a program answers questions is not known: nobody is asked");
