@@ -13,7 +13,7 @@ const MOST_BRACES: usize = 64;
 
 impl Walk<'_> {
     /// The arguments that a word becomes.
-    pub(crate) fn fields(&mut self, word: &Word) -> Walked<Vec<String>> {
+    pub(super) fn fields(&mut self, word: &Word) -> Walked<Vec<String>> {
         let mut out = Fields::default();
         for word in braces(word) {
             self.expand(&word, &mut out)?;
@@ -24,7 +24,7 @@ impl Walk<'_> {
     }
 
     /// A word where nothing is split: a redirection, a value, a document.
-    pub(crate) fn text(&mut self, word: &Word) -> Walked<String> {
+    pub(super) fn text(&mut self, word: &Word) -> Walked<String> {
         let mut out = Fields::default();
         self.expand(word, &mut out)?;
         out.end();

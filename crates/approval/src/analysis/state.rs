@@ -108,11 +108,11 @@ impl State {
         }
     }
 
-    pub(crate) fn function(&self, name: &str) -> Option<Rc<Script>> {
+    pub(super) fn function(&self, name: &str) -> Option<Rc<Script>> {
         self.functions.get(name).cloned()
     }
 
-    pub(crate) fn define(&mut self, name: &str, body: Rc<Script>) {
+    pub(super) fn define(&mut self, name: &str, body: Rc<Script>) {
         self.crowded |= !keep(&mut self.functions, name, body);
     }
 

@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    pub(crate) fn script(&mut self, script: &Script, input: &Stream) -> Walked<Stream> {
+    pub(super) fn script(&mut self, script: &Script, input: &Stream) -> Walked<Stream> {
         let named = self.names_gateway;
         let mut any = named;
         let mut output = Stream::nothing();
@@ -349,7 +349,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Calls a function. One that calls itself through a pipe or in the background grows without end.
-    pub(crate) fn call(&mut self, body: &Rc<Script>, args: Vec<String>, input: &Stream) -> Walked<Stream> {
+    pub(super) fn call(&mut self, body: &Rc<Script>, args: Vec<String>, input: &Stream) -> Walked<Stream> {
         let mut inside = self.calls.iter().filter(|(known, _)| Rc::ptr_eq(known, body));
         if inside.clone().any(|(_, forks)| self.forks > *forks) {
             return Err(Hardline::ForkBomb);

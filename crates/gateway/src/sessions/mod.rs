@@ -12,7 +12,6 @@ pub(crate) mod approvals;
 mod commands;
 pub(crate) mod errands;
 mod handles;
-mod handles;
 mod messages;
 pub(crate) mod questions;
 pub(crate) mod router;

@@ -288,7 +288,7 @@ impl Session {
         match &mut self.socket {
             Some(socket) if socket.epoch > epoch => return,
             Some(socket) if socket.epoch == epoch => {
-                if socket.platforms.len() < super::MOST_IDENTITIES && !socket.platforms.contains(&platform) {
+                if socket.platforms.len() < crate::MOST_IDENTITIES && !socket.platforms.contains(&platform) {
                     socket.platforms.push(platform);
                 }
             }

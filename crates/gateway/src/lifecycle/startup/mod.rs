@@ -11,16 +11,15 @@ pub(crate) mod takeover;
 mod tasks;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use petasos_agent::mcp::Servers;
-use petasos_agent::{Brain, Role, Terminal, Tools};
+use petasos_agent::{Brain, Terminal, Tools};
 use petasos_core::Platform;
 use petasos_core::message::Delivery;
 use petasos_platforms::page::Pages;
 use petasos_store::{Candidates, OpenError};
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::api::handle::{Handle, Inner};
 use crate::api::runs::Desk;
@@ -33,7 +32,7 @@ use crate::background::notifications::Notifications;
 use crate::background::notifications::home_channels::Homes;
 use crate::background::processes::Rows;
 use crate::delivery::reactions::Marks;
-use crate::delivery::{Deliver, Delivery, Outward, Owners};
+use crate::delivery::{self, Deliver, Outward, Owners};
 use crate::home::process::Record;
 use crate::inbound::downloads::Fetcher;
 use crate::inbound::ingest::{Entrance, Ingest, Rules};
@@ -152,7 +151,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         fetcher: Arc::new(Fetcher::new(&home, settings.inward_files.clone())),
         agent: Agent::new(brain, tools, delegation.clone(), &settings),
         people: People { approvals, questions: questions.clone(), owners },
-        delivery: Delivery { deliver, reactions: marks },
+        delivery: delivery::Delivery { deliver, reactions: marks },
         lifecycle: Lifecycle {
             gate,
             stopper: stopper.clone(),

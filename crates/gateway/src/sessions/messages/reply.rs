@@ -3,6 +3,8 @@
 //! What a command changes, what it answers, and the end of the message that asked: one transaction, so a crash
 //! can neither repeat the command nor swallow its answer.
 
+use std::sync::Arc;
+
 use petasos_core::admission::{Ack, Arrival};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
@@ -44,7 +46,7 @@ pub(in crate::sessions) struct Address {
     pending: Pending,
     route: Route,
     hint: String,
-    settings: Settings,
+    settings: Arc<Settings>,
 }
 
 impl Session {

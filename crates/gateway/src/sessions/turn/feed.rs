@@ -14,7 +14,7 @@ use crate::background::hooks;
 use crate::runtime::commit::Commit;
 use crate::sessions::messages::admit::Promise;
 use crate::sessions::turn::compaction::Relieved;
-use crate::sessions::turn::{Running, begin, notices};
+use crate::sessions::turn::{begin, notices};
 use crate::sessions::{Ended, Session};
 use crate::{Error, clock};
 
