@@ -34,12 +34,12 @@ use petasos_core::{Platform, Secret};
 use petasos_gateway::home::bot_lock::{self, Sole};
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, network};
-use petasos_platforms::Adapter;
+use petasos_platforms::{Adapter, AdapterKind};
 use petasos_web::{ApiOptions, Doors};
 
 use crate::backup::schedule::Schedule;
 
-pub(crate) use connector::connector;
+pub(crate) use connector::{connector, fronted};
 
 /// Everything a gateway process is started with.
 #[derive(Debug)]
@@ -143,25 +143,17 @@ fn sole(home: &Home, spoken: &[Spoken]) -> Vec<Sole> {
 
 /// One that cannot be built does not keep the others from working. Without any, its problems are those of the start.
 fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (Vec<Spoken>, Vec<Unbuilt>) {
-    type Speak<'a> = &'a dyn Fn(&[Spoken], &mut Vec<Problem>) -> Vec<Spoken>;
-    let known: [(&str, Speak<'_>); 5] = [
-        ("telegram", &|_, found| Vec::from_iter(telegram::spoken(settings, found))),
-        ("discord", &|_, found| Vec::from_iter(discord::spoken(settings, found))),
-        ("slack", &|_, found| Vec::from_iter(slack::spoken(home, settings, found))),
-        // It fronts what we do not speak ourselves.
-        ("relay", &|others, found| relay::spoken(settings, others, found)),
-        // Last: the answers to its deliveries go to the others.
-        ("webhook", &|others, found| Vec::from_iter(webhook::spoken(home, settings, others, found))),
-    ];
+    let mut kinds: Vec<_> = AdapterKind::all().collect();
+    kinds.sort_by_key(|kind| stage(*kind));
     let (mut spoken, mut unbuilt, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, speak) in known {
+    for kind in kinds {
         let mut found = Vec::new();
-        let built = speak(&spoken, &mut found);
+        let built = spoken_by(kind, home, settings, &spoken, &mut found);
         let reason = found.iter().find(|it| it.severity == Severity::Error).map(|it| it.what.clone());
-        match (built, reason, Platform::parse(name)) {
-            (built, ..) if !built.is_empty() => spoken.extend(built),
-            (_none, Some(reason), Some(platform)) => unbuilt.push(Unbuilt { platform, reason }),
-            (_none, ..) => {}
+        match (built, reason) {
+            (built, _) if !built.is_empty() => spoken.extend(built),
+            (_none, Some(reason)) => unbuilt.push(Unbuilt { platform: kind.platform(), reason }),
+            (_none, None) => {}
         }
         let (wrong, odd): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.severity == Severity::Error);
         errors.extend(wrong);
@@ -172,6 +164,34 @@ fn platforms(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> (
     }
     problems.append(&mut errors);
     (spoken, unbuilt)
+}
+
+/// The only place that builds adapters from settings; none if the platform is not set up.
+fn spoken_by(
+    kind: AdapterKind,
+    home: &Home,
+    settings: &Settings,
+    others: &[Spoken],
+    found: &mut Vec<Problem>,
+) -> Vec<Spoken> {
+    match kind {
+        AdapterKind::Telegram => Vec::from_iter(telegram::spoken(settings, found)),
+        AdapterKind::Discord => Vec::from_iter(discord::spoken(settings, found)),
+        AdapterKind::Slack => Vec::from_iter(slack::spoken(home, settings, found)),
+        AdapterKind::Webhook => Vec::from_iter(webhook::spoken(home, settings, others, found)),
+        AdapterKind::External(_) => relay::spoken(settings, others, found),
+    }
+}
+
+/// Later ones depend on what earlier ones speak.
+const fn stage(kind: AdapterKind) -> u8 {
+    match kind {
+        AdapterKind::Telegram | AdapterKind::Discord | AdapterKind::Slack => 0,
+        // The relay fronts what is not spoken here.
+        AdapterKind::External(_) => 1,
+        // Answers to deliveries go to the others.
+        AdapterKind::Webhook => 2,
+    }
 }
 
 fn listen(settings: &Settings) -> Listen {

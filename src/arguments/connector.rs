@@ -55,7 +55,7 @@ pub(crate) enum ConnectorAction {
     },
     /// Give somebody's messages, or a whole scope, to one agent
     Bind {
-        /// The platform: telegram, discord, slack
+        #[arg(help = platform_help())]
         platform: String,
         /// The id of a person; with --scope, of a guild, a workspace or a group
         id: String,
@@ -68,7 +68,7 @@ pub(crate) enum ConnectorAction {
     },
     /// Take somebody's messages, or a whole scope, away from the agent that has them
     Unbind {
-        /// The platform: telegram, discord, slack
+        #[arg(help = platform_help())]
         platform: String,
         /// The id of a person; with --scope, of a guild, a workspace or a group
         id: String,
@@ -115,4 +115,8 @@ pub(crate) enum GatewayAction {
     Rotate { id: String },
     /// Let one in no longer; it is put out at once
     Revoke { id: String },
+}
+
+fn platform_help() -> String {
+    format!("The platform: {}", Vec::from_iter(crate::wire::fronted()).join(", "))
 }

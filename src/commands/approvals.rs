@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use petasos_core::approve::Category;
+use petasos_approval::Category;
 use petasos_core::text::nearest;
 use petasos_store::Allowed;
 use serde_json::{Value, json};

@@ -192,13 +192,21 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    }
+}
+
 fn known(tx: &Tx<'_>, tenant: &str) -> petasos_store::Result<()> {
     let known = tx.tenants()?.iter().any(|known| known == tenant);
     if known { Ok(()) } else { Err(StoreError::Missing("tenant")) }
 }
 
 fn named(platform: &str) -> Result<Platform, Failure> {
-    let unknown = || Failure::new(format!("{platform} is no platform")).next("telegram, discord or slack");
+    let names: Vec<_> = crate::wire::fronted().collect();
+    let unknown = || Failure::new(format!("{platform} is no platform")).next(one_of(&names));
     Platform::parse(platform).ok_or_else(unknown)
 }
 

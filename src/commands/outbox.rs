@@ -68,7 +68,7 @@ fn list(context: &Context, wanted: Option<OutboxState>, all: bool) -> Result<Exi
         vec![
             item.id.to_string(),
             item.state.as_str().to_owned(),
-            item.draft.route.lane(),
+            item.draft.route.lane().to_string(),
             ago(item.created_at, now()),
             item.attempts.to_string(),
             cut(item.last_error.as_deref().unwrap_or("-"), 60),

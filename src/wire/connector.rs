@@ -5,8 +5,9 @@ use petasos_config::limits;
 use petasos_config::{ForConnector, Home, Problem, Settings, Severity};
 use petasos_connector::Config;
 use petasos_core::access::{Access, Strangers};
-use petasos_core::relay::session::Terms;
+use petasos_platforms::AdapterKind;
 use petasos_platforms::listener::{Place, is_loopback};
+use petasos_relay::session::Terms;
 
 use super::{Spoken, access, discord, slack, sole, telegram};
 
@@ -68,13 +69,27 @@ pub(crate) fn connector(
     Ok(Fronting { connector, warnings: problems })
 }
 
+/// The names of the platforms that a connector fronts.
+pub(crate) fn fronted() -> impl Iterator<Item = &'static str> {
+    AdapterKind::all().filter(|kind| is_fronted(*kind)).map(|kind| kind.platform().as_str())
+}
+
+/// Programs deliver to a gateway, and a connector does not front another one.
+const fn is_fronted(kind: AdapterKind) -> bool {
+    match kind {
+        AdapterKind::Telegram | AdapterKind::Discord | AdapterKind::Slack => true,
+        AdapterKind::Webhook | AdapterKind::External(_) => false,
+    }
+}
+
 fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> Vec<Spoken> {
-    let all = [
-        telegram::spoken(settings, problems),
-        discord::spoken(settings, problems),
-        slack::spoken(home, settings, problems),
-    ];
-    all.into_iter().flatten().collect()
+    let spoken = AdapterKind::all().filter_map(|kind| match kind {
+        AdapterKind::Telegram => telegram::spoken(settings, problems),
+        AdapterKind::Discord => discord::spoken(settings, problems),
+        AdapterKind::Slack => slack::spoken(home, settings, problems),
+        AdapterKind::Webhook | AdapterKind::External(_) => None,
+    });
+    spoken.collect()
 }
 
 /// A connector pairs nobody: strangers are nobody's, or bound by a code.

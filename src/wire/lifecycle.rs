@@ -11,6 +11,7 @@ use petasos_core::lifecycle::{boots, storm};
 use petasos_core::link::Terms;
 use petasos_core::session::CrashRecovery;
 use petasos_gateway::{HomeChannel, Lifetime};
+use petasos_platforms::AdapterKind;
 use petasos_web::Doors;
 
 use crate::service::{first_in_a_container, supervised};
@@ -45,7 +46,7 @@ pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsStrin
         watchdog: settings.get(&gateway::WATCHDOG),
         session_cap: settings.get(&gateway::MAX_SESSIONS).filter(|cap| *cap > 0),
         home_channels: Platform::known().filter_map(|platform| home_channel(settings, platform)).collect(),
-        scheduled_threads: scheduled_thread(settings).into_iter().collect(),
+        scheduled_threads: AdapterKind::all().filter_map(|kind| scheduled_thread(settings, kind)).collect(),
         quiet_platforms: Platform::known().filter(|it| !settings.on(*it, &any::RESTART_NOTICE)).collect(),
         outage_notice: settings.get(&gateway::OUTAGE_NOTICE),
         reconnect: reconnect(settings),
@@ -106,9 +107,12 @@ pub(super) fn home_channel(settings: &Settings, platform: Platform) -> Option<Ho
     })
 }
 
-/// Only Telegram's key for it is known.
-fn scheduled_thread(settings: &Settings) -> Option<(Platform, String)> {
-    Some((Platform::parse("telegram")?, settings.get(&telegram::CRON_THREAD)?))
+fn scheduled_thread(settings: &Settings, kind: AdapterKind) -> Option<(Platform, String)> {
+    match kind {
+        AdapterKind::Telegram => Some((kind.platform(), settings.get(&telegram::CRON_THREAD)?)),
+        // They have no key for it.
+        AdapterKind::Discord | AdapterKind::Slack | AdapterKind::Webhook | AdapterKind::External(_) => None,
+    }
 }
 
 #[cfg(test)]

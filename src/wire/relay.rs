@@ -8,10 +8,10 @@ use petasos_config::{Problem, Settings};
 use petasos_core::Platform;
 use petasos_core::access::Bots;
 use petasos_core::link::redial;
-use petasos_core::relay::Terms;
 use petasos_gateway::{Doze, Lever};
 use petasos_platforms::relay::{self, Config, Credentials, Grant, Identity, Policy, Provision};
 use petasos_platforms::{Adapter, Secret};
+use petasos_relay::Terms;
 use serde_json::Value;
 
 use super::credential::{self, Wanted};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::{Pace, TerminalConfig};
+use petasos_approval::Mode;
 use petasos_config::Settings;
 use petasos_config::choices::{ApprovalMode, CronApproval};
 use petasos_config::keys::agent;
-use petasos_core::approve::Mode;
 use petasos_gateway::{Consent, Delegating};
 
 pub(super) fn terminal(settings: &Settings) -> Option<TerminalConfig> {

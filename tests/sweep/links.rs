@@ -6,6 +6,7 @@ use petasos_fakes::Connector;
 use petasos_fakes::connector::event;
 use petasos_fakes::hooks::{Delivery, Sender};
 use petasos_gateway::Commit;
+use petasos_platforms::AdapterKind;
 use serde_json::{Value, json};
 
 use crate::life::{Life, Outcome, is_marked, short, wait};
@@ -47,6 +48,25 @@ const ALL: [Link; 7] = [
     Link::Api,
     Link::Terminal,
 ];
+
+/// No `_` arm: a new adapter needs a link here, and a way for people to write over it (`say`).
+fn link_of(kind: AdapterKind) -> Link {
+    match kind {
+        // Its long poll is swept by `main.rs`.
+        AdapterKind::Telegram => Link::TelegramWebhook,
+        AdapterKind::Discord => Link::Discord,
+        AdapterKind::Slack => Link::Slack,
+        AdapterKind::Webhook => Link::Webhook,
+        AdapterKind::External(_) => Link::Relay,
+    }
+}
+
+#[test]
+fn every_adapter_is_swept() {
+    for kind in AdapterKind::all() {
+        assert!(ALL.contains(&link_of(kind)), "{kind:?}");
+    }
+}
 
 /// The commits on the way of a message over each link. A new commit needs a row here, too. `all_forms`: of every answer.
 pub fn visits(commit: Commit, all_forms: bool) -> Vec<(Scenario, u32)> {

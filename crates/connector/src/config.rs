@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::access::Access;
-use petasos_core::relay::session::Terms;
 use petasos_core::session::KeyOptions;
 use petasos_gateway::home::bot_lock::Sole;
 use petasos_platforms::Adapter;
 use petasos_platforms::listener::Place;
+use petasos_relay::session::Terms;
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "connector.db";

@@ -1,8 +1,8 @@
 //! What a gateway is told of a platform.
 
 use petasos_core::capability::Dialect;
-use petasos_core::relay::Descriptor;
 use petasos_platforms::Adapter;
+use petasos_relay::Descriptor;
 
 use crate::requests::MEMORY;
 

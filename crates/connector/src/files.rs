@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::message::{Attachment, Inbound};
-use petasos_core::relay::Media as Kind;
 use petasos_core::{Millis, Source};
 use petasos_gateway::Commit;
 use petasos_gateway::{Error, clock};
 use petasos_platforms::{File, Opened, Show};
+use petasos_relay::Media as Kind;
 use petasos_store::Error as StoreError;
 use petasos_store::connector::Media;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! One task for each instance: it owns the machine of `core::relay::session`, and the sockets of the instance.
+//! One task for each instance: it owns the machine of `petasos_relay::session`, and the sockets of the instance.
 //!
 //! Whatever waits in its mailbox is decided at once, committed as one transaction, and only then carried out, in order:
 //! delivered, granted, closed, poked. If the commit fails nothing is carried out, the sockets are closed, and the
@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use petasos_core::relay::session::{Buried, Carries, Decision, Effect, Event, Mode, Write};
-use petasos_core::relay::{FromConnector, Session, close};
 use petasos_core::{Platform, Route};
 use petasos_gateway::{Error, clock};
+use petasos_relay::session::{Buried, Carries, Decision, Effect, Event, Mode, Write};
+use petasos_relay::{FromConnector, Session, close};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
 
@@ -224,7 +224,7 @@ impl Task {
                 }
                 let id = entry.id.clone();
                 turn.books.fresh.insert(id.clone(), *arrival);
-                if entry.size as usize > petasos_core::relay::LONGEST_WRITTEN {
+                if entry.size as usize > petasos_relay::LONGEST_WRITTEN {
                     tracing::warn!(instance = self.id, size = entry.size, "too long for a line; put aside");
                     turn.books.too_long.push(id);
                     return;

@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use petasos_core::message::{Delivery, Inbound};
-use petasos_core::relay::session::{Carries, Entry};
-use petasos_core::relay::{Event, FromConnector, context};
 use petasos_core::session::session_key;
-use petasos_core::{Millis, Route, SessionKey, Source};
+use petasos_core::{LinkId, Millis, Route, SessionKey, Source};
 use petasos_gateway::Commit;
 use petasos_gateway::shell::{Kept, Taker};
 use petasos_gateway::{Error, clock};
 use petasos_platforms::{Adapter, Post, Posted, Unreadable};
+use petasos_relay::session::{Carries, Entry};
+use petasos_relay::{Event, FromConnector, context};
 use petasos_store::Unread;
 use petasos_store::connector::{Arrival, Chat};
 use tokio::sync::oneshot;
@@ -38,13 +38,13 @@ enum Fate {
 }
 
 impl Taker for Intake {
-    async fn cursor(&self, link: String) -> Result<Option<String>, Error> {
+    async fn cursor(&self, link: LinkId) -> Result<Option<String>, Error> {
         self.0.db.read(move |reader| reader.cursor(&link)).await
     }
 
     async fn take(
         &self,
-        link: String,
+        link: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
@@ -62,7 +62,7 @@ impl Taker for Intake {
             match fate {
                 Fate::For(instance) => waiting.push(self.hand_on(&link, instance, event).await?),
                 Fate::Link(code) => self.link(&link, event, code).await?,
-                Fate::Nobody => tracing::debug!(link, "nobody's message"),
+                Fate::Nobody => tracing::debug!(%link, "nobody's message"),
                 Fate::Known => {}
             }
         }
@@ -85,8 +85,8 @@ impl Taker for Intake {
 }
 
 impl Intake {
-    async fn fate(&self, link: &str, event: &Inbound) -> Result<Fate, Error> {
-        let (shell, link, dedup) = (self.0.clone(), link.to_owned(), event.dedup.clone());
+    async fn fate(&self, link: &LinkId, event: &Inbound) -> Result<Fate, Error> {
+        let (shell, link, dedup) = (self.0.clone(), link.clone(), event.dedup.clone());
         let source = event.source.clone();
         let code = belong::link_code(&source, &event.text).map(str::to_owned);
         let fate = self.0.db.read(move |reader| {
@@ -104,7 +104,7 @@ impl Intake {
     /// The receiver hears when it is on disk.
     async fn hand_on(
         &self,
-        link: &str,
+        link: &LinkId,
         instance: String,
         mut event: Inbound,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
@@ -118,7 +118,7 @@ impl Intake {
         let (payload, size) = told(Event::tell(&event, |file| files.get(&file.reference).cloned()));
         let platform = event.source.platform.as_str().to_owned();
         let entry = Entry { id: ulid(now), platform, carries: Carries::Inbound, size, at: now, strikes: 0 };
-        let arrival = Arrival { entry, payload, seen: (link.to_owned(), event.dedup), chat: Some(chat) };
+        let arrival = Arrival { entry, payload, seen: (link.clone(), event.dedup), chat: Some(chat) };
         let (done, answer) = oneshot::channel();
         let ask = Ask::Arrived { arrival: Box::new(arrival), back: Some(back), done };
         self.0.instances.ask(&self.0, &instance, ask).await?;
@@ -138,9 +138,9 @@ impl Intake {
     }
 
     /// The code is used up, the author bound and the message known in one commit.
-    async fn link(&self, link: &str, event: Inbound, code: String) -> Result<(), Error> {
+    async fn link(&self, link: &LinkId, event: Inbound, code: String) -> Result<(), Error> {
         let back = Route::back_to(&event.source, Delivery::Push);
-        let (link, now) = (link.to_owned(), clock::now());
+        let (link, now) = (link.clone(), clock::now());
         let linked = self.0.db.write(Commit::Connector, move |tx| {
             tx.see(&link, &event.dedup, now)?;
             belong::link(tx, &event.source, &code, now)
@@ -152,7 +152,7 @@ impl Intake {
 
     async fn move_on(
         &self,
-        link: String,
+        link: LinkId,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
     ) -> Result<(), Error> {
@@ -162,7 +162,8 @@ impl Intake {
         let now = clock::now();
         let moved = self.0.db.write(Commit::Connector, move |tx| {
             for Unreadable { id, why, raw, size } in unreadable {
-                let unread = Unread { id: 0, link: link.clone(), event: id, why, size: size as u64, at: now };
+                let unread =
+                    Unread { id: 0, link: link.to_string(), event: id, why, size: size as u64, at: now };
                 tx.keep_unreadable(&unread, &raw)?;
             }
             cursor.map_or(Ok(()), |cursor| tx.put_cursor(&link, &cursor))
@@ -182,7 +183,7 @@ fn told(mut event: serde_json::Value) -> (String, u64) {
             Err(_too_long) => {
                 let text = event.to_string();
                 let size = text.len() as u64;
-                return (text, size.max(petasos_core::relay::LONGEST_WRITTEN as u64 + 1));
+                return (text, size.max(petasos_relay::LONGEST_WRITTEN as u64 + 1));
             }
         }
     }

@@ -7,7 +7,7 @@
 //! leave `vault`. `queue` is the one way to the queue; `wake` calls whoever sleeps; `routes` is the door, `guests` sees
 //! that there is room for everybody, `manage` and `people` do what is asked over HTTP.
 //!
-//! Absent on purpose: turns and models (`gateway`, `agent`), SQL (`store`), decisions about the queue (`core::relay`).
+//! Absent on purpose: turns and models (`gateway`, `agent`), SQL (`store`), decisions about the queue (`petasos_relay`).
 
 mod belong;
 mod config;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use petasos_core::message::Delivery;
-use petasos_core::relay::{Action, Answer, REFUSED};
 use petasos_core::{Fault, Reached, Route};
 use petasos_platforms::{Adapter, Error as PlatformError, Kind, Part, SendOptions};
+use petasos_relay::{Action, Answer, REFUSED};
 use petasos_store::connector::{Chat, Gateway};
 use serde_json::{Map, Value, json};
 

@@ -1,8 +1,8 @@
 //! Who a gateway is, by the token it shows.
 
 use aws_lc_rs::hmac;
-use petasos_core::relay::token::{self, Claim, Refused};
 use petasos_gateway::{Error, clock};
+use petasos_relay::token::{self, Claim, Refused};
 use petasos_store::connector::Gateway;
 
 use crate::shell::Shell;

@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use petasos_core::relay::Session;
-use petasos_core::relay::session::{Carries, Write};
 use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
+use petasos_relay::Session;
+use petasos_relay::session::{Carries, Write};
 use petasos_store::connector::{Arrival, Gateway};
 use petasos_store::{Error as StoreError, Tx};
 

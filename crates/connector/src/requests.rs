@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use petasos_core::relay::Answer;
 use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
+use petasos_relay::Answer;
 use petasos_store::connector::Request;
 use serde_json::Value;
 use tokio::sync::watch;

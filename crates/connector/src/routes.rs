@@ -11,9 +11,9 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use futures_util::stream;
-use petasos_core::relay::token::Refused;
 use petasos_gateway::Error;
 use petasos_platforms::listener::{Request, Seat, json, read, refused, unread};
+use petasos_relay::token::Refused;
 use petasos_store::Error as StoreError;
 use petasos_store::connector::Gateway;
 use serde_json::Value;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use petasos_core::Platform;
 use petasos_core::access::Access;
-use petasos_core::relay::session::Terms;
 use petasos_core::session::KeyOptions;
 use petasos_gateway::shell::{Db, Stopper};
 use petasos_platforms::Adapter;
+use petasos_relay::session::Terms;
 use tokio::sync::Semaphore;
 
 use crate::guests::Guests;

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use petasos_core::message::{Delivery, Inbound};
-use petasos_core::relay::Answer;
 use petasos_core::{Millis, Route, Secret};
 use petasos_gateway::{Commit, Error, clock};
 use petasos_platforms::Adapter;
+use petasos_relay::Answer;
 use petasos_store::connector::{Gateway, Permission};
 
 use crate::shell::Shell;

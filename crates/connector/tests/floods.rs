@@ -7,10 +7,10 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use petasos_core::Platform;
-use petasos_core::relay::session::{Buried, Carries, Entry};
+use petasos_core::{LinkId, Platform};
 use petasos_fakes::hooks::{Delivery, Reply};
 use petasos_fakes::relay::{Acks, Peer, fresh_token};
+use petasos_relay::session::{Buried, Carries, Entry};
 use petasos_store::connector::Arrival;
 use serde_json::json;
 use support::{BOT, Bench, SOON, begin, body, get, until, wait_texts};
@@ -189,7 +189,8 @@ fn what_is_put_aside_is_counted_and_weighed() {
         let at = petasos_core::Millis(number);
         let (id, platform) = (format!("{number:026}"), "telegram".to_owned());
         let entry = Entry { id, platform, carries: Carries::Inbound, size: 1, at, strikes: 0 };
-        let seen = ("telegram".to_owned(), number.to_string());
+        let link = LinkId { platform: Platform::named("telegram"), account: "1".into() };
+        let seen = (link, number.to_string());
         let arrival = Arrival { entry, payload: "x".repeat(size), seen, chat: None };
         bench.write(|tx| tx.refuse("i1", &arrival, Some(Buried::Full)));
     };

@@ -6,9 +6,9 @@ mod support;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use petasos_core::relay::session::Terms;
 use petasos_fakes::relay::{Acks, Alarm, Peer};
 use petasos_fakes::telegram::{Fault, Incoming};
+use petasos_relay::session::Terms;
 use serde_json::json;
 use support::{ANN, Bench, SOON, numbers, until, wait_closed, wait_texts};
 

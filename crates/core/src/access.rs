@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::command::Name;
 use crate::message::{ChatType, Platform, Source};
+use crate::platform::FromStrangers;
 
 /// The whole policy, as configured.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -115,10 +116,6 @@ pub enum Refusal {
     OfferPairing,
 }
 
-/// Channels whose callers have shown a secret, or sit at this machine, before they reach us.
-const AUTHENTICATED: &[&str] =
-    &["homeassistant", "webhook", "msgraph_webhook", "api_server", "local", "web", "terminal"];
-
 /// Whether a sender may talk to the agent, and what a stranger gets.
 pub fn decide(access: &Access, source: &Source, standing: Standing) -> Verdict {
     let none = PlatformAccess::default();
@@ -184,7 +181,7 @@ fn listed(access: &Access, platform: &PlatformAccess, source: &Source, standing:
 }
 
 fn admitted(access: &Access, platform: &PlatformAccess, source: &Source, standing: Standing) -> bool {
-    if AUTHENTICATED.contains(&source.platform.as_str()) || standing.upstream {
+    if source.platform.authenticates() || standing.upstream {
         return true;
     }
     if open_group(platform, source) || (source.is_bot && takes_bots(platform.bots)) {
@@ -224,8 +221,8 @@ fn strangers(access: &Access, platform: &PlatformAccess, name: Platform) -> Stra
     if let Some(said) = platform.strangers {
         return said;
     }
-    // Mail from strangers is mostly not from people; global `pair` is also the default and says nothing.
-    if name.as_str() == "email" || access.strangers == Strangers::Ignore {
+    // Global `pair` is also the default and says nothing.
+    if name.from_strangers() == FromStrangers::Unsolicited || access.strangers == Strangers::Ignore {
         return Strangers::Ignore;
     }
     match platform.limits.dm.or(platform.own.map(|own| own.dm)) {

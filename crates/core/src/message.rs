@@ -1,108 +1,15 @@
 //! Messages as the inside sees them: who said what where, and the way back.
 
 use alloc::borrow::ToOwned;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+pub use crate::platform::Platform;
 use crate::time::Millis;
-
-/// A known platform id. Unknown names are rejected at the edge, never created.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Platform(&'static str);
-
-/// Every id that may appear in configuration and stored sessions.
-const KNOWN: &[&str] = &[
-    "local",
-    "web",
-    "terminal",
-    "telegram",
-    "discord",
-    "whatsapp",
-    "whatsapp_cloud",
-    "slack",
-    "signal",
-    "mattermost",
-    "matrix",
-    "homeassistant",
-    "email",
-    "sms",
-    "dingtalk",
-    "api_server",
-    "subagent",
-    "webhook",
-    "msgraph_webhook",
-    "feishu",
-    "wecom",
-    "wecom_callback",
-    "weixin",
-    "bluebubbles",
-    "qqbot",
-    "yuanbao",
-    "relay",
-    "irc",
-    "line",
-    "ntfy",
-    "simplex",
-    "teams",
-    "google_chat",
-    "photon",
-    "raft",
-    "cron",
-];
-
-impl Platform {
-    /// Programs that talk to us over HTTP.
-    pub const API_SERVER: Self = Self("api_server");
-
-    /// Case-insensitive; `None` for a name nobody knows.
-    pub fn parse(name: &str) -> Option<Self> {
-        let wanted = name.trim();
-        KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(wanted)).map(Self)
-    }
-
-    /// Whatever is behind a connector and has no name here.
-    pub const fn relay() -> Self {
-        Self("relay")
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        self.0
-    }
-
-    pub fn known() -> impl Iterator<Item = Self> {
-        KNOWN.iter().copied().map(Self)
-    }
-}
-
-impl fmt::Debug for Platform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl fmt::Display for Platform {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl Serialize for Platform {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Platform {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Self::parse(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown platform {name:?}")))
-    }
-}
 
 /// The kind of room a message came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -307,6 +214,40 @@ pub enum Delivery {
     Pull,
 }
 
+/// One account of a platform that we listen to: another bot in the same home starts from nothing. Written `platform/account`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId {
+    pub platform: Platform,
+    pub account: String,
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.platform, self.account)
+    }
+}
+
+/// A chat, whatever the thread: its messages leave in order and share one rate budget. Written `platform:chat`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId {
+    pub platform: Platform,
+    pub chat: String,
+}
+
+impl LaneId {
+    /// `None`: no platform is called so.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (platform, chat) = text.split_once(':')?;
+        Some(Self { platform: Platform::parse(platform)?, chat: chat.to_owned() })
+    }
+}
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.platform, self.chat)
+    }
+}
+
 /// The way back to where a message came from. Fixed when the turn starts, never changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -341,28 +282,25 @@ impl Route {
         self.chat_id.is_empty() && self.delivery == Delivery::Push
     }
 
-    /// The lane that keeps this chat's messages in order and shares one rate budget.
-    pub fn lane(&self) -> String {
-        format!("{}:{}", self.platform, self.chat_id)
+    pub fn lane(&self) -> LaneId {
+        LaneId { platform: self.platform, chat: self.chat_id.clone() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     #[test]
-    fn platform_names_are_case_insensitive_and_closed() {
-        assert_eq!(Platform::parse(" Telegram ").map(Platform::as_str), Some("telegram"));
-        assert_eq!(Platform::parse("telegramm"), None);
-    }
-
-    #[test]
     fn the_lane_is_the_chat_whatever_the_thread() {
-        let mut source = Source::new(Platform("telegram"), ChatType::Dm, "7");
+        let mut source = Source::new(Platform::named("telegram"), ChatType::Dm, "7");
         let plain = Route::back_to(&source, Delivery::Push).lane();
         source.thread_id = Some("3".into());
         assert_eq!(plain, Route::back_to(&source, Delivery::Push).lane());
-        assert_eq!(plain, "telegram:7");
+        assert_eq!(plain.to_string(), "telegram:7");
+        assert_eq!(LaneId::parse("telegram:7"), Some(plain));
+        assert_eq!(LaneId::parse("nowhere:7"), None);
     }
 }

@@ -8,18 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionKey;
 use crate::message::Source;
+use crate::platform::Peer;
 
 /// Two with the same words are the same person.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Person(String);
-
-/// Page and terminal: whoever is there has the machine.
-const HERE: [&str; 3] = ["web", "terminal", "local"];
-/// Scheduled work acts for somebody, whom its source names.
-const FOR_SOMEBODY: &str = "cron";
-/// Programs: whoever holds the key of the channel could claim any name, so nothing leads out of the conversation.
-const PROGRAMS: [&str; 2] = ["api_server", "webhook"];
 
 impl Person {
     /// The owner of this machine.
@@ -33,16 +27,14 @@ impl Person {
     }
 
     pub fn of(source: &Source, key: &SessionKey) -> Self {
-        let platform = source.platform.as_str();
-        if HERE.contains(&platform) {
-            return Self::owner();
-        }
         let user =
             source.user_id_alt.as_deref().or(source.user_id.as_deref()).filter(|user| !user.is_empty());
-        match user {
-            Some(user) if platform == FOR_SOMEBODY => Self(user.into()),
-            Some(user) if !PROGRAMS.contains(&platform) => Self(format!("{platform}:{user}")),
-            Some(_) | None => Self(key.as_str().into()),
+        match (source.platform.peer(), user) {
+            (Peer::Owner, _) => Self::owner(),
+            (Peer::Schedule, Some(user)) => Self(user.into()),
+            (Peer::People | Peer::Parent, Some(user)) => Self(format!("{}:{user}", source.platform)),
+            // Whoever holds the key of the channel could claim any name, so nothing leads out of the conversation.
+            (Peer::Caller | Peer::Sender, Some(_)) | (_, None) => Self(key.as_str().into()),
         }
     }
 

@@ -11,7 +11,8 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Delivery, Platform, Route, Source};
+use crate::message::{Delivery, Route, Source};
+use crate::platform::{ChatIds, Platform, ThreadIds};
 
 /// A chat, or a thread in one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,7 +86,7 @@ impl Target {
         if is("all") {
             return Ok(Self::All);
         }
-        let platform = Platform::parse(name).filter(|platform| platform.as_str() != "local");
+        let platform = Platform::parse(name).filter(|platform| *platform != Platform::LOCAL);
         match (platform, rest) {
             (None, _) => Ok(Self::Local),
             (Some(platform), None) => Ok(Self::Home(platform)),
@@ -98,7 +99,7 @@ impl Target {
         let written = text.split(',').map(str::trim).filter(|it| !it.is_empty());
         let mut found: Vec<_> = written.map(|it| (it.to_owned(), Self::parse(it))).collect();
         if found.is_empty() {
-            found.push(("local".to_owned(), Ok(Self::Local)));
+            found.push((Platform::LOCAL.as_str().to_owned(), Ok(Self::Local)));
         }
         found
     }
@@ -108,7 +109,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Origin => f.write_str("origin"),
-            Self::Local => f.write_str("local"),
+            Self::Local => f.write_str(Platform::LOCAL.as_str()),
             Self::All => f.write_str("all"),
             Self::Home(platform) => platform.fmt(f),
             Self::Chat(place) => place.fmt(f),
@@ -124,15 +125,13 @@ impl fmt::Display for Place {
 }
 
 fn place(platform: Platform, rest: &str) -> Result<Place, Bad> {
-    let (chat, thread) = match platform.as_str() {
-        // Rooms and people are `!id:server`; a thread is the event that it began with.
-        "matrix" => match rest.rfind(":$") {
+    let (chat, thread) = match platform.thread_ids() {
+        ThreadIds::Event => match rest.rfind(":$") {
             Some(at) => (&rest[..at], Some(&rest[at + 1..])),
             None => (rest, None),
         },
-        // `group:<id>`, and addresses, which know no threads.
-        "signal" | "email" | "whatsapp" | "whatsapp_cloud" | "sms" => (rest, None),
-        _ => rest.split_once(':').map_or((rest, None), |(chat, thread)| (chat, Some(thread))),
+        ThreadIds::None => (rest, None),
+        ThreadIds::Colon => rest.split_once(':').map_or((rest, None), |(chat, thread)| (chat, Some(thread))),
     };
     if chat.is_empty() {
         return Err(Bad::NoChat);
@@ -146,26 +145,26 @@ fn place(platform: Platform, rest: &str) -> Result<Place, Bad> {
 /// Whether a chat is written as the platform's own id; anything else is a name to look up.
 pub fn is_id(platform: Platform, chat: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match platform.as_str() {
-        "telegram" => {
+    match platform.chat_ids() {
+        ChatIds::NumberOrUsername => {
             let username = |name: &str| {
                 name.len() >= 4 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
             };
             digits(chat.strip_prefix('-').unwrap_or(chat)) || chat.strip_prefix('@').is_some_and(username)
         }
-        "slack" => {
+        ChatIds::Letters => {
             let upper = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
             chat.len() > 1 && chat.starts_with(['C', 'G', 'D', 'U', 'W']) && chat.bytes().all(upper)
         }
-        "matrix" => chat.starts_with(['!', '@']) && chat.contains(':'),
-        "signal" | "whatsapp" => {
+        ChatIds::Federated => chat.starts_with(['!', '@']) && chat.contains(':'),
+        ChatIds::Phone => {
             chat.strip_prefix('+').is_some_and(digits)
                 || chat.starts_with("group:")
                 || (chat.contains('@') && !chat.contains(' '))
         }
-        "email" => chat.contains('@') && !chat.contains(' '),
-        "ntfy" => true,
-        _ => digits(chat.strip_prefix('-').unwrap_or(chat)),
+        ChatIds::Mail => chat.contains('@') && !chat.contains(' '),
+        ChatIds::Any => true,
+        ChatIds::Number => digits(chat.strip_prefix('-').unwrap_or(chat)),
     }
 }
 

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
+use petasos_approval::Mode;
 use petasos_core::Millis;
 use petasos_core::access::{Tier, Tiers, list};
-use petasos_core::approve::Mode;
 use petasos_core::outbox::State;
 use petasos_core::transcript::{EffectState, Role};
 use petasos_fakes::model::{Answer, Request};

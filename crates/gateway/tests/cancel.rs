@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use petasos_agent::TerminalConfig;
+use petasos_approval::Answer as Consent;
 use petasos_core::OutboxId;
-use petasos_core::approve::Answer as Consent;
 use petasos_core::cron::{Change, JobId, NewJob};
 use petasos_core::journal::Outcome;
 use petasos_core::message::ChatType;

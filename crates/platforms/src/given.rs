@@ -59,6 +59,14 @@ pub trait Given: fmt::Debug + Send + Sync {
     ) -> Pending<'a, Result<Receipt, Error>>;
 
     fn delete<'a>(&'a self, to: &'a Route, message_id: &'a str) -> Pending<'a, Result<(), Error>>;
+
+    fn check(&self) -> Pending<'_, Result<String, Error>> {
+        Box::pin(async { Ok(self.account().to_owned()) })
+    }
+
+    fn typing<'a>(&'a self, _to: &'a Route) -> Pending<'a, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A refusal or a failure of a given platform.

@@ -1,6 +1,6 @@
 //! What kind of failure it was, in the words of the delivery contract.
 
-use petasos_core::relay::DECLINED;
+use petasos_relay::DECLINED;
 
 /// Adapters answer from the platform's structured codes; `of_text` is for what has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 
 mod backfill;
 pub mod body_budget;
+mod built_in;
 mod called;
 pub mod discord;
 pub mod download;
@@ -39,6 +40,7 @@ use petasos_core::link::Lack;
 use petasos_core::message::Attachment;
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route, Source};
 
+pub use built_in::AdapterKind;
 pub use download::Fetched;
 pub use intake::{Batch, CatchUp, Health, Intake, NotTaken, Post, Posted, Taken, Unreadable};
 pub use kind::Kind;
@@ -58,30 +60,41 @@ pub enum Adapter {
     Given(std::sync::Arc<dyn given::Given>),
 }
 
-impl Adapter {
-    pub fn platform(&self) -> Platform {
-        match self {
-            Self::Discord(it) => it.platform(),
-            Self::Telegram(it) => it.platform(),
-            Self::Slack(it) => it.platform(),
-            Self::Webhook(it) => it.platform(),
-            Self::Relay(it) => it.platform(),
+/// The same of whichever adapter it is.
+macro_rules! each {
+    ($adapter:expr, $it:ident => $of_it:expr) => {
+        match $adapter {
+            Self::Discord($it) => $of_it,
+            Self::Telegram($it) => $of_it,
+            Self::Slack($it) => $of_it,
+            Self::Webhook($it) => $of_it,
+            Self::Relay($it) => $of_it,
             #[cfg(feature = "simulation")]
-            Self::Given(it) => it.platform(),
+            Self::Given($it) => $of_it,
         }
+    };
+}
+
+impl Adapter {
+    pub fn kind(&self) -> AdapterKind {
+        match self {
+            Self::Discord(_) => AdapterKind::Discord,
+            Self::Telegram(_) => AdapterKind::Telegram,
+            Self::Slack(_) => AdapterKind::Slack,
+            Self::Webhook(_) => AdapterKind::Webhook,
+            Self::Relay(it) => AdapterKind::External(it.platform()),
+            #[cfg(feature = "simulation")]
+            Self::Given(it) => AdapterKind::External(it.platform()),
+        }
+    }
+
+    pub fn platform(&self) -> Platform {
+        each!(self, it => it.platform())
     }
 
     /// Which account of the platform we are: one of many that the owner may have had. Not a secret.
     pub fn account(&self) -> &str {
-        match self {
-            Self::Discord(it) => it.account(),
-            Self::Telegram(it) => it.account(),
-            Self::Slack(it) => it.account(),
-            Self::Webhook(it) => it.account(),
-            Self::Relay(it) => it.account(),
-            #[cfg(feature = "simulation")]
-            Self::Given(it) => it.account(),
-        }
+        each!(self, it => it.account())
     }
 
     /// As of now: what is behind the relay may change with every connection.
@@ -99,15 +112,7 @@ impl Adapter {
 
     /// Requests that the platform wants later.
     pub fn limits(&self) -> &Limits {
-        match self {
-            Self::Discord(it) => it.limits(),
-            Self::Telegram(it) => it.limits(),
-            Self::Slack(it) => it.limits(),
-            Self::Webhook(it) => it.limits(),
-            Self::Relay(it) => it.limits(),
-            #[cfg(feature = "simulation")]
-            Self::Given(it) => it.limits(),
-        }
+        each!(self, it => it.limits())
     }
 
     /// The relay, for what only it can do.
@@ -152,28 +157,12 @@ impl Adapter {
         intake: &Intake,
         health: &mut (dyn FnMut(Health) + Send),
     ) -> Error {
-        match self {
-            Self::Discord(it) => it.receive(cursor, intake, health).await.into(),
-            Self::Telegram(it) => it.receive(cursor, intake, health).await.into(),
-            Self::Slack(it) => it.receive(cursor, intake, health).await.into(),
-            Self::Webhook(it) => it.receive(cursor, intake, health).await.into(),
-            Self::Relay(it) => it.receive(cursor, intake, health).await.into(),
-            #[cfg(feature = "simulation")]
-            Self::Given(it) => it.receive(cursor, intake, health).await.into(),
-        }
+        each!(self, it => it.receive(cursor, intake, health).await.into())
     }
 
     /// Asks the platform who we are; the error says what to do. One try.
     pub async fn check(&self) -> Result<String, Error> {
-        match self {
-            Self::Discord(it) => Ok(it.check().await?),
-            Self::Telegram(it) => Ok(it.check().await?),
-            Self::Slack(it) => Ok(it.check().await?),
-            Self::Webhook(it) => Ok(it.check().await?),
-            Self::Relay(it) => Ok(it.check().await?),
-            #[cfg(feature = "simulation")]
-            Self::Given(it) => Ok(it.account().to_owned()),
-        }
+        each!(self, it => Ok(it.check().await?))
     }
 
     /// Brings a file that somebody sent; `most` is the largest that is wanted. One try.
@@ -198,28 +187,12 @@ impl Adapter {
 
     /// The text in parts of the platform's size, marked up its way and numbered.
     pub fn render(&self, text: &str) -> Vec<Part> {
-        match self {
-            Self::Discord(it) => it.render(text),
-            Self::Telegram(it) => it.render(text),
-            Self::Slack(it) => it.render(text),
-            Self::Webhook(it) => it.render(text),
-            Self::Relay(it) => it.render(text),
-            #[cfg(feature = "simulation")]
-            Self::Given(it) => it.render(text),
-        }
+        each!(self, it => it.render(text))
     }
 
     /// What to show of an answer that is still growing: plain, cut to one message, `cursor` at its end.
     pub fn preview(&self, text: &str, cursor: &str) -> String {
-        match self {
-            Self::Discord(it) => it.preview(text, cursor),
-            Self::Telegram(it) => it.preview(text, cursor),
-            Self::Slack(it) => it.preview(text, cursor),
-            Self::Webhook(it) => it.preview(text, cursor),
-            Self::Relay(it) => it.preview(text, cursor),
-            #[cfg(feature = "simulation")]
-            Self::Given(it) => it.preview(text, cursor),
-        }
+        each!(self, it => it.preview(text, cursor))
     }
 
     /// Fails while the platform has not said yet what it takes: a text that was sent in part would be split otherwise.
@@ -286,17 +259,7 @@ impl Adapter {
 
     /// Replaces a message of ours. One that already reads so is a success.
     pub async fn edit(&self, to: &Route, message_id: &str, part: &Part) -> Result<Receipt, Error> {
-        let request = async {
-            match self {
-                Self::Discord(it) => Ok(it.edit(to, message_id, part).await?),
-                Self::Telegram(it) => Ok(it.edit(to, message_id, part).await?),
-                Self::Slack(it) => Ok(it.edit(to, message_id, part).await?),
-                Self::Webhook(it) => Ok(it.edit(to, message_id, part).await?),
-                Self::Relay(it) => Ok(it.edit(to, message_id, part).await?),
-                #[cfg(feature = "simulation")]
-                Self::Given(it) => Ok(it.edit(to, message_id, part).await?),
-            }
-        };
+        let request = async { each!(self, it => Ok(it.edit(to, message_id, part).await?)) };
         self.limited(to, request).await
     }
 
@@ -349,32 +312,12 @@ impl Adapter {
 
     /// Removes a message of ours. One that is gone already is a success.
     pub async fn delete(&self, to: &Route, message_id: &str) -> Result<(), Error> {
-        let request = async {
-            match self {
-                Self::Discord(it) => Ok(it.delete(to, message_id).await?),
-                Self::Telegram(it) => Ok(it.delete(to, message_id).await?),
-                Self::Slack(it) => Ok(it.delete(to, message_id).await?),
-                Self::Webhook(it) => Ok(it.delete(to, message_id).await?),
-                Self::Relay(it) => Ok(it.delete(to, message_id).await?),
-                #[cfg(feature = "simulation")]
-                Self::Given(it) => Ok(it.delete(to, message_id).await?),
-            }
-        };
+        let request = async { each!(self, it => Ok(it.delete(to, message_id).await?)) };
         self.limited(to, request).await
     }
 
     pub async fn typing(&self, to: &Route) -> Result<(), Error> {
-        let request = async {
-            match self {
-                Self::Discord(it) => Ok(it.typing(to).await?),
-                Self::Telegram(it) => Ok(it.typing(to).await?),
-                Self::Slack(it) => Ok(it.typing(to).await?),
-                Self::Webhook(it) => Ok(it.typing(to).await?),
-                Self::Relay(it) => Ok(it.typing(to).await?),
-                #[cfg(feature = "simulation")]
-                Self::Given(_) => Ok(()),
-            }
-        };
+        let request = async { each!(self, it => Ok(it.typing(to).await?)) };
         self.limited_mark(to, "typing", request).await
     }
 

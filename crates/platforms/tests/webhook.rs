@@ -293,7 +293,7 @@ async fn a_message_that_is_passed_on_is_answered_with_its_delivery() {
                 let answer = async {
                     let post = gateway.posts.recv().await.expect("a post");
                     assert_eq!((post.dedup.as_str(), post.text.as_str()), ("post:ci:d1", "/stop"));
-                    assert_eq!(post.route.lane(), "telegram:5");
+                    assert_eq!(post.route.lane().to_string(), "telegram:5");
                     post.done.send(posted).expect("it waits");
                 };
                 tokio::join!(post(rig.port, delivery), answer).0

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use petasos_core::admission::BusyMode;
-use petasos_core::relay::session;
+use petasos_relay::session;
 
 use petasos_runtime::simulation::rng::Rng;
 

@@ -14,7 +14,7 @@ use petasos_core::session::{
     Circumstances, CrashRecovery, Entry, Fate, ResumeReason, Window, fate, last_activity, resumes_by_itself,
 };
 use petasos_core::turn::{self, Event, Limits};
-use petasos_core::{InboxId, Millis, Platform, SessionKey, Source, TurnId};
+use petasos_core::{InboxId, LaneId, Millis, Platform, SessionKey, Source, TurnId};
 
 use crate::clock::local_time;
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ pub struct Terms {
 #[derive(Debug, Default)]
 pub struct Booted {
     /// Lanes with something to send.
-    pub due: Vec<String>,
+    pub due: Vec<LaneId>,
     pub candidates: Candidates,
     /// Suspects that are not among the candidates: they are resumed one at a time, in this order.
     pub held: Vec<Suspect>,

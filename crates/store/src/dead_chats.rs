@@ -1,7 +1,7 @@
 //! Chats that take nothing from us. What that means is decided in `petasos_core::dead`.
 
 use petasos_core::dead::{DeadChat, LONGEST_REASON};
-use petasos_core::{Millis, Platform};
+use petasos_core::{LaneId, Millis, Platform};
 use rusqlite::{Row, params};
 
 use crate::error::{Error, Result};
@@ -56,12 +56,12 @@ impl Tx<'_> {
     }
 
     /// Gives up what waits in a lane. What is being sent is left to its outcome.
-    pub fn bury_lane(&self, lane: &str, error: &str, now: Millis) -> Result<usize> {
+    pub fn bury_lane(&self, lane: &LaneId, error: &str, now: Millis) -> Result<usize> {
         let mut bury = self.sql(
             "UPDATE outbox SET state = 'dead', last_error = ?2, ended_at = ?3
              WHERE lane = ?1 AND state IN ('due', 'sending') AND state = 'due'",
         )?;
-        Ok(bury.execute(params![lane, error, at(now)])?)
+        Ok(bury.execute(params![lane.to_string(), error, at(now)])?)
     }
 }
 

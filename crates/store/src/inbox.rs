@@ -2,7 +2,7 @@
 //! exactly once. Accepting is idempotent by the platform's identity of the message.
 
 use petasos_core::journal::Outcome;
-use petasos_core::{Inbound, InboxId, Millis, SessionKey, TurnId};
+use petasos_core::{Inbound, InboxId, LinkId, Millis, SessionKey, TurnId};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
@@ -46,9 +46,9 @@ pub struct Backlog {
 }
 
 impl Reads {
-    pub fn cursor(&self, link: &str) -> Result<Option<String>> {
+    pub fn cursor(&self, link: &LinkId) -> Result<Option<String>> {
         let mut read = self.sql("SELECT value FROM cursors WHERE link = ?1")?;
-        Ok(read.query_row([link], |row| row.get(0)).optional()?)
+        Ok(read.query_row([link.to_string()], |row| row.get(0)).optional()?)
     }
 
     /// What waits in this session, in order of arrival. A row that cannot be read is left out; see
@@ -181,12 +181,12 @@ impl Tx<'_> {
         Ok(Accepted::New(InboxId(id)))
     }
 
-    pub fn put_cursor(&self, link: &str, value: &str) -> Result<()> {
+    pub fn put_cursor(&self, link: &LinkId, value: &str) -> Result<()> {
         self.sql(
             "INSERT INTO cursors (link, value) VALUES (?1, ?2)
              ON CONFLICT (link) DO UPDATE SET value = excluded.value",
         )?
-        .execute([link, value])?;
+        .execute(params![link.to_string(), value])?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Questions to people: asked once, ended once. And what their answers allow for longer than one command.
 
-use petasos_core::approve::{Category, Choice, Remembered};
+use petasos_approval::{Category, Choice, Remembered};
 use petasos_core::ids::RowId;
 use petasos_core::{Millis, OutboxId, SessionId, SessionKey, Source, TurnId};
 use rusqlite::{Row, params};

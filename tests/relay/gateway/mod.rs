@@ -349,10 +349,10 @@ fn an_interaction_is_answered_through_what_the_connector_holds_of_it() {
     connector.hold(key, "discord.interaction_token", "c9");
     let body = json!({"id": "i1", "type": 2, "data": {"name": "ask", "options": [{"type": 3, "value": "why"}]},
                       "channel_id": "c9", "guild_id": "g1", "member": {"user": {"id": "u1"}}});
-    let forward = petasos_core::relay::Forward {
+    let forward = petasos_relay::Forward {
         platform: "discord".into(),
         body: body.to_string().into(),
-        ..petasos_core::relay::Forward::default()
+        ..petasos_relay::Forward::default()
     };
     let id = connector.push_forward(forward.value());
     bench.launch();

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use petasos_core::Platform;
+
 use crate::tools::SessionCtx;
 use crate::tools::context::NOT_OURS;
 
@@ -48,11 +50,8 @@ pub(super) fn given_anew(ctx: &SessionCtx) -> impl Iterator<Item = &'static str>
 }
 
 /// Endings of names that hold a credential or say who may talk to us.
-const PRIVATE_ENDINGS: [&str; 13] = [
+const PRIVATE_ENDINGS: [&str; 10] = [
     "_KEY",
-    "TELEGRAM_PROXY",
-    "DISCORD_PROXY",
-    "SLACK_PROXY",
     "_BASE_URL",
     "_TOKEN",
     "_TOKEN_ID",
@@ -88,9 +87,16 @@ fn is_handed_on(name: &OsStr, allowed: &[String]) -> bool {
         return true;
     }
     let private = PRIVATE_ENDINGS.iter().any(|end| upper.ends_with(end))
+        || is_platform_proxy(&upper)
         || PRIVATE_STARTS.iter().any(|start| upper.starts_with(start));
     let listed = allowed.iter().any(|it| it == name) && !NEVER.iter().any(|end| upper.ends_with(end));
     !private || listed
+}
+
+/// The address of a platform's proxy may hold a password.
+fn is_platform_proxy(upper: &str) -> bool {
+    let platform = upper.strip_suffix("_PROXY");
+    platform.is_some_and(|name| Platform::known().any(|it| name.ends_with(&it.as_str().to_ascii_uppercase())))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petasos_core::approve::{Audience, Ending};
+use petasos_approval::{Audience, Ending};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

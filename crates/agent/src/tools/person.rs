@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use petasos_core::approve::{Audience, Category, Ending};
+use petasos_approval::{Audience, Category, Ending};
 use serde::{Deserialize, Serialize};
 
 use super::SessionCtx;

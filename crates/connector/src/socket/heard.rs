@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use petasos_core::relay::{Answer, FromConnector, FromGateway, MOST_IDENTITIES, close};
 use petasos_gateway::clock;
 use petasos_platforms::Adapter;
+use petasos_relay::{Answer, FromConnector, FromGateway, MOST_IDENTITIES, close};
 use petasos_store::connector::Gateway;
 use tokio::sync::Semaphore;
 

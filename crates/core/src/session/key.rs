@@ -5,7 +5,8 @@
 use alloc::string::String;
 
 use crate::ids::SessionKey;
-use crate::message::{ChatType, Platform, Source};
+use crate::message::{ChatType, Source};
+use crate::platform::{PersonIds, Platform};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyOptions {
@@ -23,8 +24,8 @@ impl Default for KeyOptions {
     }
 }
 
-/// Where a message belongs. A person whom WhatsApp knows by a number and by a name of its own is two people here: only
-/// WhatsApp knows which of them are one.
+/// Where a message belongs. A person whom a platform knows by a number and by a name of its own is two people here: only
+/// the platform knows which of them are one.
 pub fn session_key(source: &Source, options: &KeyOptions) -> SessionKey {
     let chat = given(source.chat_id.as_ref());
     let thread = given(source.thread_id.as_ref());
@@ -54,16 +55,17 @@ pub fn platform_of(key: &SessionKey) -> Option<Platform> {
     key.0.split(':').nth(2).and_then(Platform::parse)
 }
 
-/// Who is meant, however the platform writes it: WhatsApp names one person as a number, with the device that they wrote
-/// from, and with its server.
+/// Who is meant, however the platform writes it.
 fn person(platform: Platform, id: &str) -> &str {
-    if platform.as_str() != "whatsapp" {
-        return id;
+    match platform.person_ids() {
+        PersonIds::AsWritten => id,
+        PersonIds::Phone => {
+            let id = id.trim();
+            let bare = id.strip_prefix('+').unwrap_or(id);
+            let bare = bare.split([':', '@']).next().unwrap_or(bare);
+            if bare.is_empty() { id } else { bare }
+        }
     }
-    let id = id.trim();
-    let bare = id.strip_prefix('+').unwrap_or(id);
-    let bare = bare.split([':', '@']).next().unwrap_or(bare);
-    if bare.is_empty() { id } else { bare }
 }
 
 fn profile<'a>(source: &'a Source, options: &KeyOptions) -> &'a str {

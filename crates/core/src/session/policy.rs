@@ -2,7 +2,6 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -127,7 +126,7 @@ const fn yes() -> bool {
 
 /// Nobody reads a notice there.
 fn machines() -> Vec<Platform> {
-    vec!["api_server", "webhook"].into_iter().filter_map(Platform::parse).collect()
+    Platform::known().filter(|platform| platform.peer().is_program()).collect()
 }
 
 #[derive(Deserialize)]
@@ -174,6 +173,8 @@ fn platforms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Platform>
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use serde_json::json;
 
     use super::*;

@@ -15,6 +15,7 @@ use super::{Phase, Turn};
 use crate::compaction::Relief;
 use crate::ids::InboxId;
 use crate::journal::{Outcome, Write};
+use crate::message::LaneId;
 use crate::outbox::Kind;
 use crate::time::Millis;
 use crate::transcript::{Bill, EffectState, Message, ToolCall};
@@ -128,7 +129,7 @@ pub enum Effect {
     /// All of them at the same time; the next ones come when these have ended.
     RunTools { attempt: u32, calls: Vec<ToolCall> },
     /// Something became due in this lane.
-    Deliver { lane: String },
+    Deliver { lane: LaneId },
     /// The turn is over; the session may start the next one.
     Finished { outcome: Outcome },
 }

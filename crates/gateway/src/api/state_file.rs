@@ -17,11 +17,11 @@ use crate::clock;
 use crate::home::Durable;
 use crate::home::process::Record;
 use crate::home::state::{self, PlatformState, Published};
+use crate::lifecycle::Lifecycle;
 use crate::lifecycle::gate::{Gate, Situation};
 use crate::lifecycle::shutdown::Stopper;
 use crate::links::any_changed;
 use crate::links::supervisor::LinkHandle;
-use crate::sessions::Shell;
 
 /// Changes within this time become one write.
 const GAP: Duration = Duration::from_millis(100);
@@ -44,14 +44,14 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(shell: &Shell, own: Record, links: Vec<LinkHandle>) -> Self {
+    pub(crate) fn new(lifecycle: &Lifecycle, home: PathBuf, own: Record, links: Vec<LinkHandle>) -> Self {
         Self {
-            home: shell.home.clone(),
+            home,
             own,
-            gate: shell.gate.clone(),
-            stopper: shell.stopper.clone(),
+            gate: lifecycle.gate.clone(),
+            stopper: lifecycle.stopper.clone(),
             links,
-            drain_timeout: shell.lifetime.drain_timeout,
+            drain_timeout: lifecycle.lifetime.drain_timeout,
             last: None,
             stale: false,
             complained: false,

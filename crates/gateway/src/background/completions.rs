@@ -12,19 +12,22 @@ use petasos_core::journal::{Outcome, Write};
 use petasos_core::link::State;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::{Draft, Kind};
-use petasos_core::{InboxId, Millis, Platform, Route, SessionId, SessionKey};
+use petasos_core::{InboxId, LaneId, Millis, Platform, Route, SessionId, SessionKey};
 use petasos_store::{Completion, CompletionState, Error as StoreError, Pending, Tx};
 use tokio::sync::Notify;
 use tokio::time::Duration;
 
 use crate::api::status::{LinkStatus, Untold};
 use crate::background::delegation;
+use crate::delivery::Deliver;
+use crate::lifecycle::shutdown::Stopper;
 use crate::links::any_changed;
 use crate::links::channels::Channels;
 use crate::links::supervisor::LinkHandle;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::Shell;
+use crate::sessions::router::Router;
+use crate::storage::database::Db;
 use crate::{Error, clock};
 
 /// Rung after a commit that somebody waits for.
@@ -46,11 +49,21 @@ const BATCH: usize = 64;
 /// How long to wait when the store refuses.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-pub(crate) async fn run(shell: Arc<Shell>, bell: Bell, mut links: Vec<LinkHandle>) {
+/// What completions are handed over with.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) db: Db,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) router: Router,
+    pub(crate) deliver: Deliver,
+    pub(crate) stopper: Stopper,
+}
+
+pub(crate) async fn run(with: HandOver, bell: Bell, mut links: Vec<LinkHandle>) {
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
         let there = connected(&links);
-        let again = match hand_over(&shell, there).await {
+        let again = match hand_over(&with, there).await {
             Ok(more) => more,
             Err(Error::Stopping) => return,
             Err(error) => {
@@ -60,7 +73,7 @@ pub(crate) async fn run(shell: Arc<Shell>, bell: Bell, mut links: Vec<LinkHandle
             }
         };
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = with.stopper.stopped() => return,
             () = std::future::ready(()), if again => {}
             () = bell.rung() => {}
             () = any_changed(&mut links) => {}
@@ -74,15 +87,15 @@ pub(crate) fn connected(links: &[LinkHandle]) -> Vec<&'static str> {
 }
 
 /// `true`: there may be more.
-async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool, Error> {
-    let channels = shell.channels.clone();
+async fn hand_over(with: &HandOver, there: Vec<&'static str>) -> Result<bool, Error> {
+    let channels = with.channels.clone();
     let reachable = move |platform: Platform| {
         let link = channels.adapter(platform).map(|adapter| adapter.platform().as_str());
         link.is_some_and(|link| there.contains(&link))
             || channels.capabilities(platform).delivery == Delivery::Pull
     };
     // Most of the time there is nothing, and a look costs no commit.
-    let waiting = shell.db.read(|reader| reader.queued_completions()).await?;
+    let waiting = with.db.read(|reader| reader.queued_completions()).await?;
     let mut waiting: Vec<_> = waiting.into_iter().filter(|it| reachable(it.origin.platform)).collect();
     let more = waiting.len() > BATCH;
     waiting.truncate(BATCH);
@@ -91,20 +104,20 @@ async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool,
     }
     if planted(Planted::DeliveredFirst) {
         let names: Vec<_> = waiting.iter().map(|it| it.dispatch.clone()).collect();
-        let marked = shell.db.write(Commit::Completions, move |tx| {
+        let marked = with.db.write(Commit::Completions, move |tx| {
             names.iter().try_for_each(|name| tx.completion_consumed(name, clock::now()).map(drop))
         });
         marked.await?;
     }
-    let channels = shell.channels.clone();
+    let channels = with.channels.clone();
     let accept = move |tx: &Tx<'_>| -> Result<Vec<Handed>, StoreError> {
         let accepted = waiting.into_iter().map(|completion| accept(tx, &channels, completion));
         Ok(accepted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     };
-    for handed in shell.db.write(Commit::Completions, accept).await? {
+    for handed in with.db.write(Commit::Completions, accept).await? {
         match handed {
-            Handed::ToSession(pending) => shell.router.arrived(pending.key.clone(), *pending).await,
-            Handed::ToChat(lane) => shell.deliver.due(lane).await,
+            Handed::ToSession(pending) => with.router.arrived(pending.key.clone(), *pending).await,
+            Handed::ToChat(lane) => with.deliver.due(lane).await,
         }
     }
     Ok(more)
@@ -114,7 +127,7 @@ async fn hand_over(shell: &Arc<Shell>, there: Vec<&'static str>) -> Result<bool,
 enum Handed {
     ToSession(Box<Pending>),
     /// Its conversation is over: a word in the chat is all.
-    ToChat(String),
+    ToChat(LaneId),
 }
 
 /// From a row to a message: both, or neither. `None`: its session has learned of it meanwhile.
@@ -146,7 +159,7 @@ fn pass_over(
     completion: Completion,
     headline: &str,
     now: Millis,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<LaneId>, StoreError> {
     if !tx.completion_undeliverable(completion.id, ENDED, now)? {
         return Ok(None);
     }
@@ -165,7 +178,7 @@ pub(crate) enum Queued {
     /// Not ours, or it belongs here.
     Stays,
     /// It tells of work of a conversation that is over, and has been dealt with. The lane that says so, if one does.
-    PassedOver(Option<String>),
+    PassedOver(Option<LaneId>),
 }
 
 /// Looks once more to whom a completion belongs, now that `current` is the conversation: between the queue and the turn

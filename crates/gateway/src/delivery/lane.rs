@@ -9,7 +9,7 @@ use std::time::Duration;
 use petasos_core::journal::Write;
 use petasos_core::lane::Budget;
 use petasos_core::rate_limit::Scope;
-use petasos_core::{Fault, Millis, Platform};
+use petasos_core::{Fault, LaneId, Millis, Platform};
 use petasos_platforms::Adapter;
 use petasos_store::Claimed;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -26,9 +26,9 @@ pub(super) const LINGER: Duration = Duration::from_secs(60);
 /// How long to wait when the store refuses.
 pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
-    let Some(adapter) = adapter_of(&name, &outward) else {
-        tracing::warn!(lane = name, "no adapter for this lane; what it owes stays in the outbox");
+pub(super) async fn run(name: LaneId, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
+    let Some(adapter) = outward.channels.adapter(name.platform).cloned() else {
+        tracing::warn!(lane = %name, "no adapter for this lane; what it owes stays in the outbox");
         return;
     };
     let budget = Budget::new(adapter.capabilities().pace);
@@ -39,16 +39,8 @@ pub(super) async fn run(name: String, outward: Arc<Outward>, deliver: Deliver, w
     lane.run().await;
 }
 
-fn adapter_of(lane: &str, outward: &Outward) -> Option<Arc<Adapter>> {
-    outward.channels.adapter(platform_of(lane)?).cloned()
-}
-
-fn platform_of(lane: &str) -> Option<Platform> {
-    Platform::parse(lane.split_once(':')?.0)
-}
-
 pub(super) struct Lane {
-    pub(super) name: String,
+    pub(super) name: LaneId,
     pub(super) outward: Arc<Outward>,
     deliver: Deliver,
     words: mpsc::Receiver<Word>,
@@ -66,7 +58,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Of the chat; the adapter may carry for others too.
     pub(super) fn platform(&self) -> Platform {
-        platform_of(&self.name).unwrap_or_else(|| self.adapter.platform())
+        self.name.platform
     }
 
     async fn run(mut self) {
@@ -165,15 +157,15 @@ impl Lane {
 
     /// Keeps the outcome of one item and takes the next: one commit.
     async fn claim(&self, outcome: Vec<Write>, now: Millis) -> Result<Claimed, Error> {
-        let (lane, platform) = (self.name.clone(), self.platform());
+        let lane = self.name.clone();
         let claimed = self.outward.db.write(Commit::Claim, move |tx| {
             tx.apply(&outcome, now)?;
-            tx.claim_head(&lane, platform, now)
+            tx.claim_head(&lane, now)
         });
         let claimed = claimed.await?;
         if claimed.buried > 0 {
             let (lane, buried) = (&self.name, claimed.buried);
-            tracing::warn!(lane, buried, "not sent: the chat refused us; see `petasos outbox`");
+            tracing::warn!(%lane, buried, "not sent: the chat refused us; see `petasos outbox`");
         }
         Ok(claimed)
     }
@@ -185,12 +177,12 @@ impl Lane {
 
     /// The chat this lane leads to.
     pub(super) fn chat(&self) -> &str {
-        self.name.split_once(':').map_or("", |(_platform, chat)| chat)
+        &self.name.chat
     }
 
     /// When to ask the store again.
     pub(super) fn store_refused(&self, error: &Error) -> Millis {
-        tracing::warn!(lane = self.name, %error, "the outbox cannot be read or written");
+        tracing::warn!(lane = %self.name, %error, "the outbox cannot be read or written");
         let pause = match fault(error) {
             Fault::Later { .. } | Fault::Fatal => STORE_RETRY,
             Fault::Refused => LINGER,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use petasos_core::LaneId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -31,6 +32,7 @@ use crate::storage::database::Db;
 pub use attachments::{Policy, Reach};
 pub(crate) use follow::Following;
 pub(crate) use owner::Owners;
+use reactions::Marks;
 
 /// How answers are shown while they grow.
 #[derive(Debug, Clone)]
@@ -62,6 +64,13 @@ pub enum Transport {
     /// As a message that is changed.
     #[default]
     Edit,
+}
+
+/// The way out: lanes, and marks below messages.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) deliver: Deliver,
+    pub(crate) reactions: Marks,
 }
 
 /// What every lane needs.
@@ -101,11 +110,11 @@ pub(crate) struct Deliver(mpsc::Sender<Ask>);
 #[derive(Debug)]
 enum Ask {
     /// Something became due in this lane.
-    Due { lane: String },
+    Due { lane: LaneId },
     /// An answer is growing there.
-    Follow { lane: String, following: Box<Following> },
+    Follow { lane: LaneId, following: Box<Following> },
     /// An idle lane wants to end.
-    Leave { lane: String, granted: oneshot::Sender<()> },
+    Leave { lane: LaneId, granted: oneshot::Sender<()> },
 }
 
 /// What a lane hears. Whatever it hears, it looks at the outbox.
@@ -132,7 +141,7 @@ impl Deliver {
 
     /// Without lanes: the second value tells which of them became due.
     #[cfg(test)]
-    pub(crate) fn recorded() -> (Self, impl FnMut() -> Option<String>) {
+    pub(crate) fn recorded() -> (Self, impl FnMut() -> Option<LaneId>) {
         let (asks, mut inbox) = mpsc::channel(DEPTH);
         let due = move || match inbox.try_recv().ok()? {
             Ask::Due { lane } | Ask::Follow { lane, .. } | Ask::Leave { lane, .. } => Some(lane),
@@ -140,11 +149,11 @@ impl Deliver {
         (Self(asks), due)
     }
 
-    pub(crate) async fn due(&self, lane: String) {
+    pub(crate) async fn due(&self, lane: LaneId) {
         self.ask(Ask::Due { lane }).await;
     }
 
-    pub(crate) async fn follow(&self, lane: String, following: Following) {
+    pub(crate) async fn follow(&self, lane: LaneId, following: Following) {
         self.ask(Ask::Follow { lane, following: Box::new(following) }).await;
     }
 
@@ -156,7 +165,7 @@ impl Deliver {
 
 /// Runs until stopping begins, then until the sends under way have their answers.
 async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<Ask>) {
-    let mut lanes: HashMap<String, mpsc::Sender<Word>> = HashMap::new();
+    let mut lanes: HashMap<LaneId, mpsc::Sender<Word>> = HashMap::new();
     let mut tasks = JoinSet::new();
     loop {
         let ask = petasos_runtime::select! {
@@ -199,12 +208,12 @@ async fn run(outward: Arc<Outward>, deliver: Deliver, mut asks: mpsc::Receiver<A
     while tasks.join_next().await.is_some() {}
 }
 
-async fn guarded(name: String, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
+async fn guarded(name: LaneId, outward: Arc<Outward>, deliver: Deliver, words: mpsc::Receiver<Word>) {
     let lane = lane::run(name.clone(), outward.clone(), deliver.clone(), words);
     if AssertUnwindSafe(lane).catch_unwind().await.is_ok() {
         return;
     }
-    tracing::error!(lane = name, "a lane panicked; it goes on in a moment");
+    tracing::error!(lane = %name, "a lane panicked; it goes on in a moment");
     petasos_runtime::select! {
         () = outward.stopper.stopped() => {}
         () = tokio::time::sleep(AFTER_PANIC) => deliver.due(name).await,

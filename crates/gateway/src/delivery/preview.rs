@@ -58,8 +58,8 @@ impl Lane {
         match tokio::time::timeout(TYPING_PATIENCE, request).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => self.not_shown(&error),
-            Ok(Err(error)) => tracing::warn!(lane = self.name, %error, "typing indicator failed"),
-            Err(_elapsed) => tracing::debug!(lane = self.name, "a typing sign took too long"),
+            Ok(Err(error)) => tracing::warn!(lane = %self.name, %error, "typing indicator failed"),
+            Err(_elapsed) => tracing::debug!(lane = %self.name, "a typing sign took too long"),
         }
     }
 
@@ -179,6 +179,6 @@ impl Lane {
     }
 
     fn not_shown(&self, error: &SendError) {
-        tracing::debug!(lane = self.name, %error, "preview not shown");
+        tracing::debug!(lane = %self.name, %error, "preview not shown");
     }
 }

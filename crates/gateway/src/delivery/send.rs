@@ -105,7 +105,7 @@ impl Lane {
             };
             let act = lane::act(&item, parts.len(), memory, clock::now());
             if act == Act::Hold {
-                tracing::error!(lane = self.name, item = %item.id, "a growing answer was taken for a due one");
+                tracing::error!(lane = %self.name, item = %item.id, "a growing answer was taken for a due one");
                 return Next::Wait(clock::now().after(LINGER));
             }
             if let Act::Replace { message } = &act
@@ -120,7 +120,7 @@ impl Lane {
                 };
             self.arrived(&act).await;
             if thread_fallback {
-                tracing::warn!(lane = self.name, item = %item.id, "the thread is gone; sent beside it");
+                tracing::warn!(lane = %self.name, item = %item.id, "the thread is gone; sent beside it");
                 self.gone_thread.clone_from(&item.draft.route.thread_id);
                 if let Some(name) = topic {
                     self.topic_gone(&item, name).await;
@@ -190,7 +190,7 @@ impl Lane {
                 let sent = self.adapter.send_once(route, &part, &options, &key).await;
                 match (sent, &part.file) {
                     (Err(error), Some(file)) if is_about_the_file(&error) => {
-                        tracing::warn!(lane = self.name, item = %item.id, %error, "a file was not accepted");
+                        tracing::warn!(lane = %self.name, item = %item.id, %error, "a file was not accepted");
                         let why = match error.kind() {
                             Failed::NoFiles => "I may not send such files here",
                             _other => "it was not accepted here",
@@ -233,7 +233,7 @@ impl Lane {
             return None;
         }
         let (platform, chat_id) = (self.platform(), self.chat().to_owned());
-        tracing::warn!(lane = self.name, %error, "the chat takes nothing from us any more");
+        tracing::warn!(lane = %self.name, %error, "the chat takes nothing from us any more");
         Some(Write::ChatDead { platform, chat_id, reason: error.to_string(), at: clock::now() })
     }
 
@@ -265,11 +265,11 @@ impl Lane {
             // One that is gone already counts as taken back.
             Ok(()) => Left::Nothing,
             Err(error) if error.fault() == Fault::Refused && error.kind() != Failed::Declined => {
-                tracing::debug!(lane = self.name, item = %item.id, %error, "an old preview was not taken back");
+                tracing::debug!(lane = %self.name, item = %item.id, %error, "an old preview was not taken back");
                 Left::Perhaps
             }
             Err(error) if error.reached() != Reached::No => {
-                tracing::warn!(lane = self.name, item = %item.id, %error, "nobody knows whether a preview is gone");
+                tracing::warn!(lane = %self.name, item = %item.id, %error, "nobody knows whether a preview is gone");
                 Left::Perhaps
             }
             Err(error) => {
@@ -301,13 +301,13 @@ impl Lane {
     ) -> Next {
         match setback {
             Setback::Again { at, doubtful } => {
-                tracing::warn!(lane = self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
+                tracing::warn!(lane = %self.name, item = %item.id, attempt = item.attempts, error, "delivery deferred");
                 let postpone = Write::Postpone { item: item.id, not_before: at, doubtful, error };
                 self.commit(Commit::Postpone, [postpone].into_iter().chain(also).collect()).await;
                 Next::Wait(at)
             }
             Setback::Bury { doubtful } => {
-                tracing::error!(lane = self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
+                tracing::error!(lane = %self.name, item = %item.id, error, "delivery given up; see `petasos outbox`");
                 let bury = Write::Bury { item: item.id, doubtful, error, at: clock::now() };
                 self.commit(Commit::Bury, [bury].into_iter().chain(also).chain(dead).collect()).await;
                 Next::Ahead(vec![])
@@ -328,16 +328,16 @@ impl Lane {
             };
             match fault(&error) {
                 Fault::Refused => {
-                    tracing::error!(lane = self.name, %error, "the store refused an outcome");
+                    tracing::error!(lane = %self.name, %error, "the store refused an outcome");
                     // Whoever goes on finds the item as it was: not in a hurry, then.
                     return tokio::time::sleep(STORE_RETRY).await;
                 }
                 Fault::Later { .. } | Fault::Fatal if self.outward.stopper.stopping() => {
-                    tracing::error!(lane = self.name, %error, "an outcome could not be stored before the stop");
+                    tracing::error!(lane = %self.name, %error, "an outcome could not be stored before the stop");
                     return;
                 }
                 Fault::Later { .. } | Fault::Fatal => {
-                    tracing::error!(lane = self.name, %error, "an outcome cannot be stored; trying again");
+                    tracing::error!(lane = %self.name, %error, "an outcome cannot be stored; trying again");
                     tokio::time::sleep(STORE_RETRY).await;
                 }
             }

@@ -37,7 +37,7 @@ impl Lane {
             None => match self.adapter.make_topic(&item.draft.route, &name).await {
                 Ok(thread) => thread,
                 Err(error) if error.fault() == Fault::Refused => {
-                    tracing::warn!(lane = self.name, %error, "a topic cannot be made; the chat itself is told");
+                    tracing::warn!(lane = %self.name, %error, "a topic cannot be made; the chat itself is told");
                     None
                 }
                 Err(error) => return Err(self.failed(item, &Act::Hold, &error).await),

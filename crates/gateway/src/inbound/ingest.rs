@@ -10,7 +10,7 @@ use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
 use petasos_core::session::{KeyOptions, Reader, platform_of, session_key};
-use petasos_core::{Inbound, Millis, Platform, Route, SessionKey, Source};
+use petasos_core::{Inbound, LaneId, LinkId, Millis, Platform, Route, SessionKey, Source};
 use petasos_platforms::{Adapter, Post, Unreadable};
 use petasos_store::{Accepted, Candidate, Error as StoreError, PairingAnswer, Pending, Tx, Unread};
 
@@ -26,7 +26,6 @@ use crate::links::supervisor::{Kept, Taker};
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
 use crate::runtime::tasks;
-use crate::sessions::Shell;
 use crate::sessions::router::Router;
 use crate::storage::database::Db;
 use crate::storage::salvage;
@@ -41,7 +40,7 @@ pub(crate) struct Ingest {
     pub(crate) homes: Arc<Homes>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) gate: Gate,
-    traffic: Traffic,
+    pub(crate) traffic: Traffic,
 }
 
 /// What decides where a message goes and whether it may.
@@ -60,7 +59,7 @@ enum Placed {
     Replayed,
     /// Not for us. `told`: the lane through which the stranger hears how to get in.
     Denied {
-        told: Option<String>,
+        told: Option<LaneId>,
     },
     /// Not run: it may have been answered before the database was damaged or restored.
     Unsure(Inbound),
@@ -79,19 +78,6 @@ impl Placed {
 const LONGEST_TEXT: usize = 1 << 20;
 
 impl Ingest {
-    pub(crate) fn new(shell: &Shell, rules: Arc<Rules>) -> Self {
-        Self {
-            db: shell.db.clone(),
-            router: shell.router.clone(),
-            deliver: shell.deliver.clone(),
-            channels: shell.channels.clone(),
-            homes: shell.homes.clone(),
-            gate: shell.gate.clone(),
-            traffic: shell.traffic.clone(),
-            rules,
-        }
-    }
-
     pub(crate) fn key_of(&self, source: &Source) -> SessionKey {
         session_key(source, &self.rules.keys)
     }
@@ -99,7 +85,7 @@ impl Ingest {
     /// A batch of an account on a platform, with the place to go on from.
     pub(crate) async fn take(
         &self,
-        cursor_of: String,
+        cursor_of: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
@@ -121,12 +107,11 @@ impl Ingest {
                     tx.put_cursor(&cursor_of, cursor)?;
                 }
                 for Unreadable { id, why, raw, size } in unreadable {
-                    let (link, size) = (cursor_of.clone(), size as u64);
+                    let (link, size) = (cursor_of.to_string(), size as u64);
                     tx.keep_unreadable(&Unread { id: 0, link, event: id, why, size, at: now }, &raw)?;
                 }
-                let link = cursor_of.split('/').next().and_then(Platform::parse);
                 let placed = events.into_iter().map(|event| {
-                    match link.is_some_and(|link| channels.brings(link, event.source.platform)) {
+                    match channels.brings(cursor_of.platform, event.source.platform) {
                         true => place(tx, &rules, &channels, event, now),
                         false => foreign(tx, &cursor_of, &event, now),
                     }
@@ -219,13 +204,13 @@ pub(crate) struct Entrance {
 }
 
 impl Taker for Entrance {
-    async fn cursor(&self, link: String) -> Result<Option<String>, Error> {
+    async fn cursor(&self, link: LinkId) -> Result<Option<String>, Error> {
         self.ingest.db.read(move |reader| reader.cursor(&link)).await
     }
 
     async fn take(
         &self,
-        link: String,
+        link: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
@@ -264,7 +249,7 @@ impl Entrance {
         let channels = &self.ingest.channels;
         let served: Vec<_> =
             Platform::known().filter(|platform| channels.is_served_by(*platform, adapter)).collect();
-        let prefixes: Vec<_> = served.iter().map(|platform| format!("{platform}:")).collect();
+        let platforms = served.clone();
         let lanes = self.ingest.db.write(Commit::WakeLanes, move |tx| {
             for platform in served {
                 tx.poke_platform(platform.as_str())?;
@@ -273,8 +258,7 @@ impl Entrance {
         });
         match lanes.await {
             Ok(heads) => {
-                let ours = |lane: &str| prefixes.iter().any(|prefix| lane.starts_with(prefix));
-                for head in heads.into_iter().filter(|head| ours(&head.lane)) {
+                for head in heads.into_iter().filter(|head| platforms.contains(&head.lane.platform)) {
                     self.ingest.deliver.due(head.lane).await;
                 }
             }
@@ -320,10 +304,10 @@ fn place(
 }
 
 /// A message of a platform that this link has no business with: kept as it is, and not heard.
-fn foreign(tx: &Tx<'_>, link: &str, event: &Inbound, now: Millis) -> Result<Placed, StoreError> {
+fn foreign(tx: &Tx<'_>, link: &LinkId, event: &Inbound, now: Millis) -> Result<Placed, StoreError> {
     let raw = serde_json::to_string(event).unwrap_or_default();
     let why = format!("it speaks for {}, which this link does not carry", event.source.platform);
-    let (link, event, size) = (link.to_owned(), Some(event.dedup.clone()), raw.len() as u64);
+    let (link, event, size) = (link.to_string(), Some(event.dedup.clone()), raw.len() as u64);
     tx.keep_unreadable(&Unread { id: 0, link, event, why, size, at: now }, &raw)?;
     Ok(Placed::Denied { told: None })
 }

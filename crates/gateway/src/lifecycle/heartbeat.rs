@@ -3,7 +3,7 @@
 //! The watchdog is fed only after the store has answered: a gateway whose disk hangs is not alive, however well its
 //! event loop turns.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use petasos_core::Millis;
@@ -12,12 +12,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::clock;
 use crate::home::heartbeat;
 use crate::lifecycle::sd_notify::Notifier;
+use crate::lifecycle::shutdown::Stopper;
 use crate::runtime::commit::Commit;
-use crate::sessions::Shell;
+use crate::storage::database::Db;
 
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-pub(crate) async fn run(shell: Arc<Shell>, notifier: Notifier) {
+pub(crate) async fn run(db: Db, home: PathBuf, started: Millis, notifier: Notifier, stopper: Stopper) {
     let watchdog = notifier.watchdog_interval().map(|interval| interval / 2);
     let mut beat = tokio::time::interval(HEARTBEAT);
     let mut feed = tokio::time::interval_at(Instant::now(), watchdog.unwrap_or(HEARTBEAT));
@@ -26,24 +27,23 @@ pub(crate) async fn run(shell: Arc<Shell>, notifier: Notifier) {
         petasos_runtime::select! {
             // a service manager that hears us finds the file
             biased;
-            () = shell.stopper.stopped() => return,
-            _ = beat.tick() => write(&shell).await,
-            _ = feed.tick(), if watchdog.is_some() => feed_watchdog(&shell, &notifier, watchdog.unwrap_or(HEARTBEAT)).await,
+            () = stopper.stopped() => return,
+            _ = beat.tick() => write(&home, started).await,
+            _ = feed.tick(), if watchdog.is_some() => feed_watchdog(&db, &notifier, watchdog.unwrap_or(HEARTBEAT)).await,
         }
     }
 }
 
-async fn write(shell: &Arc<Shell>) {
-    let (home, started): (_, Millis) = (shell.home.clone(), shell.started_at);
+async fn write(home: &Path, started: Millis) {
+    let home = home.to_path_buf();
     let beaten = petasos_runtime::blocking(move || heartbeat::beat(&home, started, clock::now())).await;
     if let Ok(Err(error)) = beaten {
         tracing::debug!(%error, "the heartbeat file cannot be written");
     }
 }
 
-async fn feed_watchdog(shell: &Arc<Shell>, notifier: &Notifier, patience: Duration) {
-    match tokio::time::timeout(patience, shell.db.write(Commit::Pulse, |tx| tx.meta("pulse").map(drop))).await
-    {
+async fn feed_watchdog(db: &Db, notifier: &Notifier, patience: Duration) {
+    match tokio::time::timeout(patience, db.write(Commit::Pulse, |tx| tx.meta("pulse").map(drop))).await {
         Ok(Ok(())) => notifier.alive(),
         Ok(Err(error)) => {
             tracing::error!(%error, "the watchdog is not fed: the store refuses");

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use petasos_core::capability::{Capabilities, Dialect, ReplyTo};
 use petasos_core::message::Delivery;
+use petasos_core::platform::Peer;
 use petasos_core::session::Reader;
 use petasos_core::text::Unit;
 use petasos_core::{Inbound, Platform, Route};
 use petasos_platforms::Adapter;
 use petasos_platforms::relay::Relay;
-
-use crate::background::cron;
 
 #[derive(Debug)]
 pub(crate) struct Channels {
@@ -32,15 +31,6 @@ pub(crate) struct Channels {
     /// A platform that is switched off: what is owed to it waits until it is back.
     absent: Capabilities,
 }
-
-/// Channels whose readers come for their answers.
-const PULLED: [&str; 3] = ["web", "terminal", "local"];
-/// Channels that end with the response.
-const STATELESS: [&str; 1] = ["api_server"];
-/// Those who work for another conversation: it takes their answers.
-const CHILDREN: &str = "subagent";
-/// Channels with a program at the other end.
-const PROGRAMS: [&str; 3] = ["api_server", "webhook", CHILDREN];
 
 impl Channels {
     pub(crate) fn new(adapters: Vec<Adapter>) -> Self {
@@ -87,22 +77,27 @@ impl Channels {
     pub(crate) fn capabilities(&self, platform: Platform) -> Cow<'_, Capabilities> {
         match self.adapter(platform) {
             Some(adapter) => adapter.capabilities(),
-            None if PULLED.contains(&platform.as_str()) => Cow::Borrowed(&self.pulled),
-            None if STATELESS.contains(&platform.as_str()) => Cow::Borrowed(&self.stateless),
-            None if self.is_scheduled(platform) => Cow::Borrowed(&self.scheduled),
-            None if platform.as_str() == CHILDREN => Cow::Borrowed(&self.children),
-            None => Cow::Borrowed(&self.absent),
+            None => Cow::Borrowed(match platform.peer() {
+                Peer::Owner => &self.pulled,
+                Peer::Caller => &self.stateless,
+                Peer::Schedule => &self.scheduled,
+                Peer::Parent => &self.children,
+                Peer::People | Peer::Sender => &self.absent,
+            }),
         }
     }
 
     /// Nobody is there: a run of a job, which begins with a transcript of its own.
     pub(crate) fn is_scheduled(&self, platform: Platform) -> bool {
-        platform.as_str() == cron::CHANNEL
+        platform.peer() == Peer::Schedule
     }
 
     /// Who reads what is said there.
     pub(crate) fn reader(&self, platform: Platform) -> Reader {
-        if PROGRAMS.contains(&platform.as_str()) { Reader::Machine } else { Reader::Interactive }
+        match platform.peer() {
+            Peer::Caller | Peer::Sender | Peer::Parent => Reader::Machine,
+            Peer::People | Peer::Owner | Peer::Schedule => Reader::Interactive,
+        }
     }
 
     /// Whether its messages are typed by the owner at this machine: the page and the terminal.
@@ -123,9 +118,7 @@ impl Channels {
 
 /// A platform that could be behind a connector.
 fn relayable(platform: Platform) -> bool {
-    let name = platform.as_str();
-    let ours = [&PULLED[..], &STATELESS[..], &PROGRAMS[..], &[cron::CHANNEL]];
-    !ours.iter().any(|names| names.contains(&name))
+    platform.peer() == Peer::People
 }
 
 /// Platforms whose senders a connector has let through.

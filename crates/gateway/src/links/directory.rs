@@ -8,6 +8,7 @@
 //! then only those used since.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +20,11 @@ use petasos_platforms::Adapter;
 
 use crate::clock;
 use crate::home::directory;
+use crate::lifecycle::shutdown::Stopper;
 use crate::links::any_changed;
+use crate::links::channels::Channels;
 use crate::links::supervisor::LinkHandle;
-use crate::sessions::Shell;
+use crate::storage::database::Db;
 
 const EVERY: Duration = Duration::from_secs(300);
 /// Channels kept of one platform.
@@ -43,8 +46,17 @@ struct Known {
     written: BTreeMap<String, Vec<Channel>>,
 }
 
-pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
-    let mut known = known_before(&shell).await;
+/// What the directory is made from, and where it lies.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) db: Db,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) home: PathBuf,
+    pub(crate) stopper: Stopper,
+}
+
+pub(crate) async fn run(sources: Sources, mut links: Vec<LinkHandle>) {
+    let mut known = known_before(&sources).await;
     let (mut seen, mut due) = (Up::new(), clock::now());
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
@@ -52,14 +64,14 @@ pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
         let came_up = up.iter().any(|(name, since)| seen.get(name) != Some(since));
         if came_up || clock::now() >= due || due > clock::now().after(EVERY) {
             petasos_runtime::select! {
-                () = shell.stopper.stopped() => return,
-                () = build(&shell, &up, &mut known) => {}
+                () = sources.stopper.stopped() => return,
+                () = build(&sources, &up, &mut known) => {}
             }
             due = clock::now().after(EVERY);
         }
         seen = up;
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = sources.stopper.stopped() => return,
             () = any_changed(&mut links) => {}
             () = clock::sleep_until(due) => {}
         }
@@ -75,8 +87,8 @@ fn up(links: &[LinkHandle]) -> Up {
 }
 
 /// What the last process wrote. Chats that only the owner knows are not told: they are added anew each time.
-async fn known_before(shell: &Shell) -> Known {
-    let home = shell.home.clone();
+async fn known_before(sources: &Sources) -> Known {
+    let home = sources.home.clone();
     // A panic there would be one of ours; without the file the platforms tell it again.
     let file = petasos_runtime::blocking(move || directory::written(&home)).await.unwrap_or_default();
     let written = file.platforms.clone();
@@ -85,19 +97,19 @@ async fn known_before(shell: &Shell) -> Known {
     Known { listed, written, ..Known::default() }
 }
 
-async fn build(shell: &Arc<Shell>, up: &Up, known: &mut Known) {
+async fn build(sources: &Sources, up: &Up, known: &mut Known) {
     let mut directory = Directory { updated_at: Some(stamp::format(clock::now())), ..Directory::default() };
-    for adapter in shell.channels.adapters() {
+    for adapter in sources.channels.adapters() {
         let name = adapter.platform().as_str();
         if up.contains_key(name) {
             ask(adapter, &mut known.listed).await;
         }
         let spoken = known.spoken.entry(name).or_default();
-        hear(shell, adapter, spoken).await;
+        hear(sources, adapter, spoken).await;
         let listed = known.listed.get(name).map(Vec::as_slice).unwrap_or_default();
         directory.platforms.insert(name.to_owned(), merged(listed, spoken));
     }
-    let (home, before) = (shell.home.clone(), std::mem::take(&mut known.written));
+    let (home, before) = (sources.home.clone(), std::mem::take(&mut known.written));
     let writing = petasos_runtime::blocking(move || {
         let named = directory.with_aliases(&directory::aliases(&home));
         let written = if named.platforms == before { Ok(()) } else { directory::write(&home, &named) };
@@ -122,10 +134,10 @@ async fn ask(adapter: &Adapter, listed: &mut BTreeMap<String, Vec<Channel>>) {
 }
 
 /// Adds the chats that wrote since the last look.
-async fn hear(shell: &Shell, adapter: &Adapter, spoken: &mut Spoken) {
+async fn hear(sources: &Sources, adapter: &Adapter, spoken: &mut Spoken) {
     let (platform, since, now) = (adapter.platform(), spoken.looked_at, clock::now());
     let since = since.map(|at| at.min(now).before(OVERLAP));
-    let origins = shell.db.read(move |reader| reader.recent_origins(platform, since, MOST)).await;
+    let origins = sources.db.read(move |reader| reader.recent_origins(platform, since, MOST)).await;
     match origins {
         Ok(origins) => {
             spoken.add(&origins);

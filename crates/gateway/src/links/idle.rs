@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use petasos_core::Millis;
 use petasos_core::lifecycle::Leave;
-use petasos_core::relay::doze::{Awake, Means, Work, is_idle};
+use petasos_relay::idle::{Awake, Means, Work, is_idle};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock;
-use crate::sessions::Shell;
+use crate::lifecycle::gate::Gate;
+use crate::lifecycle::shutdown::Stopper;
+use crate::links::channels::Channels;
+use crate::storage::database::Db;
 
 /// How a gateway sleeps, as its owner wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,60 +80,69 @@ const GLANCE: Duration = Duration::from_millis(200);
 const SLEPT: Duration = Duration::from_secs(1);
 const COOLDOWN: Duration = Duration::from_secs(60);
 
-pub(crate) async fn run(shell: Arc<Shell>) {
-    let doze = shell.lifetime.doze.clone();
-    match means(&shell, &doze).armed() {
+/// What decides whether this gateway may sleep.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) db: Db,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) gate: Gate,
+    pub(crate) traffic: Traffic,
+    pub(crate) stopper: Stopper,
+}
+
+pub(crate) async fn run(watched: Watched, doze: Doze) {
+    match means(&watched, &doze).armed() {
         Ok(()) => tracing::info!(after = ?doze.after, "we sleep when nobody needs us"),
         Err(Awake::NotWanted) => return,
         Err(why) => return tracing::info!(why = why.as_str(), "we do not sleep"),
     }
     loop {
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = watched.stopper.stopped() => return,
             () = sleep(doze.tick) => {}
         }
-        if !is_due(&shell, &doze).await {
+        if !is_due(&watched, &doze).await {
             continue;
         }
         let tried = clock::now();
-        if lie_down(&shell, &doze).await {
+        if lie_down(&watched, &doze).await {
             return;
         }
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
-            () = cool_down(&shell, &doze, tried) => {}
+            () = watched.stopper.stopped() => return,
+            () = cool_down(&watched, &doze, tried) => {}
         }
     }
 }
 
 /// Not again for a while, unless somebody has written since: then everything begins anew.
-async fn cool_down(shell: &Shell, doze: &Doze, tried: Millis) {
+async fn cool_down(watched: &Watched, doze: &Doze, tried: Millis) {
     let began = Instant::now();
-    while began.elapsed() < COOLDOWN.max(doze.tick) && shell.traffic.last() < tried {
+    while began.elapsed() < COOLDOWN.max(doze.tick) && watched.traffic.last() < tried {
         sleep(doze.tick.min(COOLDOWN)).await;
     }
 }
 
-fn means(shell: &Shell, doze: &Doze) -> Means {
-    let mut adapters = shell.channels.adapters();
+fn means(watched: &Watched, doze: &Doze) -> Means {
+    let mut adapters = watched.channels.adapters();
     Means {
         wanted: doze.wanted,
-        only_relayed: shell.channels.relay().is_some() && adapters.all(|adapter| adapter.relay().is_some()),
+        only_relayed: watched.channels.relay().is_some() && adapters.all(|adapter| adapter.relay().is_some()),
         wake_url: doze.wake_url,
         lever: doze.lever != Lever::None,
     }
 }
 
-async fn is_due(shell: &Arc<Shell>, doze: &Doze) -> bool {
+async fn is_due(watched: &Watched, doze: &Doze) -> bool {
     // Nobody can be told that we leave while nobody hears us.
-    let up = shell.channels.relay().is_some_and(|relay| relay.is_up());
-    up && is_idle(work(shell).await, shell.traffic.last(), clock::now(), doze.after)
+    let up = watched.channels.relay().is_some_and(|relay| relay.is_up());
+    up && is_idle(work(watched).await, watched.traffic.last(), clock::now(), doze.after)
 }
 
 /// `None`: it cannot be read.
-async fn work(shell: &Arc<Shell>) -> Option<Work> {
-    let active = shell.gate.situation().active() > 0;
-    let read = shell.db.read(|reader| {
+async fn work(watched: &Watched) -> Option<Work> {
+    let active = watched.gate.situation().active() > 0;
+    let read = watched.db.read(|reader| {
         let owed = reader.outbox_counts()?;
         Ok(Work {
             turns: !reader.keys_with_work()?.is_empty(),
@@ -146,15 +158,15 @@ async fn work(shell: &Arc<Shell>) -> Option<Work> {
 }
 
 /// `true`: the process ends.
-async fn lie_down(shell: &Arc<Shell>, doze: &Doze) -> bool {
-    let Some(relay) = shell.channels.relay() else { return false };
-    let _told = shell.gate.doze();
+async fn lie_down(watched: &Watched, doze: &Doze) -> bool {
+    let Some(relay) = watched.channels.relay() else { return false };
+    let _told = watched.gate.doze();
     if !relay.go_idle(GRANTED_WITHIN).await {
         tracing::info!("the connector did not grant it; we stay");
         return false;
     }
     // What came before the grant is on disk, and may be work.
-    if !is_due(shell, doze).await {
+    if !is_due(watched, doze).await {
         relay.wake().await;
         return false;
     }
@@ -182,7 +194,7 @@ async fn lie_down(shell: &Arc<Shell>, doze: &Doze) -> bool {
         }
         Lever::None | Lever::Exit => {
             tracing::info!("nothing to do; the process ends until it is wanted");
-            shell.gate.leave(Leave::Stop, Some("nothing to do".into()));
+            watched.gate.leave(Leave::Stop, Some("nothing to do".into()));
             true
         }
     }

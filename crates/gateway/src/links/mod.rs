@@ -9,23 +9,21 @@ pub(crate) mod rate_limits;
 pub(crate) mod relay;
 pub(crate) mod supervisor;
 
-use std::sync::Arc;
-
 use petasos_core::lifecycle::{Event, Leave};
 use petasos_core::link::State;
 
 use crate::lifecycle::config::Page;
 use crate::lifecycle::gate::Gate;
+use crate::lifecycle::shutdown::Stopper;
 use crate::links::supervisor::LinkHandle;
-use crate::sessions::Shell;
 
 /// Watches until the ways in are closed.
-pub(crate) async fn watch(mut links: Vec<LinkHandle>, shell: Arc<Shell>, page: Page) {
+pub(crate) async fn watch(mut links: Vec<LinkHandle>, gate: Gate, page: Page, stopper: Stopper) {
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
-        judge(&links, &shell.gate, page);
+        judge(&links, &gate, page);
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = stopper.stopped() => return,
             () = any_changed(&mut links) => {}
         }
     }

@@ -4,16 +4,15 @@
 //! what was seen last. Which address we have towards the world is asked of the kernel's routes; nothing is sent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::Millis;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::lifecycle::shutdown::Stopper;
 use crate::links::retry_all;
 use crate::links::supervisor::LinkHandle;
-use crate::sessions::Shell;
 
 /// How often we look.
 const EVERY: Duration = Duration::from_secs(5);
@@ -47,11 +46,11 @@ fn towards(somewhere: SocketAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-pub(crate) async fn watch(shell: Arc<Shell>, links: Vec<LinkHandle>, outward: fn() -> Outward) {
+pub(crate) async fn watch(links: Vec<LinkHandle>, outward: fn() -> Outward, stopper: Stopper) {
     let (mut seen, mut clocks) = (outward(), Clocks::now());
     loop {
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = stopper.stopped() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
         let now = outward();

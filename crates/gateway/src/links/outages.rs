@@ -3,7 +3,6 @@
 //! Owns what was told. After a crash nobody remembers, so an outage that lasts may be told once more.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use petasos_core::journal::Write;
 use petasos_core::link::Standing;
@@ -11,19 +10,18 @@ use petasos_core::outage::{News, Outage};
 use petasos_core::outbox::Draft;
 use petasos_core::{Millis, Route};
 
+use crate::background::notifications::Notifications;
 use crate::clock;
 use crate::links::any_changed;
 use crate::links::supervisor::LinkHandle;
-use crate::runtime::commit::Commit;
-use crate::sessions::Shell;
 
-pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
-    let patience = shell.lifetime.outage_notice;
+pub(crate) async fn run(notifications: Notifications, mut links: Vec<LinkHandle>) {
+    let patience = notifications.lifetime.outage_notice;
     let mut outages: BTreeMap<&'static str, Outage> = BTreeMap::new();
     loop {
         links.iter_mut().for_each(|link| link.link.mark_unchanged());
         // As they are now; one that moves keeps its number.
-        let homes = shell.homes.routes();
+        let homes = notifications.homes.routes();
         let reachable = reachable(&links, &homes);
         for link in &links {
             let outage = outages.remove(link.name).unwrap_or_default();
@@ -31,12 +29,12 @@ pub(crate) async fn run(shell: Arc<Shell>, mut links: Vec<LinkHandle>) {
             let (outage, news) = outage.step(standing, &reachable, patience, clock::now());
             outages.insert(link.name, outage);
             if let Some(news) = news {
-                tell(&shell, &homes, link.name, news).await;
+                tell(&notifications, &homes, link.name, news).await;
             }
         }
         let due = outages.values().filter_map(|outage| outage.due(patience)).min();
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = notifications.stopper.stopped() => return,
             () = any_changed(&mut links) => {}
             () = clock::sleep_until(due.unwrap_or_default()), if due.is_some() => {}
         }
@@ -52,7 +50,7 @@ fn reachable(links: &[LinkHandle], homes: &[Route]) -> Vec<usize> {
     (0..homes.len()).filter(|home| is_up(&homes[*home])).collect()
 }
 
-async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: News) {
+async fn tell(notifications: &Notifications, homes: &[Route], name: &'static str, news: News) {
     let text = words(name, &news, clock::now());
     let to = match news {
         News::Down { to, .. } => {
@@ -64,27 +62,12 @@ async fn tell(shell: &Arc<Shell>, homes: &[Route], name: &'static str, news: New
             to
         }
     };
-    notify(shell, to.into_iter().map(|home| homes[home].clone()).collect(), &text).await;
+    notifications.tell(to.into_iter().map(|home| homes[home].clone()).collect(), &text).await;
 }
 
 /// Enqueues a notice for each of these chats.
 pub(crate) fn notices(to: &[Route], text: &str) -> Vec<Write> {
     to.iter().map(|route| Write::Owe(Draft::notice(route.clone(), text))).collect()
-}
-
-/// Says something to the owner in these chats.
-pub(crate) async fn notify(shell: &Arc<Shell>, to: Vec<Route>, text: &str) {
-    let owed = notices(&to, text);
-    if owed.is_empty() {
-        return;
-    }
-    if let Err(error) = shell.db.write(Commit::Outage, move |tx| tx.apply(&owed, clock::now())).await {
-        tracing::warn!(%error, "nobody could be told");
-        return;
-    }
-    for route in to {
-        shell.deliver.due(route.lane()).await;
-    }
 }
 
 fn words(name: &str, news: &News, now: Millis) -> String {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use petasos_core::Millis;
 
-use crate::sessions::Shell;
+use crate::links::channels::Channels;
+use crate::storage::database::Db;
 
 /// How long a connector may take to say that it keeps what comes for us.
 pub(crate) const GRANTED_WITHIN: Duration = Duration::from_secs(2);
@@ -14,9 +15,9 @@ pub(crate) const GRANTED_WITHIN: Duration = Duration::from_secs(2);
 const REMEMBERED: usize = 2048;
 
 /// Whom each chat belongs to, for messages to chats that have not written since the start.
-pub(crate) async fn remember(shell: &Arc<Shell>) {
-    let Some(relay) = shell.channels.relay() else { return };
-    match shell.db.read(|reader| reader.entries_since(Millis(0), REMEMBERED)).await {
+pub(crate) async fn remember(channels: &Channels, db: &Db) {
+    let Some(relay) = channels.relay() else { return };
+    match db.read(|reader| reader.entries_since(Millis(0), REMEMBERED)).await {
         Ok(entries) => {
             // The latest last: it is the last to be forgotten.
             entries
@@ -32,8 +33,8 @@ pub(crate) async fn remember(shell: &Arc<Shell>) {
 }
 
 /// Best effort: a connector that does not answer keeps what we do not acknowledge.
-pub(crate) async fn go_idle(shell: Arc<Shell>) {
-    if let Some(relay) = shell.channels.relay() {
+pub(crate) async fn go_idle(channels: Arc<Channels>) {
+    if let Some(relay) = channels.relay() {
         let granted = relay.go_idle(GRANTED_WITHIN).await;
         tracing::info!(granted, "told the connector that we leave");
     }

@@ -6,15 +6,15 @@
 //!
 //! `messages` lets messages in and answers without a turn, `turn` starts turns and runs them, `commands` obeys slash
 //! commands, `approvals` and `questions` wait for people, `errands` does what tools ask of the gateway. `router.rs` finds or
-//! starts a session's task, `view.rs` is what others may watch, `shell.rs` is the world around all of it.
+//! starts a session's task, `view.rs` is what others may watch, `handles.rs` is the world around all of it.
 
 pub(crate) mod approvals;
 mod commands;
 pub(crate) mod errands;
+mod handles;
 mod messages;
 pub(crate) mod questions;
 pub(crate) mod router;
-mod shell;
 mod turn;
 pub(crate) mod view;
 
@@ -23,27 +23,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use petasos_agent::outcome::Room;
-use petasos_agent::{Alive, ToolSpec};
 use petasos_core::admission::Arrival;
 use petasos_core::command::{self as slash, Parsed};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::ChatType;
 use petasos_core::turn::{Event, Turn};
-use petasos_core::{Inbound, InboxId, Millis, SessionKey, Source};
+use petasos_core::{Inbound, InboxId, Millis, Platform, SessionKey};
 use petasos_store::Pending;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::lifecycle::gate::Slot;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::router::Word;
 use crate::sessions::view::View;
+pub(crate) use handles::{Agent, Handles, People};
 use messages::admit::Promise;
 use messages::files::{self, Arriving};
-pub(crate) use shell::Shell;
+use turn::Running;
 use turn::work::{self, Work};
 
 /// An idle session ends after this long.
@@ -57,7 +55,7 @@ const ACK_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Seed {
     pub(crate) key: SessionKey,
-    pub(crate) shell: Arc<Shell>,
+    pub(crate) handles: Arc<Handles>,
     pub(crate) words: mpsc::Receiver<Word>,
     /// Set when a word did not fit into the mailbox: the inbox has more than we were told.
     pub(crate) missed: Arc<AtomicBool>,
@@ -86,33 +84,21 @@ pub(crate) enum Fate {
 }
 
 pub(crate) async fn run(seed: Seed) -> Fate {
-    let Seed { key, shell, words, missed, show, past } = seed;
+    let Seed { key, handles, words, missed, show, past } = seed;
     let session = Session {
         key,
-        shell,
+        handles,
         words,
         missed,
         show: Arc::new(show),
         queue: VecDeque::new(),
         arriving: Arriving::default(),
-        turn: None,
-        author: None,
-        asked: String::new(),
-        answered: String::new(),
-        slot: None,
-        parked: None,
-        barred: None,
-        work: None,
-        room: None,
-        alive: Alive::default(),
-        warned: false,
+        running: None,
         compressing: None,
-        steering: vec![],
+        reader: None,
+        barred: None,
         known_up_to: InboxId(0),
         acked_at: None,
-        follow_at: None,
-        offered: None,
-        resumed: false,
         handling: None,
     };
     session.run(past).await
@@ -120,7 +106,7 @@ pub(crate) async fn run(seed: Seed) -> Fate {
 
 struct Session {
     key: SessionKey,
-    shell: Arc<Shell>,
+    handles: Arc<Handles>,
     words: mpsc::Receiver<Word>,
     missed: Arc<AtomicBool>,
     show: Arc<watch::Sender<View>>,
@@ -128,40 +114,25 @@ struct Session {
     queue: VecDeque<Waiting>,
     /// Accepted messages whose files are on their way.
     arriving: Arriving,
-    turn: Option<Turn>,
-    /// Who asked for it, and where.
-    author: Option<Source>,
-    /// What was asked, and answered so far, as much as hooks are told.
-    asked: String,
-    answered: String,
-    /// The place of the running turn among all that run.
-    slot: Option<Slot>,
-    /// The turn was found open and nobody has taken it up yet.
-    parked: Option<Past>,
+    /// The open turn, and everything that lives as long as it does.
+    running: Option<Running>,
+    /// The `/compress` under way; no turn runs meanwhile.
+    compressing: Option<Compressing>,
+    /// Where the author of the last turn reads its answer.
+    reader: Option<Platform>,
     /// No turn may start: wait for the gate to change.
     barred: Option<watch::Receiver<u64>>,
-    /// The call or the tools under way. Dropping it ends them.
-    work: Option<Work>,
-    /// What the results of the model's last answer may still put before it.
-    room: Option<Arc<Room>>,
-    /// Signs of life of the running turn, and whether its author was told that there are none.
-    alive: Alive,
-    warned: bool,
-    /// The `/compress` that the work belongs to; no turn runs meanwhile.
-    compressing: Option<Pending>,
-    /// Messages that go to the model with the next tool result.
-    steering: Vec<Pending>,
     /// Messages up to this one were read from the inbox, so a word about them is old news.
     known_up_to: InboxId,
     acked_at: Option<Millis>,
-    /// When the chat begins to follow the running turn; most turns are over by then.
-    follow_at: Option<Instant>,
-    /// The tools that the running turn is offered, from its first question to its last.
-    offered: Option<Arc<[ToolSpec]>>,
-    /// The running turn takes up what was interrupted.
-    resumed: bool,
     /// The message being dealt with. If the store refuses it for good, it is given up, not tried for ever.
     handling: Option<Pending>,
+}
+
+/// A `/compress`, and the work on it.
+struct Compressing {
+    asked: Pending,
+    work: Work,
 }
 
 /// An accepted message that waits for its turn.
@@ -209,12 +180,15 @@ impl Session {
             Box::pin(self.begin()).await?;
             return Ok(true);
         }
-        let idle = self.turn.is_none()
-            && self.queue.is_empty()
-            && self.arriving.is_empty()
-            && self.compressing.is_none();
+        let resting = self.running.is_none();
+        let idle = resting && self.queue.is_empty() && self.arriving.is_empty() && self.compressing.is_none();
         let wait = ready.unwrap_or_else(|| Instant::now() + self.linger());
         let stalls_at = self.stalls_at();
+        let follow_at = self.running.as_ref().and_then(|running| running.follow_at);
+        let work = match (&mut self.running, &mut self.compressing) {
+            (Some(running), _) => running.work.as_mut(),
+            (None, compressing) => compressing.as_mut().map(|it| &mut it.work),
+        };
         petasos_runtime::select! {
             word = self.words.recv() => match word {
                 Some(Word::Arrived(pending)) => Box::pin(self.arrived(*pending)).await?,
@@ -232,8 +206,8 @@ impl Session {
                 None => return Ok(false),
             },
             inbound = files::fetched(&mut self.arriving) => Box::pin(self.files_are_here(inbound)).await?,
-            report = work::next(&mut self.work) => Box::pin(self.report(report)).await?,
-            () = at(self.follow_at) => self.follow().await,
+            report = work::next(work) => Box::pin(self.report(report)).await?,
+            () = at(follow_at) => self.follow().await,
             () = at(stalls_at) => Box::pin(self.stalled()).await?,
             () = changed(&mut self.barred) => {
                 self.barred = None;
@@ -241,7 +215,7 @@ impl Session {
                     self.queue.clear();
                 }
             }
-            () = tokio::time::sleep_until(wait), if self.turn.is_none() => {
+            () = tokio::time::sleep_until(wait), if resting => {
                 if idle && self.show.receiver_count() <= 1 {
                     self.leave().await;
                     return Ok(false);
@@ -276,12 +250,18 @@ impl Session {
         self.admit(pending, arrival).await
     }
 
+    fn turn(&self) -> Option<&Turn> {
+        self.running.as_ref().map(|running| &running.turn)
+    }
+
+    fn steering(&self) -> &[Pending] {
+        self.running.as_ref().map(|running| running.steering.as_slice()).unwrap_or_default()
+    }
+
     /// Ends the running turn. `false`: there was none.
     async fn interrupt(&mut self) -> Result<bool, Ended> {
-        if self.turn.is_none() {
-            return self.stop_compressing().await;
-        }
-        self.work = None;
+        let Some(running) = &mut self.running else { return self.stop_compressing().await };
+        running.work = None;
         let unstarted = self.unanswered().await?;
         let shown = self.shown();
         self.feed(Event::Interrupted { shown, unstarted }).await?;
@@ -290,7 +270,7 @@ impl Session {
 
     /// Ends what one message asks for, whether it works or waits. `false`: neither.
     async fn cancel(&mut self, inbox: InboxId) -> Result<bool, Ended> {
-        if self.turn.as_ref().is_some_and(|turn| turn.id == inbox.into()) {
+        if self.turn().is_some_and(|turn| turn.id == inbox.into()) {
             return self.interrupt().await;
         }
         let Some(at) = self.queue.iter().position(|waiting| waiting.pending.id == inbox) else {
@@ -312,19 +292,19 @@ impl Session {
     /// After the commit: whoever waits for the end of a run learns of it.
     fn settled(&self, run: Option<&String>) {
         if let Some(run) = run {
-            self.shell.runs.ended(run);
+            self.handles.runs.ended(run);
         }
     }
 
     /// How long it is worth waiting for the next message.
     fn linger(&self) -> Duration {
-        let stays = |author: &Source| self.shell.channels.capabilities(author.platform).async_delivery;
-        if self.author.as_ref().is_none_or(stays) { LINGER } else { BRIEF_LINGER }
+        let stays = |platform| self.handles.channels.capabilities(platform).async_delivery;
+        if self.reader.is_none_or(stays) { LINGER } else { BRIEF_LINGER }
     }
 
     /// Goes off the map, handing back what came in meanwhile.
     async fn leave(&mut self) {
-        self.shell.router.leave(self.key.clone()).await;
+        self.handles.router.leave(self.key.clone()).await;
         let mut more = self.missed.load(Ordering::Acquire);
         while let Ok(word) = self.words.try_recv() {
             more = true;
@@ -332,7 +312,7 @@ impl Session {
         }
         if more {
             // Everything is in the inbox; the session that starts next reads it there.
-            self.shell.router.wake(self.key.clone()).await;
+            self.handles.router.wake(self.key.clone()).await;
         }
     }
 }
@@ -348,7 +328,7 @@ async fn at(moment: Option<Instant>) {
 /// Resolves at the next change; never, if nothing is watched.
 async fn changed(news: &mut Option<watch::Receiver<u64>>) {
     match news {
-        // The gate lives as long as the shell.
+        // The gate lives as long as its handles.
         Some(news) => drop(news.changed().await),
         None => std::future::pending().await,
     }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::sessions::view::View;
-use crate::sessions::{self, Fate, Past, Seed, Shell};
+use crate::sessions::{self, Fate, Handles, Past, Seed};
 
 /// The way to the sessions.
 #[derive(Debug, Clone)]
@@ -148,9 +148,9 @@ impl Router {
 pub(crate) struct Asks(mpsc::Receiver<Ask>);
 
 /// Runs until stopping begins. Turns under way end with it: their journal is what the next start resumes.
-pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks) {
+pub(crate) async fn run(handles: Arc<Handles>, mut asks: Asks) {
     let tasks = JoinSet::new();
-    let mut desk = Desk { shell, seats: HashMap::new(), tasks, failures: HashMap::new() };
+    let mut desk = Desk { handles, seats: HashMap::new(), tasks, failures: HashMap::new() };
     loop {
         petasos_runtime::select! {
             ask = asks.0.recv() => match ask {
@@ -158,14 +158,14 @@ pub(crate) async fn run(shell: Arc<Shell>, mut asks: Asks) {
                 None => break,
             },
             Some(ended) = desk.tasks.join_next(), if !desk.tasks.is_empty() => desk.ended(ended.ok()),
-            () = desk.shell.stopper.stopped() => break,
+            () = desk.handles.lifecycle.stopper.stopped() => break,
         }
     }
     desk.tasks.shutdown().await;
 }
 
 struct Desk {
-    shell: Arc<Shell>,
+    handles: Arc<Handles>,
     seats: HashMap<SessionKey, Seat>,
     tasks: JoinSet<Ended>,
     /// Sessions that failed, how often in a row, and whether they rest.
@@ -266,10 +266,10 @@ impl Desk {
 
     /// An open turn may wait without a session, such as a held suspect. Without one no session is started.
     fn find_turn(&mut self, key: SessionKey, reply: oneshot::Sender<bool>) {
-        let shell = self.shell.clone();
+        let handles = self.handles.clone();
         self.tasks.spawn(petasos_runtime::scheduled(async move {
             let wanted = key.clone();
-            match shell.db.read(move |reader| reader.open_turn_of(&wanted)).await {
+            match handles.db.read(move |reader| reader.open_turn_of(&wanted)).await {
                 Ok(None) => {
                     let _ = reply.send(false);
                     Ended::Done
@@ -289,13 +289,13 @@ impl Desk {
             Some(_) => Past::Failed,
             None => Past::Fresh,
         };
-        let Self { shell, tasks, seats, .. } = self;
+        let Self { handles, tasks, seats, .. } = self;
         seats.entry(key).or_insert_with_key(|key| {
             let (words, mailbox) = mpsc::channel(SESSION_DEPTH);
             let (show, view) = watch::channel(View::default());
             let missed = Arc::new(AtomicBool::new(false));
-            let (key, shell) = (key.clone(), shell.clone());
-            let seed = Seed { key: key.clone(), shell, words: mailbox, missed: missed.clone(), show, past };
+            let (key, handles) = (key.clone(), handles.clone());
+            let seed = Seed { key: key.clone(), handles, words: mailbox, missed: missed.clone(), show, past };
             tasks.spawn(petasos_runtime::scheduled(async move {
                 match AssertUnwindSafe(sessions::run(seed)).catch_unwind().await {
                     Ok(Fate::Left) => Ended::Left(key),

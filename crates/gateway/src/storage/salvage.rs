@@ -3,21 +3,23 @@
 //! Everything told is written in the commit that takes over from the process before, so it is told once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
 use petasos_core::journal::Write;
 use petasos_core::lifecycle::{From, How, Leave};
 use petasos_core::message::Delivery;
 use petasos_core::outbox::Draft;
-use petasos_core::{Inbound, Millis, Route};
+use petasos_core::{Inbound, LaneId, Millis, Route};
+use petasos_platforms::AdapterKind;
 use petasos_store::{Cause, Error as StoreError, Loss, LossNotice, Salvage, Store, Tx};
 
+use crate::background::notifications::Notifications;
 use crate::clock;
+use crate::lifecycle::Lifecycle;
 use crate::lifecycle::startup::DATABASE;
 use crate::links::channels::Channels;
-use crate::links::outages;
-use crate::sessions::Shell;
+use crate::storage::database::Db;
 
 /// Between two salvages: damage found so soon again comes from the disk, and a restart at once would not help.
 const PAUSE: Duration = Duration::from_secs(600);
@@ -35,7 +37,7 @@ pub(crate) fn announce(
     homes: &[Route],
     notice: &LossNotice,
     now: Millis,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<LaneId>, StoreError> {
     let unsure = notice.unsure.iter().map(|pending| &pending.inbound);
     let mut drafts = drafts(channels, unsure);
     let text = owner_text(notice, now);
@@ -49,11 +51,11 @@ pub(crate) fn report<'a>(
     channels: &Channels,
     messages: impl IntoIterator<Item = &'a Inbound>,
     now: Millis,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<LaneId>, StoreError> {
     write(tx, drafts(channels, messages), now)
 }
 
-fn write(tx: &Tx<'_>, drafts: Vec<Draft>, now: Millis) -> Result<Vec<String>, StoreError> {
+fn write(tx: &Tx<'_>, drafts: Vec<Draft>, now: Millis) -> Result<Vec<LaneId>, StoreError> {
     let lanes = drafts.iter().map(|draft| draft.route.lane()).collect();
     let writes: Vec<Write> = drafts.into_iter().map(Write::Owe).collect();
     tx.apply(&writes, now)?;
@@ -61,7 +63,7 @@ fn write(tx: &Tx<'_>, drafts: Vec<Draft>, now: Millis) -> Result<Vec<String>, St
 }
 
 fn drafts<'a>(channels: &Channels, messages: impl IntoIterator<Item = &'a Inbound>) -> Vec<Draft> {
-    let mut by_lane: BTreeMap<String, (Route, Vec<&Inbound>)> = BTreeMap::new();
+    let mut by_lane: BTreeMap<LaneId, (Route, Vec<&Inbound>)> = BTreeMap::new();
     for inbound in messages {
         let route = channels.way_back(inbound);
         if route.delivery == Delivery::Push {
@@ -126,7 +128,10 @@ fn salvaged(salvage: &Salvage) -> String {
         text.push_str("\nThe last changes before the damage may be incomplete.");
     }
     if salvage.lost_cursors() {
-        text.push_str("\nMessages that arrived on Discord or Slack while I was down may be missing.");
+        let kinds = AdapterKind::BUILT_IN.iter().filter(|kind| kind.backfills());
+        let names: Vec<_> = kinds.map(|kind| kind.label()).collect();
+        let names = names.join(" or ");
+        text.push_str(&format!("\nMessages that arrived on {names} while I was down may be missing."));
     }
     text
 }
@@ -138,44 +143,45 @@ fn short(text: &str) -> String {
 }
 
 /// Waits for damage that a read or a write shows, notes it, and starts anew: the start salvages.
-pub(crate) async fn watch(shell: Arc<Shell>) {
+pub(crate) async fn watch(lifecycle: Lifecycle, notifications: Notifications) {
     petasos_runtime::select! {
-        () = shell.stopper.stopped() => return,
-        () = restart_when_damaged(&shell) => {}
+        () = lifecycle.stopper.stopped() => return,
+        () = restart_when_damaged(&lifecycle, &notifications) => {}
     }
-    shell.stopper.stopped().await;
+    lifecycle.stopper.stopped().await;
 }
 
-async fn restart_when_damaged(shell: &Arc<Shell>) {
-    let detail = shell.db.damaged().await;
+async fn restart_when_damaged(lifecycle: &Lifecycle, notifications: &Notifications) {
+    let (db, home) = (&notifications.db, &notifications.home);
+    let detail = db.damaged().await;
     let mut told = false;
-    while let Some(pause) = pause(shell, &detail).await {
+    while let Some(pause) = pause(db, home, &detail).await {
         tracing::error!(
             detail,
             seconds = pause.as_secs(),
             "the database is damaged; check the disk; a restart after this time salvages it"
         );
         if !told {
-            outages::notify(shell, shell.homes.routes(), &again_text(pause)).await;
+            notifications.tell_owner(&again_text(pause)).await;
             told = true;
         }
         tokio::time::sleep(pause).await;
     }
     tracing::error!(detail, "the database is damaged; restarting to salvage it");
-    let how = if shell.lifetime.supervised { How::Service } else { How::Detached };
-    shell.gate.leave(Leave::Restart { how, from: From::Outside }, Some("the database is damaged".into()));
+    let how = if lifecycle.lifetime.supervised { How::Service } else { How::Detached };
+    lifecycle.gate.leave(Leave::Restart { how, from: From::Outside }, Some("the database is damaged".into()));
 }
 
 /// Notes the damage for the next start. `None`: a restart now salvages.
-async fn pause(shell: &Shell, detail: &str) -> Option<Duration> {
-    let (path, noted) = (shell.home.join(DATABASE), detail.to_owned());
+async fn pause(db: &Db, home: &Path, detail: &str) -> Option<Duration> {
+    let (path, noted) = (home.join(DATABASE), detail.to_owned());
     let noted = petasos_runtime::blocking(move || Store::note_damage(&path, &noted)).await;
     if !matches!(noted, Ok(Ok(()))) {
         tracing::error!("cannot note the damage of the database for the next start");
         return Some(PAUSE);
     }
     // A failed read is damage, too: nothing shows that a restart comes too early.
-    let last = shell.db.read(|reader| reader.last_salvage()).await.ok().flatten()?;
+    let last = db.read(|reader| reader.last_salvage()).await.ok().flatten()?;
     PAUSE.checked_sub(clock::now().since(last.at)).filter(|pause| !pause.is_zero())
 }
 

@@ -9,7 +9,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::SessionKey;
@@ -18,7 +17,7 @@ use petasos_store::{Reader, RoutingState};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::sessions::Shell;
+use crate::lifecycle::shutdown::Stopper;
 use crate::storage::database::Db;
 
 /// How long a change may be missing from the copy of a small table, and how often it is looked for.
@@ -55,10 +54,10 @@ impl State {
 }
 
 /// Runs until stopping begins.
-pub(crate) async fn run(shell: Arc<Shell>) {
+pub(crate) async fn run(db: Db, home: PathBuf, stopper: Stopper) {
     petasos_runtime::select! {
-        () = shell.stopper.stopped() => {}
-        () = keep(&shell.home, &shell.db) => {}
+        () = stopper.stopped() => {}
+        () = keep(&home, &db) => {}
     }
 }
 

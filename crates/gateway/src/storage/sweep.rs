@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use petasos_core::SessionKey;
+use petasos_core::session::Policies;
 use petasos_store::FinalizeFrom;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::inbound::downloads::Fetcher;
+use crate::lifecycle::shutdown::Stopper;
 use crate::runtime::commit::Commit;
-use crate::sessions::Shell;
 use crate::storage::cleanup;
+use crate::storage::database::Db;
 
 const SWEEP: Duration = Duration::from_secs(300);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
@@ -28,18 +31,28 @@ const SWEEP_STEP: Duration = Duration::from_secs(1);
 /// A conversation nobody used for this long starts anew; its transcript stays.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 24 * 3600);
 
-pub(crate) async fn run(shell: Arc<Shell>) {
+/// What the sweep uses.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    pub(crate) db: Db,
+    pub(crate) home: PathBuf,
+    pub(crate) resets: Policies,
+    pub(crate) fetcher: Arc<Fetcher>,
+    pub(crate) stopper: Stopper,
+}
+
+pub(crate) async fn run(sweep: Sweep) {
     let mut pause = FIRST_SWEEP;
     let mut files_at = Instant::now() + FIRST_SWEEP;
     let mut folders_at = Instant::now() + FIRST_FOLDERS;
     let mut from = FinalizeFrom::default();
     loop {
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = sweep.stopper.stopped() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        let (now, resets, behind) = (clock::now(), shell.settings.resets.clone(), from.clone());
-        let swept = shell.db.write(Commit::Sweep, move |tx| {
+        let (now, resets, behind) = (clock::now(), sweep.resets.clone(), from.clone());
+        let swept = sweep.db.write(Commit::Sweep, move |tx| {
             let pruned = tx.prune(now)?;
             tx.prune_entries(now.before(FORGOTTEN_AFTER))?;
             let expired = tx.finalize_expired(&resets, now, &behind)?;
@@ -62,25 +75,25 @@ pub(crate) async fn run(shell: Arc<Shell>) {
         };
         if files_at <= Instant::now() {
             files_at = Instant::now() + FILES;
-            sweep_files(&shell).await;
+            sweep_files(&sweep).await;
         }
         if folders_at <= Instant::now() {
             folders_at = Instant::now() + FOLDERS;
-            sweep_folders(&shell).await;
+            sweep_folders(&sweep).await;
         }
     }
 }
 
 /// What conversations that nobody knows any more left goes, and what jobs wrote long ago.
-async fn sweep_folders(shell: &Arc<Shell>) {
-    let mut unused = match find_unused(shell).await {
+async fn sweep_folders(sweep: &Sweep) {
+    let mut unused = match find_unused(sweep).await {
         Ok(unused) => unused,
         Err(error) => return tracing::warn!(%error, "old folders could not be listed"),
     };
-    if let Err(error) = keep_known(shell, &mut unused).await {
+    if let Err(error) = keep_known(sweep, &mut unused).await {
         return tracing::warn!(%error, "no folder was cleared: its conversation may go on");
     }
-    let home = shell.home.clone();
+    let home = sweep.home.clone();
     let cleared = move || cleanup::clear(&home, &unused);
     match petasos_runtime::blocking(cleared).await {
         Ok(Ok(0)) => {}
@@ -91,8 +104,8 @@ async fn sweep_folders(shell: &Arc<Shell>) {
 }
 
 /// Step by step, so that neither a thread nor the disk is busy for long.
-async fn find_unused(shell: &Shell) -> std::io::Result<cleanup::Unused> {
-    let mut pass = cleanup::Pass::new(&shell.home);
+async fn find_unused(sweep: &Sweep) -> std::io::Result<cleanup::Unused> {
+    let mut pass = cleanup::Pass::new(&sweep.home);
     loop {
         let step = petasos_runtime::blocking(move || pass.step(SystemTime::now())).await;
         match step.map_err(std::io::Error::other)?? {
@@ -105,10 +118,10 @@ async fn find_unused(shell: &Shell) -> std::io::Result<cleanup::Unused> {
 
 /// Takes out what belongs to conversations in the routing table. The table is read page by page, and only if there is
 /// anything to take out of.
-async fn keep_known(shell: &Shell, unused: &mut cleanup::Unused) -> Result<(), crate::Error> {
+async fn keep_known(sweep: &Sweep, unused: &mut cleanup::Unused) -> Result<(), crate::Error> {
     let mut after = Some(SessionKey(String::new()));
     while let Some(behind) = after.take().filter(|_| !unused.is_empty()) {
-        let page = shell.db.read(move |reader| reader.keys_after(&behind, KEYS)).await?;
+        let page = sweep.db.read(move |reader| reader.keys_after(&behind, KEYS)).await?;
         page.iter().for_each(|key| unused.keep(key));
         after = page.last().cloned();
         tokio::time::sleep(STEP_PAUSE).await;
@@ -117,13 +130,13 @@ async fn keep_known(shell: &Shell, unused: &mut cleanup::Unused) -> Result<(), c
 }
 
 /// Old files of the cache go, but for those of messages that are still to be answered.
-async fn sweep_files(shell: &Arc<Shell>) {
-    let referred = match shell.db.read(|reader| reader.cached_files()).await {
+async fn sweep_files(sweep: &Sweep) {
+    let referred = match sweep.db.read(|reader| reader.cached_files()).await {
         Ok(files) => files.into_iter().map(PathBuf::from).collect(),
         Err(error) => return tracing::warn!(%error, "the cache was not cleared: its files may be waited for"),
     };
-    let swept = shell.clone();
-    match petasos_runtime::blocking(move || swept.fetcher.clean(&referred)).await {
+    let fetcher = sweep.fetcher.clone();
+    match petasos_runtime::blocking(move || fetcher.clean(&referred)).await {
         Ok(Ok(0)) => {}
         Ok(Ok(files)) => tracing::info!(files, "old files of the cache are gone"),
         Ok(Err(error)) => tracing::warn!(%error, "the cache could not be cleared"),

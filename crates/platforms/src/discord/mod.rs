@@ -20,6 +20,7 @@ mod ended;
 mod error;
 mod gate;
 mod history;
+pub(crate) mod interaction;
 mod menu;
 mod parse;
 mod pulse;
@@ -45,6 +46,7 @@ use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 use tokio::time::Instant;
 
+use crate::AdapterKind;
 use crate::backfill::loss::Loss;
 use crate::download::{self, Fetched, Fetcher};
 pub use crate::intake::CatchUp;
@@ -216,8 +218,7 @@ impl Discord {
         let proxy = config.proxy.as_ref().map(Secret::expose);
         let failed = |error: reqwest::Error| Invalid::Client(error.without_url().to_string());
         let client = http::client(&base, proxy).map_err(failed)?;
-        let platform =
-            Platform::parse("discord").ok_or_else(|| Invalid::Client("unknown platform".into()))?;
+        let platform = AdapterKind::Discord.platform();
         let limits = Limits::new(platform);
         Ok(Self {
             platform,
@@ -304,7 +305,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 
 fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
-        label: "Discord".to_owned(),
+        label: AdapterKind::Discord.label().to_owned(),
         delivery: Delivery::Push,
         max_message: MAX_MESSAGE,
         max_edit: MAX_MESSAGE,

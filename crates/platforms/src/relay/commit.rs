@@ -165,7 +165,7 @@ impl From<NotTaken> for Error {
 
 #[cfg(test)]
 mod tests {
-    use petasos_core::relay::frame::Malformed;
+    use petasos_relay::frame::Malformed;
 
     use super::*;
 

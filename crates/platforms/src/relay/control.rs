@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 use futures_util::future::join_all;
-use petasos_core::relay::{address, token as tokens};
 use petasos_core::{Platform, Secret};
+use petasos_relay::{address, token as tokens};
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, RequestBuilder, Url};
 use serde::Deserialize;

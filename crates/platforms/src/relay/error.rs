@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use petasos_core::relay::{Answer, REFUSED};
 use petasos_core::{Fault, Reached};
+use petasos_relay::{Answer, REFUSED};
 
 use crate::Kind;
 use crate::http::Failure;

@@ -8,10 +8,10 @@ use std::future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use petasos_core::relay::channel::{Channel, Closed, Effect, Event, State};
-use petasos_core::relay::frame::hellos;
-use petasos_core::relay::{Answer, Descriptor, FromConnector, FromGateway, Lines};
 use petasos_core::{Millis, Platform};
+use petasos_relay::channel::{Channel, Closed, Effect, Event, State};
+use petasos_relay::frame::hellos;
+use petasos_relay::{Answer, Descriptor, FromConnector, FromGateway, Lines};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};

@@ -2,7 +2,7 @@
 //!
 //! One adapter for each platform that is fronted. They share a `Wire`; the first one keeps it up (`link`), the others
 //! follow it. What comes in is acknowledged after the commit; what goes out is answered, or its fate is unknown.
-//! Decisions are in `petasos_core::relay`: `channel` says when to dial, to idle and to sleep.
+//! Decisions are in `petasos_relay`: `channel` says when to dial, to idle and to sleep.
 //!
 //! `control` (credentials and policy over HTTP), `memory` (what a connector has to be told with a message),
 //! `socket` and `wire` (the connection), `commit` (what waits for the disk).
@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use petasos_core::capability::{Dialect, ReplyTo};
 use petasos_core::message::Delivery;
-use petasos_core::relay::{Descriptor, FromGateway, Terms, address};
 use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform, Secret, Source};
+use petasos_relay::{Descriptor, FromGateway, Terms, address};
 
 use crate::{Limits, websocket};
 pub use control::{Credentials, Enroll, Enrolled, Grant, Policy, Provision, Refused, enroll};

@@ -1,11 +1,13 @@
 //! From what a connector passes on to what the gateway keeps. Pure, but for the random name of what has none.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use petasos_core::Inbound;
-use petasos_core::relay::action::held;
-use petasos_core::relay::{Event, Forward};
+use petasos_core::{Inbound, Platform};
+use petasos_relay::action::held;
+use petasos_relay::{Event, Forward};
 use serde_json::Value;
 
+use crate::AdapterKind;
+use crate::discord::interaction;
 use crate::intake::Unreadable;
 
 /// What waits for its commit. Dropping it unacknowledged means that the connector says it again.
@@ -61,14 +63,12 @@ impl Told {
     /// A request that a platform made there. What no turn can answer is only acknowledged.
     pub(super) fn forward(forward: &Value, buffer: Option<String>, generation: u64) -> Self {
         let raw = forward.to_string();
-        let forward = Forward::read(forward).ok();
-        let event = forward.as_ref().and_then(Forward::event);
-        let what = match event {
-            Some(event) if !event.text.is_empty() || event.prompt_response.is_some() => {
+        let what = match Forward::read(forward).ok().and_then(|forward| forwarded(&forward)) {
+            Some((event, permission)) if !event.text.is_empty() || event.prompt_response.is_some() => {
                 let name = event.message_id.clone().unwrap_or_else(|| hash(&raw));
                 let mut inbound = event.inbound(format!("pt:{name}"), false);
                 // An interaction is no message: it is answered through what the connector holds of it.
-                inbound.source.message_id = forward.as_ref().and_then(Forward::permission).map(held);
+                inbound.source.message_id = Some(held(permission));
                 What::Event(Box::new(inbound))
             }
             Some(_) | None => What::Nothing,
@@ -95,6 +95,14 @@ impl Told {
     }
 }
 
+/// What somebody did, and what the connector holds to answer it, if the platform's own adapter knows such requests.
+fn forwarded(forward: &Forward) -> Option<(Event, &'static str)> {
+    match AdapterKind::of(Platform::parse(&forward.platform)?) {
+        AdapterKind::Discord => Some((interaction::event(forward)?, interaction::PERMISSION)),
+        AdapterKind::Telegram | AdapterKind::Slack | AdapterKind::Webhook | AdapterKind::External(_) => None,
+    }
+}
+
 fn hash(raw: &str) -> String {
     digest(&SHA256, raw.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -115,6 +123,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_adapters_that_know_such_requests_answer_them() {
+        let body = json!({"type": 2, "data": {"name": "new"}, "channel_id": "c1"}).to_string();
+        let of = |platform: &str| {
+            let forward =
+                Forward { platform: platform.into(), body: body.clone().into(), ..Forward::default() };
+            forwarded(&forward).map(|(_, permission)| permission)
+        };
+        assert_eq!(of("Discord"), Some("discord.interaction_token"));
+        assert_eq!(of("slack"), None);
+        assert_eq!(of("nowhere"), None);
+    }
 
     fn told(event: &Value, buffer: Option<&str>) -> Told {
         Told::event(event, buffer.map(str::to_owned), 1, |_| true)

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use petasos_core::message::Attachment;
-use petasos_core::relay::action::held_kind;
-use petasos_core::relay::{Action, Answer, Media, address};
 use petasos_core::{Route, Source};
+use petasos_relay::action::held_kind;
+use petasos_relay::{Action, Answer, Media, address};
 use reqwest::Url;
 use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use petasos_core::relay::channel::Closed;
-use petasos_core::relay::{LONGEST_READ, close};
+use petasos_relay::channel::Closed;
+use petasos_relay::{LONGEST_READ, close};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use petasos_core::relay::{Action, Answer, Descriptor, Descriptors, FromGateway};
 use petasos_core::{Platform, Source};
+use petasos_relay::{Action, Answer, Descriptor, Descriptors, FromGateway};
 use reqwest::Client;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -222,7 +222,7 @@ impl Wire {
     }
 
     pub(super) fn dial_url(&self) -> String {
-        petasos_core::relay::address::dial(&self.config.url)
+        petasos_relay::address::dial(&self.config.url)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -38,6 +38,7 @@ use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 use tokio::sync::Notify;
 
+use crate::AdapterKind;
 use crate::download::Fetcher;
 use crate::intake::CatchUp;
 use crate::outgoing::FILES_HINT;
@@ -174,7 +175,7 @@ impl Slack {
         let base = base.ok_or_else(|| Invalid::ApiBase(config.api_base.clone()))?;
         let client = http::client(&base, config.proxy.as_ref().map(Secret::expose))
             .map_err(|error| Invalid::Client(error.without_url().to_string()))?;
-        let platform = Platform::parse("slack").ok_or_else(|| Invalid::Client("unknown platform".into()))?;
+        let platform = AdapterKind::Slack.platform();
         let limits = Limits::new(platform);
         Ok(Self {
             platform,
@@ -232,7 +233,7 @@ impl Slack {
 
 fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
-        label: "Slack".to_owned(),
+        label: AdapterKind::Slack.label().to_owned(),
         delivery: Delivery::Push,
         max_message: MAX_MESSAGE,
         max_edit: MAX_EDIT,

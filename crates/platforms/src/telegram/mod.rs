@@ -26,6 +26,7 @@ use petasos_core::text::Unit;
 use petasos_core::{Capabilities, Platform};
 use reqwest::Url;
 
+use crate::AdapterKind;
 use crate::download::Fetcher;
 use crate::outgoing::FILES_HINT;
 use crate::{Limits, Secret, http};
@@ -187,8 +188,7 @@ impl Telegram {
         } else {
             http::client(&files, proxy).map_err(invalid)?
         };
-        let platform =
-            Platform::parse("telegram").ok_or_else(|| Invalid::Client("unknown platform".into()))?;
+        let platform = AdapterKind::Telegram.platform();
         let limits = Limits::new(platform);
         Ok(Self {
             platform,
@@ -235,7 +235,7 @@ fn is_own_server(config: &Config) -> bool {
 
 fn capabilities(config: &Config) -> Capabilities {
     Capabilities {
-        label: "Telegram".to_owned(),
+        label: AdapterKind::Telegram.label().to_owned(),
         delivery: Delivery::Push,
         max_message: MAX_MESSAGE,
         max_edit: MAX_MESSAGE,

@@ -15,7 +15,7 @@ fn hook(written: Value) -> Result<Hook, String> {
 fn target(written: Value, payload: Value) -> Option<(String, Option<String>, Delivery)> {
     let hook = hook(written).expect("a route");
     let route = hook.target(&payload, Platform::parse("webhook").expect("known"), "webhook:ci:1")?;
-    Some((route.lane(), route.thread_id, route.delivery))
+    Some((route.lane().to_string(), route.thread_id, route.delivery))
 }
 
 #[test]

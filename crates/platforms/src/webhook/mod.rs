@@ -32,6 +32,7 @@ use petasos_core::{Capabilities, Platform};
 use reqwest::{Client, Url};
 use serde_json::{Map, Value};
 
+use crate::AdapterKind;
 use crate::called::Bell;
 use crate::intake::Intake;
 use crate::listener::{self, Place};
@@ -139,8 +140,7 @@ impl Webhook {
         let api = Url::parse(&config.github_api).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let api = api.ok_or_else(|| Invalid::GitHubApi(config.github_api.clone()))?;
         let github = http::client(&api, None);
-        let unknown = || Invalid::Client("unknown platform".into());
-        let platform = Platform::parse("webhook").ok_or_else(unknown)?;
+        let platform = AdapterKind::Webhook.platform();
         Ok(Self {
             platform,
             limits: Limits::new(platform),
@@ -222,7 +222,7 @@ impl Desk {
 
 fn capabilities() -> Capabilities {
     Capabilities {
-        label: "Webhook".to_owned(),
+        label: AdapterKind::Webhook.label().to_owned(),
         // Unless a route says otherwise, the transcript is the answer.
         delivery: Delivery::Pull,
         max_message: MAX_COMMENT,

@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use petasos_core::message::Delivery;
-use petasos_core::relay::session::{Carries, Decision, Effect, Entry, Event as Step, Write};
-use petasos_core::relay::{Descriptor, Event as Message, FromConnector, FromGateway, Session, close};
 use petasos_core::session::session_key;
 use petasos_core::text::Unit;
-use petasos_core::{Millis, Route};
+use petasos_core::{LinkId, Millis, Platform, Route};
+use petasos_relay::session::{Carries, Decision, Effect, Entry, Event as Step, Write};
+use petasos_relay::{Descriptor, Event as Message, FromConnector, FromGateway, Session, close};
 use petasos_store::connector::{Arrival, Chat};
 use petasos_store::{Store, Tx};
 
@@ -404,8 +404,8 @@ fn keep(
     Ok(())
 }
 
-fn link() -> String {
-    format!("{PLATFORM}/{BOT}")
+pub(super) fn link() -> LinkId {
+    LinkId { platform: Platform::named(PLATFORM), account: BOT.into() }
 }
 
 fn descriptor() -> Descriptor {

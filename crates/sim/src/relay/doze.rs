@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use petasos_core::lifecycle::Leave;
-use petasos_core::relay::channel::{self, State};
-use petasos_core::relay::doze::{Work, is_idle};
+use petasos_relay::channel::{self, State};
+use petasos_relay::idle::{Work, is_idle};
 
 use super::Event;
 use crate::outside::Class;

@@ -135,7 +135,7 @@ impl Sim {
             Event::DownOver { wire, code } => self.down_over(wire, code),
             Event::Dialled { life, generation } if here(self, life) => self.dialled(generation),
             Event::Tick { life } if here(self, life) => {
-                self.feed_channel(petasos_core::relay::channel::Event::Tick)?;
+                self.feed_channel(petasos_relay::channel::Event::Tick)?;
                 self.settle()
             }
             Event::Keep { life } if here(self, life) => self.keep_told(),
@@ -143,7 +143,7 @@ impl Sim {
             Event::Unanswered { life, request, op } if here(self, life) => self.unanswered(&request, op),
             Event::Doze { life } if here(self, life) => self.doze(),
             Event::Wake { life } if here(self, life) => {
-                self.feed_channel(petasos_core::relay::channel::Event::Wake)
+                self.feed_channel(petasos_relay::channel::Event::Wake)
             }
             Event::Start => self.start_connector(),
             Event::Poll { life } if there(self, life) => self.their_poll(),

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use petasos_core::link;
-use petasos_core::relay::channel::{self, Channel, Effect, State, Terms};
-use petasos_core::relay::frame::hellos;
-use petasos_core::relay::{
-    Action, Answer, Descriptor, Event as Message, FromConnector, FromGateway, REFUSED,
-};
 use petasos_core::{Fault, Inbound, Millis, Reached};
+use petasos_relay::channel::{self, Channel, Effect, State, Terms};
+use petasos_relay::frame::hellos;
+use petasos_relay::{Action, Answer, Descriptor, Event as Message, FromConnector, FromGateway, REFUSED};
 
 use super::{BOT, Event, PLATFORM};
 use crate::outside::{About, Ask, Class, Failed};
@@ -270,7 +268,7 @@ impl Sim {
         }
         near.traffic = now;
         let batch = told.iter().map(|it| (it.number, (*it.inbound).clone())).collect();
-        match self.take(&format!("{PLATFORM}/{BOT}"), batch, None) {
+        match self.take(&super::connector::link(), batch, None) {
             Ok(()) => {
                 self.p().near.troubled = None;
                 told.into_iter().for_each(|told| self.tell_kept(told));

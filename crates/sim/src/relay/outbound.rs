@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use petasos_core::relay::{Action, Answer, FromConnector, REFUSED};
 use petasos_core::{Fault, Reached};
+use petasos_relay::{Action, Answer, FromConnector, REFUSED};
 use petasos_store::connector::Request as Known;
 use serde_json::Value;
 

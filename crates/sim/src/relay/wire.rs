@@ -1,7 +1,7 @@
 //! One connection: what is said arrives late and in order, or not at all. Each end learns of the other's end by itself.
 
 use petasos_core::Millis;
-use petasos_core::relay::channel;
+use petasos_relay::channel;
 
 use super::Event;
 use crate::sim::{Flow, Sim};

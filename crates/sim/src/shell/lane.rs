@@ -7,7 +7,7 @@ use petasos_core::lane::{self, Act, Budget, Setback};
 use petasos_core::outbox::{Item, Left, State};
 use petasos_core::rate_limit::{Penalty, Scope};
 use petasos_core::text::{Limits, Unit, split};
-use petasos_core::{Fault, Millis, Platform, Reached};
+use petasos_core::{Fault, LaneId, Millis, Platform, Reached};
 
 use super::preview::{Following, Showing};
 use super::{Event, Request, STORE_RETRY};
@@ -48,8 +48,8 @@ pub(crate) enum Flight {
 
 impl Sim {
     /// Something became due in this lane.
-    pub(crate) fn lane_due(&mut self, lane: String) {
-        let (now, life) = (self.now, self.life);
+    pub(crate) fn lane_due(&mut self, lane: LaneId) {
+        let (lane, now, life) = (lane.to_string(), self.now, self.life);
         if self.process.as_ref().is_none_or(|process| process.stopping) {
             return;
         }
@@ -119,10 +119,10 @@ impl Sim {
                 lane.due_at = (allowed > now).then_some(allowed);
                 return Ok(());
             }
-            let (name, platform) = (lane.name.clone(), lane.platform);
+            let id = LaneId { platform: lane.platform, chat: chat_of(&lane.name) };
             let claimed = self.commit("claim", move |tx| {
                 tx.apply(&outcome, now)?;
-                tx.claim_head(&name, platform, now)
+                tx.claim_head(&id, now)
             })?;
             lane.probing = claimed.probing;
             let Some(item) = claimed.head else {

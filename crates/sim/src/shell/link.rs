@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use petasos_core::link::{self, Effect, Link, State};
 use petasos_core::message::Delivery;
 use petasos_core::session::session_key;
-use petasos_core::{Fault, Inbound, Millis, Platform, Route};
+use petasos_core::{Fault, Inbound, LinkId, Millis, Platform, Route};
 use petasos_store::{Accepted, Pending};
 
 use super::{Event, Word};
@@ -62,7 +62,7 @@ impl Sim {
             }
             Some(Effect::Disconnect) if Class::of(platform) == Class::Relayed => self.relay_drop(),
             Some(Effect::Connect { generation }) => {
-                let account = format!("{platform}/bot");
+                let account = LinkId { platform, account: "bot".into() };
                 let process = self.p();
                 let cursor = process.store.cursor(&account).unwrap_or_default();
                 process.lines.entry(platform).or_default().heard = None;
@@ -74,9 +74,8 @@ impl Sim {
                     tx.poke_platform(platform.as_str())?;
                     tx.heads()
                 });
-                let prefix = format!("{platform}:");
                 let heads = Self::unless_full(heads)?.unwrap_or_default();
-                for head in heads.into_iter().filter(|head| head.lane.starts_with(&prefix)) {
+                for head in heads.into_iter().filter(|head| head.lane.platform == platform) {
                     self.lane_due(head.lane);
                 }
                 let waiting = self.p().waiting.remove(&platform).unwrap_or_default();
@@ -149,7 +148,7 @@ impl Sim {
         }
         line.heard = Some(now);
         self.feed_link(platform, link::Event::Alive { generation })?;
-        let account = format!("{platform}/bot");
+        let account = LinkId { platform, account: "bot".into() };
         let highest = batch.iter().max().map(|number| *number as u64);
         let before = self.p().store.cursor(&account).unwrap_or_default().and_then(|it| it.parse().ok());
         if !batch.is_empty() {
@@ -173,8 +172,13 @@ impl Sim {
     }
 
     /// `Ingest::take`.
-    pub(crate) fn take(&mut self, account: &str, batch: Vec<(usize, Inbound)>, cursor: Option<u64>) -> Flow {
-        let (now, account) = (self.now, account.to_owned());
+    pub(crate) fn take(
+        &mut self,
+        account: &LinkId,
+        batch: Vec<(usize, Inbound)>,
+        cursor: Option<u64>,
+    ) -> Flow {
+        let (now, account) = (self.now, account.clone());
         let cursor = cursor.map(|cursor| cursor.to_string());
         if self.bug == Some(Bug::CursorFirst) {
             let (account, cursor) = (account.clone(), cursor.clone());

@@ -58,7 +58,7 @@ impl Sim {
         let look_at = Millis(self.now.0 + 300);
         let rhythm = Rhythm::new(GAP);
         let following = Following { turn, key, route: route.clone(), rhythm, look_at, shown: None };
-        let (name, life) = (route.lane(), self.life);
+        let (name, life) = (route.lane().to_string(), self.life);
         let lane = self.lane_mut(&name);
         if lane.followed.iter().any(|it| it.turn == turn) {
             return;

@@ -1,7 +1,7 @@
 //! What is owed to instances: append, acknowledge, flip, claim, list. Each is part of the caller's transaction.
 
-use petasos_core::Millis;
-use petasos_core::relay::session::{Buried, Carries, Entry};
+use petasos_core::{LinkId, Millis};
+use petasos_relay::session::{Buried, Carries, Entry};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::connector::Chat;
@@ -21,7 +21,7 @@ pub struct Arrival {
     /// The `event` or the `forward` of its frame, as JSON.
     pub payload: String,
     /// The link that heard it, and the platform's identity of it.
-    pub seen: (String, String),
+    pub seen: (LinkId, String),
     pub chat: Option<Chat>,
 }
 
@@ -72,9 +72,9 @@ impl Reads {
     }
 
     /// Whether an event was taken before.
-    pub fn was_seen(&self, link: &str, dedup: &str) -> Result<bool> {
+    pub fn was_seen(&self, link: &LinkId, dedup: &str) -> Result<bool> {
         let mut read = self.sql("SELECT 1 FROM seen WHERE link = ?1 AND dedup = ?2")?;
-        Ok(read.exists([link, dedup])?)
+        Ok(read.exists(params![link.to_string(), dedup])?)
     }
 
     pub fn depths(&self) -> Result<Vec<Depth>> {
@@ -143,9 +143,9 @@ impl Tx<'_> {
     }
 
     /// Fails if it was taken before.
-    pub fn see(&self, link: &str, dedup: &str, now: Millis) -> Result<()> {
+    pub fn see(&self, link: &LinkId, dedup: &str, now: Millis) -> Result<()> {
         self.sql("INSERT INTO seen (link, dedup, at) VALUES (?1, ?2, ?3)")?.execute(params![
-            link,
+            link.to_string(),
             dedup,
             at(now)
         ])?;

@@ -203,7 +203,7 @@ impl Tx<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?;
         let id = insert.insert(params![
-            draft.route.lane(),
+            draft.route.lane().to_string(),
             json(&draft.route)?,
             draft.session_key.as_ref().map(|key| key.as_str()),
             draft.turn.map(|(turn, _)| turn.0),

@@ -4,7 +4,7 @@ use petasos_core::dead::Passage;
 use petasos_core::journal::Write;
 use petasos_core::lane;
 use petasos_core::outbox::{Item, State};
-use petasos_core::{Millis, Platform};
+use petasos_core::{LaneId, Millis};
 
 use crate::error::Result;
 use crate::group::Tx;
@@ -21,11 +21,11 @@ pub struct Claimed {
 
 impl Tx<'_> {
     /// What may leave now is marked as being sent; what is owed to a dead chat is given up here and nowhere else.
-    pub fn claim_head(&self, lane: &str, platform: Platform, now: Millis) -> Result<Claimed> {
+    pub fn claim_head(&self, lane: &LaneId, now: Millis) -> Result<Claimed> {
         let mut claimed = Claimed { head: self.due_of_lane(lane, 1)?.pop(), ..Claimed::default() };
         let ready = |item: &&Item| item.state == State::Due && lane::due_at(item, now) <= now;
         let Some(item) = claimed.head.as_ref().filter(ready) else { return Ok(claimed) };
-        let chat = lane.split_once(':').map_or("", |(_platform, chat)| chat);
+        let (platform, chat) = (lane.platform, lane.chat.as_str());
         if let Some(dead) = self.dead_chat(platform, chat)? {
             match dead.passage(item, now) {
                 Passage::Barred => {

@@ -1,7 +1,7 @@
 //! Questions about the outbox.
 
 use petasos_core::outbox::{Item, State};
-use petasos_core::{Millis, OutboxId, TurnId};
+use petasos_core::{LaneId, Millis, OutboxId, TurnId};
 use rusqlite::params;
 
 use super::{COLUMNS, item};
@@ -12,7 +12,7 @@ use crate::value::{at, count, rows, time};
 /// A lane with something to send, and when its first item may leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    pub lane: String,
+    pub lane: LaneId,
     pub item: OutboxId,
     pub not_before: Millis,
 }
@@ -46,7 +46,7 @@ impl Reads {
     }
 
     /// Lanes whose first item may leave now. The first item holds back those behind it.
-    pub fn due_lanes(&self, now: Millis) -> Result<Vec<String>> {
+    pub fn due_lanes(&self, now: Millis) -> Result<Vec<LaneId>> {
         // With min(), SQLite takes the other columns from the row that holds the minimum.
         let mut read = self.sql(
             "SELECT lane FROM (
@@ -54,7 +54,7 @@ impl Reads {
                  WHERE state IN ('due', 'sending') GROUP BY lane)
              WHERE not_before <= ?1 ORDER BY id",
         )?;
-        read.query_and_then([at(now)], |row| Ok(row.get(0)?))?.collect()
+        read.query_and_then([at(now)], lane)?.filter_map(Result::transpose).collect()
     }
 
     /// The first item of every lane that has one, soonest first.
@@ -64,9 +64,10 @@ impl Reads {
              WHERE state IN ('due', 'sending') GROUP BY lane ORDER BY not_before, 2",
         )?;
         let head = |row: &rusqlite::Row<'_>| {
-            Ok(Head { lane: row.get(0)?, item: OutboxId(row.get(1)?), not_before: time(row.get(2)?) })
+            let Some(lane) = lane(row)? else { return Ok(None) };
+            Ok(Some(Head { lane, item: OutboxId(row.get(1)?), not_before: time(row.get(2)?) }))
         };
-        read.query_and_then([], head)?.collect()
+        read.query_and_then([], head)?.filter_map(Result::transpose).collect()
     }
 
     /// When the next lane has something to do; `None`: nothing is owed.
@@ -79,11 +80,11 @@ impl Reads {
     }
 
     /// What a lane still has to send, in order.
-    pub fn due_of_lane(&self, lane: &str, limit: usize) -> Result<Vec<Item>> {
+    pub fn due_of_lane(&self, lane: &LaneId, limit: usize) -> Result<Vec<Item>> {
         let mut read = self.sql(&format!(
             "SELECT {COLUMNS} FROM outbox WHERE lane = ?1 AND state IN ('due', 'sending') ORDER BY id LIMIT ?2"
         ))?;
-        read.query_and_then(params![lane, rows(limit)], item)?.collect()
+        read.query_and_then(params![lane.to_string(), rows(limit)], item)?.collect()
     }
 
     pub fn outbox_counts(&self) -> Result<OutboxCounts> {
@@ -102,4 +103,9 @@ impl Reads {
         }
         Ok(counts)
     }
+}
+
+/// `None`: the platform is not known any more; what is owed there waits.
+fn lane(row: &rusqlite::Row<'_>) -> Result<Option<LaneId>> {
+    Ok(LaneId::parse(&row.get::<_, String>(0)?))
 }

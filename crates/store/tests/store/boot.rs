@@ -10,7 +10,7 @@ use petasos_core::transcript::Message;
 use petasos_core::turn::{Effect, Limits, Turn};
 use petasos_store::{Batch, Booted, Candidate, Found, Hold, Imported, Report, Scope, Terms, local_time};
 
-use crate::fixture::{Home, NOW, finish, key, later, session, source, start, turn};
+use crate::fixture::{Home, NOW, finish, key, lane, later, session, source, start, turn};
 
 fn take_over(home: &mut Home, found: &Found) -> Booted {
     let hold = Hold { scope: Scope::LastTry, pause: Duration::ZERO, stable: Duration::ZERO };
@@ -126,8 +126,8 @@ fn turn_that_starts_with_a_notice_has_it_delivered() {
         let notice = notice.map(str::to_owned);
         let begun = home.write(|tx| tx.begin_turn(&entry, notice.clone(), batch, Limits::default(), NOW));
         let effects = begun.unwrap().effects;
-        let lane = Effect::Deliver { lane: "telegram:7".into() };
-        assert_eq!(effects.contains(&lane), delivered, "{notice:?} {delivery:?}");
-        assert_eq!(home.store.due_of_lane("telegram:7", 9).unwrap().len(), usize::from(delivered));
+        let deliver = Effect::Deliver { lane: lane("telegram:7") };
+        assert_eq!(effects.contains(&deliver), delivered, "{notice:?} {delivery:?}");
+        assert_eq!(home.store.due_of_lane(&lane("telegram:7"), 9).unwrap().len(), usize::from(delivered));
     }
 }

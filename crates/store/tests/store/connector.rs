@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use petasos_core::Secret;
-use petasos_core::relay::session::{Carries, Entry};
+use petasos_relay::session::{Carries, Entry};
 use petasos_store::connector::{Arrival, Chat, Media, Permission};
 use petasos_store::{Error, Result, Store, Tx};
 use tempfile::TempDir;
 
-use crate::fixture::{NOW, later, telegram};
+use crate::fixture::{NOW, later, link, telegram};
 
 type Give = fn(&Tx<'_>) -> Result<()>;
 
@@ -127,7 +127,7 @@ fn chat_that_is_taken_is_lost_to_the_other_instances() {
             at: NOW,
             strikes: 0,
         };
-        let seen = ("telegram/1".into(), instance.into());
+        let seen = (link(), instance.into());
         let arrival = Arrival { entry, payload: "{}".into(), seen, chat: Some(chat) };
         let permission = Permission {
             id: instance.into(),

@@ -4,13 +4,13 @@ use petasos_core::journal::Write;
 use petasos_core::outbox::State;
 use petasos_store::Claimed;
 
-use crate::fixture::{Home, NOW, later, telegram};
+use crate::fixture::{Home, NOW, lane, later, telegram};
 
 const LANE: &str = "telegram:7";
 const DAY: u64 = 86_400;
 
 fn claim(home: &mut Home, seconds: u64) -> Claimed {
-    home.write(|tx| tx.claim_head(LANE, telegram(), later(seconds)))
+    home.write(|tx| tx.claim_head(&lane(LANE), later(seconds)))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use petasos_core::outbox::{Item, Preview, State};
 use petasos_core::{Millis, OutboxId, TurnId};
 use petasos_store::{Error, Owed, Recovered, Stagehand};
 
-use crate::fixture::{Home, NOW, answer, draft, finish, later, start, turn};
+use crate::fixture::{Home, NOW, answer, draft, finish, lane, later, start, turn};
 
 const LANE: &str = "telegram:7";
 
@@ -44,12 +44,13 @@ fn a_lane_sends_in_order_and_its_first_item_holds_back_the_rest() {
     let first = home.owe("7", "one").id;
     let second = home.owe("7", "two").id;
     home.owe("8", "elsewhere");
-    assert_eq!(home.store.due_lanes(NOW).unwrap(), [LANE, "telegram:8"]);
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), [lane(LANE), lane("telegram:8")]);
     home.apply(&[sending(first), postpone(first, 30, false)]).unwrap();
-    assert_eq!(home.store.due_lanes(NOW).unwrap(), ["telegram:8"]);
-    assert_eq!(home.store.due_lanes(later(30)).unwrap(), [LANE, "telegram:8"]);
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), [lane("telegram:8")]);
+    assert_eq!(home.store.due_lanes(later(30)).unwrap(), [lane(LANE), lane("telegram:8")]);
     assert_eq!(home.store.next_due().unwrap(), Some(Millis(0)));
-    let order: Vec<OutboxId> = home.store.due_of_lane(LANE, 10).unwrap().iter().map(|item| item.id).collect();
+    let order: Vec<OutboxId> =
+        home.store.due_of_lane(&lane(LANE), 10).unwrap().iter().map(|item| item.id).collect();
     assert_eq!(order, [first, second]);
     assert_eq!(home.item(first).attempts, 1);
     assert_eq!(home.store.heads().unwrap().len(), 2);
@@ -64,7 +65,7 @@ fn what_follows_a_part_that_opened_a_thread_goes_there() {
     assert_eq!(home.item(item).draft.route.thread_id.as_deref(), Some("91"));
     home.apply(&[sending(item), part(item, "m")]).unwrap();
     let route = home.item(item).draft.route;
-    assert_eq!((route.lane().as_str(), route.thread_id.as_deref()), (LANE, Some("91")));
+    assert_eq!((route.lane(), route.thread_id.as_deref()), (lane(LANE), Some("91")));
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn receipts_with_any_characters_are_kept_as_they_are() {
 fn an_answer_completes_the_preview_of_its_step_and_no_other() {
     let mut home = Home::new();
     let (turn, item) = speaking(&mut home);
-    assert_eq!(home.store.due_lanes(NOW).unwrap(), [""; 0]);
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), []);
     assert_eq!(home.item(item).preview, Preview::Asked);
     home.apply(&[shown(turn, "m9"), Write::Owe(answer("7", turn, 0, "so far so good"))]).unwrap();
     home.apply(&[Write::Owe(answer("7", turn, 1, "another step"))]).unwrap();
@@ -255,7 +256,7 @@ fn an_answer_killed_before_its_first_send_is_delivered_unmarked() {
     home.apply(&finish("7", &turn, "answer")).unwrap();
     let mut home = home.crash();
     assert_eq!(home.write(|tx| tx.recover_sending()), Recovered::default());
-    let due = home.store.due_of_lane(LANE, 10).unwrap();
+    let due = home.store.due_of_lane(&lane(LANE), 10).unwrap();
     assert_eq!((due.len(), due[0].doubtful), (1, false));
     assert!(home.store.open_turns().unwrap().is_empty());
 }
@@ -300,7 +301,7 @@ fn a_link_that_is_back_pokes_its_own_lanes_only() {
     home.apply(&[postpone(id, 300, false)]).unwrap();
     assert_eq!(home.write(|tx| tx.poke_platform("tele")), 0);
     assert_eq!(home.write(|tx| tx.poke_platform("telegram")), 1);
-    assert_eq!(home.store.due_lanes(NOW).unwrap(), [LANE]);
+    assert_eq!(home.store.due_lanes(NOW).unwrap(), [lane(LANE)]);
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn buttons_and_route_come_back_as_they_were() {
     wanted.route.thread_id = Some("3".into());
     wanted.buttons.push(petasos_core::outbox::Button { label: "Yes".into(), data: "y".into() });
     home.apply(&[Write::Owe(wanted.clone())]).unwrap();
-    assert_eq!(home.store.due_of_lane(LANE, 1).unwrap()[0].draft, wanted);
+    assert_eq!(home.store.due_of_lane(&lane(LANE), 1).unwrap()[0].draft, wanted);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use petasos_core::message::{ChatType, Delivery};
 use petasos_core::outbox::{Draft, Item, Kind};
 use petasos_core::turn::Turn;
 use petasos_core::{
-    Inbound, InboxId, Millis, OutboxId, Platform, Route, SessionId, SessionKey, Source, TurnId,
+    Inbound, InboxId, LaneId, LinkId, Millis, OutboxId, Platform, Route, SessionId, SessionKey, Source,
+    TurnId,
 };
 use petasos_store::{Accepted, Result, Store, Tx};
 use tempfile::TempDir;
@@ -73,7 +74,7 @@ impl Home {
     /// Puts one message into the outbox and gives it as stored.
     pub(crate) fn owe(&mut self, chat: &str, text: &str) -> Item {
         self.apply(&[Write::Owe(draft(chat, text))]).unwrap();
-        self.store.due_of_lane(&format!("telegram:{chat}"), 100).unwrap().pop().unwrap()
+        self.store.due_of_lane(&lane(&format!("telegram:{chat}")), 100).unwrap().pop().unwrap()
     }
 
     pub(crate) fn item(&self, id: OutboxId) -> Item {
@@ -147,4 +148,12 @@ pub(crate) fn finish(chat: &str, turn: &Turn, text: &str) -> Vec<Write> {
         Write::EndTurn { turn: turn.id, outcome, at: NOW },
         Write::SettleInbox { inbox: turn.inbox.clone(), outcome, at: NOW },
     ]
+}
+
+pub(crate) fn lane(text: &str) -> LaneId {
+    LaneId::parse(text).unwrap()
+}
+
+pub(crate) fn link() -> LinkId {
+    LinkId { platform: telegram(), account: "1".into() }
 }

@@ -4,7 +4,7 @@ use petasos_core::journal::{Outcome, Write};
 use petasos_core::{InboxId, SessionKey};
 use petasos_store::{Accepted, Error, Owed, Stage};
 
-use crate::fixture::{Home, NOW, draft, finish, inbound, key, later, start, turn};
+use crate::fixture::{Home, NOW, draft, finish, inbound, key, later, link, start, turn};
 
 #[test]
 fn the_same_message_is_accepted_once_across_a_restart() {
@@ -23,14 +23,14 @@ fn a_message_and_its_cursor_are_one_commit() {
     group
         .job(|tx| {
             tx.accept(&inbound("7", "1"), &key("7"), NOW)?;
-            tx.put_cursor("telegram", "2")
+            tx.put_cursor(&link(), "2")
         })
         .unwrap();
     drop(group);
-    assert_eq!(home.store.cursor("telegram").unwrap(), None);
-    home.write(|tx| tx.put_cursor("telegram", "2"));
-    home.write(|tx| tx.put_cursor("telegram", "3"));
-    assert_eq!(home.reopen().store.cursor("telegram").unwrap().as_deref(), Some("3"));
+    assert_eq!(home.store.cursor(&link()).unwrap(), None);
+    home.write(|tx| tx.put_cursor(&link(), "2"));
+    home.write(|tx| tx.put_cursor(&link(), "3"));
+    assert_eq!(home.reopen().store.cursor(&link()).unwrap().as_deref(), Some("3"));
 }
 
 #[test]

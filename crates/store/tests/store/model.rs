@@ -9,7 +9,7 @@ use petasos_core::{InboxId, OutboxId, TurnId};
 use petasos_store::Accepted;
 use proptest::prelude::*;
 
-use crate::fixture::{Home, NOW, answer, draft, inbound, key, later, turn};
+use crate::fixture::{Home, NOW, answer, draft, inbound, key, lane, later, turn};
 
 const CHATS: [&str; 3] = ["a", "b", "c"];
 
@@ -318,8 +318,8 @@ impl World {
             assert_eq!(queued, model.queued(chat));
             let open = store.open_turn_of(&key(name)).unwrap().map(|turn| turn.id);
             assert_eq!(open, model.open.get(&chat).copied());
-            let lane: Vec<OutboxId> = store
-                .due_of_lane(&format!("telegram:{name}"), 1000)
+            let owed: Vec<OutboxId> = store
+                .due_of_lane(&lane(&format!("telegram:{name}")), 1000)
                 .unwrap()
                 .iter()
                 .map(|item| item.id)
@@ -328,7 +328,7 @@ impl World {
                 |owed: &&Owed| owed.chat == chat && matches!(owed.state, State::Due | State::Sending);
             let wanted: Vec<OutboxId> =
                 model.outbox.iter().filter(|(_, owed)| waiting(owed)).map(|(id, _)| *id).collect();
-            assert_eq!(lane, wanted);
+            assert_eq!(owed, wanted);
         }
         for (id, owed) in &model.outbox {
             let item = store.item(*id).unwrap().unwrap();

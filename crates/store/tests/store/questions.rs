@@ -1,12 +1,12 @@
 //! Questions to people, what their answers allow, and what takes the place of a message.
 
-use petasos_core::approve::{Category, Choice};
+use petasos_approval::{Category, Choice};
 use petasos_core::journal::Write;
 use petasos_core::outbox::{Button, Left, Preview, State};
 use petasos_core::{OutboxId, TurnId};
 use petasos_store::QuestionRow;
 
-use crate::fixture::{Home, NOW, draft, key, later, session, source};
+use crate::fixture::{Home, NOW, draft, key, lane, later, session, source};
 
 fn question(id: &str, chat: &str) -> QuestionRow {
     QuestionRow {
@@ -102,7 +102,7 @@ fn a_message_that_has_not_left_is_changed_before_it_does() {
     home.write(|tx| tx.amend(id, "Denied.", NOW));
     let item = home.item(id);
     assert_eq!((item.draft.text.as_str(), item.draft.buttons.len(), item.state), ("Denied.", 0, State::Due));
-    assert_eq!(home.store.due_of_lane("telegram:7", 9).unwrap().len(), 1);
+    assert_eq!(home.store.due_of_lane(&lane("telegram:7"), 9).unwrap().len(), 1);
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn one_that_was_sent_or_may_have_been_is_replaced_by_what_the_platform_calls_it(
         }
         home.write(|tx| tx.amend(id, "Denied.", NOW));
         if !known {
-            let waiting = home.store.due_of_lane("telegram:7", 9).unwrap().pop().unwrap();
+            let waiting = home.store.due_of_lane(&lane("telegram:7"), 9).unwrap().pop().unwrap();
             assert_eq!(waiting.preview, Preview::None, "its name is not known yet");
             home.apply(&[delivered]).unwrap();
         }
-        let owed = home.store.due_of_lane("telegram:7", 9).unwrap();
+        let owed = home.store.due_of_lane(&lane("telegram:7"), 9).unwrap();
         assert_eq!(owed.len(), 1);
         assert_eq!(
             (&owed[0].preview, owed[0].draft.text.as_str()),
@@ -143,6 +143,6 @@ fn one_that_was_given_up_is_followed_by_a_message_of_its_own() {
     let id = asked(&mut home);
     home.apply(&[Write::Bury { item: id, doubtful: false, error: "x".into(), at: NOW }]).unwrap();
     home.write(|tx| tx.amend(id, "Denied.", NOW));
-    let owed = home.store.due_of_lane("telegram:7", 9).unwrap();
+    let owed = home.store.due_of_lane(&lane("telegram:7"), 9).unwrap();
     assert_eq!((owed.len(), &owed[0].preview), (1, &Preview::None));
 }

@@ -12,7 +12,7 @@ use petasos_store::{
     Accepted, CompletionState, Error, PairingAnswer, ProcessEnd, ProcessRow, Unread, local_time,
 };
 
-use crate::fixture::{Home, NOW, finish, inbound, key, later, session, start, telegram, turn};
+use crate::fixture::{Home, NOW, finish, inbound, key, lane, later, session, start, telegram, turn};
 
 const DAY: u64 = 86_400;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -242,7 +242,7 @@ fn forgetting_takes_only_what_is_over() {
     home.apply(&start(&done)).unwrap();
     home.apply(&finish("7", &done, "answer")).unwrap();
     home.apply(&start(&open)).unwrap();
-    let sent = home.store.due_of_lane("telegram:7", 1).unwrap()[0].id;
+    let sent = home.store.due_of_lane(&lane("telegram:7"), 1).unwrap()[0].id;
     home.apply(&[Write::Delivered { item: sent, message: None, at: NOW }]).unwrap();
     let owed = home.owe("9", "still owed").id;
     let dead = home.owe("9", "given up").id;

@@ -2,7 +2,7 @@
 //! other, whatever transcript they share.
 
 use petasos_agent::Question;
-use petasos_core::approve::{Answer, Category, Choice, Ending};
+use petasos_approval::{Answer, Category, Choice, Ending};
 use petasos_core::ids::RowId;
 use petasos_core::{Millis, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Reads, RunRow};
@@ -70,7 +70,7 @@ impl Handle {
             return Ok(None);
         }
         let run = run.clone();
-        let asked = self.0.shell.db.read(move |reader| of(reader, &run)).await?;
+        let asked = self.0.handles.db.read(move |reader| of(reader, &run)).await?;
         Ok(asked.into_iter().find(|asked| asked.ending.is_none()))
     }
 
@@ -81,14 +81,14 @@ impl Handle {
     }
 
     async fn answer_turn(&self, turn: TurnId, answer: Answer) -> Result<usize, Error> {
-        let channels = self.0.shell.channels.clone();
-        let found = self.0.shell.db.write(Commit::Question, move |tx| {
+        let channels = self.0.handles.channels.clone();
+        let found = self.0.handles.db.write(Commit::Question, move |tx| {
             questions::answer_turn(tx, &channels, turn, answer, clock::now())
         });
         match found.await? {
             Found::Settled(settled) => {
                 let ended = settled.len();
-                self.0.shell.questions.release(settled).await;
+                self.0.handles.people.questions.release(settled).await;
                 Ok(ended)
             }
             Found::Over(_) | Found::Nothing | Found::NotTheirs => Ok(0),

@@ -145,14 +145,14 @@ enum Accepted {
 impl Handle {
     /// Accepts a run. Returns after the commit; from then on it ends in one of its final states, whoever waits.
     pub async fn start_run(&self, asked: RunAsk) -> Result<Started, NotStarted> {
-        if self.0.shell.stopper.stopping() {
+        if self.0.handles.lifecycle.stopper.stopping() {
             return Err(Error::Stopping.into());
         }
         if let Some(known) = self.repeated(&asked).await? {
             return Ok(Started { run: known, duplicate: true });
         }
         self.door_is_open()?;
-        let desk = &self.0.shell.runs;
+        let desk = &self.0.handles.runs;
         let cap = desk.limits().at_once;
         let seat = desk.seat(&asked.owner).await.ok_or(NotStarted::Full { cap })?;
         // It may have closed while we stood in line.
@@ -164,15 +164,15 @@ impl Handle {
     }
 
     async fn accept(&self, ingest: &Arc<Ingest>, asked: RunAsk, seat: Seat) -> Result<Started, NotStarted> {
-        let desk = &self.0.shell.runs;
+        let desk = &self.0.handles.runs;
         let run = asked.run.clone();
         desk.open(&run, seat);
-        let (shell, rules) = (self.0.shell.clone(), ingest.rules.clone());
-        let accepted = self.0.shell.db.write(Commit::Run, move |tx| {
-            let hint = &shell.channels.capabilities(Platform::API_SERVER).hint;
+        let (handles, rules) = (self.0.handles.clone(), ingest.rules.clone());
+        let accepted = self.0.handles.db.write(Commit::Run, move |tx| {
+            let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
             let RunAsk { run, owner, .. } = &asked;
             let sees_all = asked.sees_all;
-            let terms = Terms { settings: &shell.settings, keys: &rules.keys, hint, owner, sees_all, run };
+            let terms = Terms { settings: &handles.settings, keys: &rules.keys, hint, owner, sees_all, run };
             commit(tx, &terms, &asked, clock::now())
         });
         match accepted.await {
@@ -194,7 +194,7 @@ impl Handle {
     async fn repeated(&self, asked: &RunAsk) -> Result<Option<RunRow>, NotStarted> {
         let Some(Once { name, fingerprint }) = asked.once.clone() else { return Ok(None) };
         let owner = asked.owner.clone();
-        let known = self.0.shell.db.read(move |reader| {
+        let known = self.0.handles.db.read(move |reader| {
             Ok(match reader.repeat(&owner, &name, &fingerprint, clock::now())? {
                 Some(Repeat::Same(run)) => Some(reader.run(&run)?),
                 Some(Repeat::Other) => None,
@@ -205,7 +205,7 @@ impl Handle {
     }
 
     fn door_is_open(&self) -> Result<(), Error> {
-        match self.0.shell.gate.door() {
+        match self.0.handles.lifecycle.gate.door() {
             Door::Open => Ok(()),
             Door::Draining => Err(Error::Closed(Closed::Draining)),
             Door::Leaving { restart } => Err(Error::Closed(Closed::Leaving { restart })),
@@ -214,7 +214,7 @@ impl Handle {
 
     pub async fn run(&self, id: &str) -> Result<Option<RunRow>, Error> {
         let id = id.to_owned();
-        let mut run = self.0.shell.db.read(move |reader| reader.run(&id)).await?;
+        let mut run = self.0.handles.db.read(move |reader| reader.run(&id)).await?;
         if let Some(run) = &mut run {
             self.show_pictures(run).await;
         }
@@ -224,9 +224,9 @@ impl Handle {
     /// Whoever reads the answer cannot reach our files: pictures that it names are put into it.
     async fn show_pictures(&self, run: &mut RunRow) {
         let Some(RunEnd { outcome: Outcome::Answered, said: Some(said), .. }) = &mut run.end else { return };
-        let shell = &self.0.shell;
-        let policy = shell.settings.outward_files.with(downloads::folders(&shell.home, &run.key));
-        let to = shell.channels.capabilities(Platform::API_SERVER);
+        let handles = &self.0.handles;
+        let policy = handles.settings.outward_files.with(downloads::folders(&handles.home, &run.key));
+        let to = handles.channels.capabilities(Platform::API_SERVER);
         if let Some(shown) = policy.inline(said, &to).await {
             *said = shown;
         }
@@ -240,7 +240,7 @@ impl Handle {
         limit: usize,
     ) -> Result<Option<(RunRow, Vec<Said>, Vec<Approval>)>, Error> {
         let id = id.to_owned();
-        let read = self.0.shell.db.read(move |reader| {
+        let read = self.0.handles.db.read(move |reader| {
             let Some(run) = reader.run(&id)? else { return Ok(None) };
             let Some(begin) = run.after_row else { return Ok(Some((run, vec![], vec![]))) };
             let mut rows = reader.rows_after(&run.session, after.max(begin), limit)?;
@@ -258,7 +258,7 @@ impl Handle {
 
     /// Waits for the end of a run. `None`: there is no such run.
     pub async fn run_ended(&self, id: &str) -> Result<Option<RunRow>, Error> {
-        let (mut ending, known) = self.0.shell.runs.watch(id);
+        let (mut ending, known) = self.0.handles.runs.watch(id);
         if known {
             ending.came(LOOK).await;
         }
@@ -275,25 +275,25 @@ impl Handle {
         if run.end.is_some() {
             return Ok(false);
         }
-        self.0.shell.runs.stopping(&run.id);
-        let (router, key, inbox) = (self.0.shell.router.clone(), run.key.clone(), run.inbox);
+        self.0.handles.runs.stopping(&run.id);
+        let (router, key, inbox) = (self.0.handles.router.clone(), run.key.clone(), run.inbox);
         tasks::uncancelled(async move { router.cancel(key, inbox).await }).await
     }
 
     /// It was asked to stop and has not ended yet.
     pub fn is_stopping(&self, run: &str) -> bool {
-        self.0.shell.runs.is_stopping(run)
+        self.0.handles.runs.is_stopping(run)
     }
 
     /// Its owner does not want to see it any more. `false`: there is no such run.
     pub async fn hide_run(&self, id: &str) -> Result<bool, Error> {
         let id = id.to_owned();
-        self.0.shell.db.write(Commit::Run, move |tx| tx.hide_run(&id)).await
+        self.0.handles.db.write(Commit::Run, move |tx| tx.hide_run(&id)).await
     }
 
     /// Runs at work in this process, and how many there may be.
     pub fn runs_at_work(&self) -> (usize, RunLimits) {
-        (self.0.shell.runs.seated(), self.0.shell.runs.limits())
+        (self.0.handles.runs.seated(), self.0.handles.runs.limits())
     }
 }
 

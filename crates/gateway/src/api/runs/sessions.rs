@@ -41,11 +41,11 @@ const COPIES: usize = 10_000;
 impl Handle {
     pub async fn session_card(&self, id: &str) -> Result<Option<SessionCard>, Error> {
         let id = SessionId(id.to_owned());
-        self.0.shell.db.read(move |reader| reader.session_card(&id)).await
+        self.0.handles.db.read(move |reader| reader.session_card(&id)).await
     }
 
     pub async fn session_cards(&self, query: CardQuery) -> Result<Vec<SessionCard>, Error> {
-        self.0.shell.db.read(move |reader| reader.session_cards(&query)).await
+        self.0.handles.db.read(move |reader| reader.session_cards(&query)).await
     }
 
     /// A transcript of a program's own.
@@ -121,13 +121,13 @@ impl Handle {
 
     pub async fn rename_session(&self, id: &str, title: String) -> Result<bool, Error> {
         let id = SessionId(id.to_owned());
-        self.0.shell.db.write(Commit::Operator, move |tx| tx.put_title(&id, &title)).await
+        self.0.handles.db.write(Commit::Operator, move |tx| tx.put_title(&id, &title)).await
     }
 
     pub async fn end_session(&self, id: &str, reason: String) -> Result<(), Error> {
         let id = SessionId(id.to_owned());
         self.0
-            .shell
+            .handles
             .db
             .write(Commit::Operator, move |tx| tx.end_session(&id, &reason, clock::now()).map(drop))
             .await
@@ -136,7 +136,7 @@ impl Handle {
     /// Removes a transcript with everything in it.
     pub async fn delete_session(&self, id: &str) -> Result<(), NotChanged> {
         let id = SessionId(id.to_owned());
-        let removed = self.0.shell.db.write(Commit::Operator, move |tx| {
+        let removed = self.0.handles.db.write(Commit::Operator, move |tx| {
             let Some(row) = tx.session(&id)? else { return Ok(Err(NotChanged::Missing)) };
             let own = row.platform.as_deref() == Some(Platform::API_SERVER.as_str());
             if tx.is_busy(&row.key)? {
@@ -152,12 +152,12 @@ impl Handle {
 
     /// How jobs are shown.
     pub fn cron_settings(&self) -> &crate::background::cron::Settings {
-        &self.0.shell.settings.cron
+        &self.0.handles.settings.cron
     }
 
     /// The agent's tools by toolset.
     pub fn toolsets(&self) -> BTreeMap<Toolset, Vec<ToolSpec>> {
-        self.0.shell.tools.toolsets()
+        self.0.handles.agent.tools.toolsets()
     }
 
     async fn make<F>(&self, owner: &str, id: SessionId, job: F) -> Result<SessionCard, NotChanged>
@@ -166,11 +166,11 @@ impl Handle {
             + Send
             + 'static,
     {
-        let (shell, rules) = (self.0.shell.clone(), self.0.ingest.rules.clone());
+        let (handles, rules) = (self.0.handles.clone(), self.0.ingest.rules.clone());
         let (owner, made) = (owner.to_owned(), id.clone());
-        let done = self.0.shell.db.write(Commit::Operator, move |tx| {
-            let hint = &shell.channels.capabilities(Platform::API_SERVER).hint;
-            let (settings, keys) = (&shell.settings, &rules.keys);
+        let done = self.0.handles.db.write(Commit::Operator, move |tx| {
+            let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
+            let (settings, keys) = (&handles.settings, &rules.keys);
             let terms = Terms { settings, keys, hint, owner: &owner, sees_all: true, run: "" };
             job(tx, &terms, &id)
         });

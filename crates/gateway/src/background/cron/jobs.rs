@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 
 use super::{Settings, begin, zone};
 use crate::api::handle::Handle;
+use crate::background::completions::Bell;
+use crate::lifecycle::config::Settings as GatewaySettings;
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
-use crate::sessions::Shell;
+use crate::sessions::router::Router;
+use crate::storage::database::Db;
 use crate::{Error, clock};
 
 /// A job, and when it is due next.
@@ -52,46 +55,56 @@ const MOST: usize = 500;
 impl Handle {
     /// How scheduled work is done here.
     pub fn schedule(&self) -> &Settings {
-        &self.0.shell.settings.cron
+        &self.0.handles.jobs.settings.cron
     }
 
     /// All of them, in the order in which they were made.
     pub async fn jobs(&self) -> Result<Vec<Scheduled>, JobError> {
-        self.0.shell.jobs(None).await
+        self.0.handles.jobs.jobs(None).await
     }
 
     pub async fn job(&self, id: &JobId) -> Result<Scheduled, JobError> {
-        self.0.shell.job(id, None).await
+        self.0.handles.jobs.job(id, None).await
     }
 
     /// A job of the owner of this machine. `origin`: where it was asked for, if answers can go there.
     pub async fn job_create(&self, new: NewJob, origin: Option<Source>) -> Result<Scheduled, JobError> {
-        self.0.shell.job_create(new, Asker { person: Person::owner(), origin }).await
+        self.0.handles.jobs.job_create(new, Asker { person: Person::owner(), origin }).await
     }
 
     /// Also pauses and resumes: `Change::enabled`.
     pub async fn job_change(&self, id: &JobId, change: Change) -> Result<Scheduled, JobError> {
-        self.0.shell.job_change(id, change, None).await
+        self.0.handles.jobs.job_change(id, change, None).await
     }
 
     pub async fn job_remove(&self, id: &JobId) -> Result<(), JobError> {
-        self.0.shell.job_remove(id, None).await
+        self.0.handles.jobs.job_remove(id, None).await
     }
 
     /// Runs a job now, whatever its schedule says; that stays as it is.
     pub async fn job_run(&self, id: &JobId) -> Result<Scheduled, JobError> {
-        self.0.shell.job_run(id, None, self.0.ingest.rules.keys).await
+        self.0.handles.jobs.job_run(id, None, self.0.ingest.rules.keys).await
     }
 
     /// The last runs of a job, the latest first.
     pub async fn job_runs(&self, id: &JobId, limit: usize) -> Result<Vec<Occurrence>, JobError> {
         let id = id.clone();
-        Ok(self.0.shell.db.read(move |reader| reader.occurrences(&id, limit)).await?)
+        Ok(self.0.handles.db.read(move |reader| reader.occurrences(&id, limit)).await?)
     }
 }
 
+/// Jobs as they are kept, and what changes them.
+#[derive(Debug, Clone)]
+pub(crate) struct Jobs {
+    pub(crate) db: Db,
+    pub(crate) router: Router,
+    pub(crate) settings: Arc<GatewaySettings>,
+    /// Rung when the timer is to look again: jobs have changed, or a turn has ended.
+    pub(crate) bell: Bell,
+}
+
 /// `of`: only what is this person's; of anything else they do not learn that it is there.
-impl Shell {
+impl Jobs {
     pub(crate) async fn jobs(&self, of: Option<Person>) -> Result<Vec<Scheduled>, JobError> {
         let all = self.db.read(|reader| reader.jobs()).await?;
         let theirs = all.into_iter().filter(|(job, _)| of.as_ref().is_none_or(|of| *of == job.person));
@@ -105,7 +118,7 @@ impl Shell {
         found.map(|(job, next)| Scheduled { job, next }).ok_or(JobError::NotFound)
     }
 
-    pub(crate) async fn job_create(self: &Arc<Self>, new: NewJob, by: Asker) -> Result<Scheduled, JobError> {
+    pub(crate) async fn job_create(&self, new: NewJob, by: Asker) -> Result<Scheduled, JobError> {
         if let Some(name) = &new.timezone {
             TimeZone::get(name).map_err(|_| JobError::Bad(format!("no time zone is called {name:?}")))?;
         }
@@ -156,7 +169,7 @@ impl Shell {
         &self,
         change: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Error> {
-        let (db, bell) = (self.db.clone(), self.ended.clone());
+        let (db, bell) = (self.db.clone(), self.bell.clone());
         let changed = async move {
             let value = db.write(Commit::CronJob, change).await?;
             bell.ring();
@@ -175,14 +188,14 @@ impl Shell {
     }
 
     pub(crate) async fn job_run(
-        self: &Arc<Self>,
+        &self,
         id: &JobId,
         of: Option<Person>,
         keys: KeyOptions,
     ) -> Result<Scheduled, JobError> {
         self.job(id, of).await?;
-        let (shell, id) = (self.clone(), id.clone());
-        tasks::uncancelled(async move { shell.begin_now(id, keys).await }).await?
+        let (jobs, id) = (self.clone(), id.clone());
+        tasks::uncancelled(async move { jobs.begin_now(id, keys).await }).await?
     }
 
     /// A run that does not belong to the schedule, handed to its session.

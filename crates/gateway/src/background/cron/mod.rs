@@ -11,7 +11,6 @@ mod jobs;
 mod tell;
 mod timer;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -23,13 +22,13 @@ use petasos_core::{Inbound, Millis};
 use petasos_store::{Error as StoreError, Pending, Tx};
 use tokio::sync::watch;
 
-pub(crate) use jobs::Asker;
+pub(crate) use jobs::{Asker, Jobs};
 pub use jobs::{JobError, Scheduled};
 
-use crate::background::completions::Bell;
+use crate::background::notifications::Notifications;
+use crate::lifecycle::gate::Gate;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::Shell;
 use crate::{Error, clock};
 use timer::Timer;
 
@@ -52,44 +51,51 @@ impl Default for Settings {
     }
 }
 
-/// The channel that scheduled work runs on.
-pub(crate) const CHANNEL: &str = "cron";
 /// How long to wait when the store or the timer refuses.
 const RETRY: Duration = Duration::from_secs(5);
 
-pub(crate) async fn run(shell: Arc<Shell>, keys: KeyOptions, bell: Bell) {
+/// What the timer starts jobs with.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    pub(crate) jobs: Jobs,
+    pub(crate) notifications: Notifications,
+    pub(crate) gate: Gate,
+    pub(crate) keys: KeyOptions,
+}
+
+pub(crate) async fn run(by: Scheduler) {
     let timer = loop {
         match Timer::new() {
             Ok(timer) => break timer,
             Err(error) => {
                 tracing::error!(%error, "no timer for scheduled work");
-                if pause(&shell).await {
+                if pause(&by).await {
                     return;
                 }
             }
         }
     };
     loop {
-        let mut news = shell.gate.watch();
-        let open = shell.gate.door() == Door::Open;
-        let next = match round(&shell, keys, open).await {
+        let mut news = by.gate.watch();
+        let open = by.gate.door() == Door::Open;
+        let next = match round(&by, open).await {
             Ok(next) => next,
             Err(Error::Stopping) => return,
             Err(error) => {
                 tracing::warn!(%error, "scheduled work waits for the store");
-                if pause(&shell).await {
+                if pause(&by).await {
                     return;
                 }
                 continue;
             }
         };
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
-            () = bell.rung() => {}
-            () = opened(&shell, &mut news), if !open => {}
+            () = by.notifications.stopper.stopped() => return,
+            () = by.jobs.bell.rung() => {}
+            () = opened(&by, &mut news), if !open => {}
             waited = timer.wait(next), if open => if let Err(error) = waited {
                 tracing::error!(%error, "the timer of scheduled work fails");
-                if pause(&shell).await {
+                if pause(&by).await {
                     return;
                 }
             },
@@ -98,39 +104,39 @@ pub(crate) async fn run(shell: Arc<Shell>, keys: KeyOptions, bell: Bell) {
 }
 
 /// Who works and who does not is no news; that more may start again is.
-async fn opened(shell: &Shell, news: &mut watch::Receiver<u64>) {
-    // The gate lives as long as the shell.
-    while shell.gate.door() != Door::Open && news.changed().await.is_ok() {}
+async fn opened(by: &Scheduler, news: &mut watch::Receiver<u64>) {
+    // The gate lives as long as we do.
+    while by.gate.door() != Door::Open && news.changed().await.is_ok() {}
 }
 
 /// `true`: we stop.
-async fn pause(shell: &Shell) -> bool {
+async fn pause(by: &Scheduler) -> bool {
     petasos_runtime::select! {
-        () = shell.stopper.stopped() => true,
+        () = by.notifications.stopper.stopped() => true,
         () = tokio::time::sleep(RETRY) => false,
     }
 }
 
 /// Begins what is due, tells what has ended. Gives the next moment.
-async fn round(shell: &Arc<Shell>, keys: KeyOptions, open: bool) -> Result<Option<Millis>, Error> {
-    tell::all(shell).await?;
+async fn round(by: &Scheduler, open: bool) -> Result<Option<Millis>, Error> {
+    tell::all(by).await?;
     let now = clock::now();
-    let next = shell.db.read(|reader| reader.next_job_due()).await?;
+    let next = by.jobs.db.read(|reader| reader.next_job_due()).await?;
     if !open || next.is_none_or(|next| next > now) {
         return Ok(next);
     }
-    let settings = shell.settings.cron.clone();
-    let begun = shell.db.write(Commit::CronBegin, move |tx| begin_due(tx, &settings, &keys, now)).await?;
+    let (settings, keys) = (by.jobs.settings.cron.clone(), by.keys);
+    let begun = by.jobs.db.write(Commit::CronBegin, move |tx| begin_due(tx, &settings, &keys, now)).await?;
     if planted(Planted::RunsAgain) {
-        let later = shell.settings.cron.clone();
-        shell.db.write(Commit::CronJob, move |tx| put_next_moments(tx, &later, now)).await?;
+        let later = by.jobs.settings.cron.clone();
+        by.jobs.db.write(Commit::CronJob, move |tx| put_next_moments(tx, &later, now)).await?;
     }
     for pending in begun {
-        shell.router.arrived(pending.key.clone(), pending).await;
+        by.jobs.router.arrived(pending.key.clone(), pending).await;
     }
     // What was missed for good is told at once.
-    tell::all(shell).await?;
-    shell.db.read(|reader| reader.next_job_due()).await
+    tell::all(by).await?;
+    by.jobs.db.read(|reader| reader.next_job_due()).await
 }
 
 fn begin_due(
@@ -199,7 +205,7 @@ fn begin(
     let skipped = std::mem::take(&mut job.skipped);
     job.completed = job.completed.saturating_add(1);
     let inbound = Inbound::internal(
-        job.source(channel()?),
+        job.source(Platform::CRON),
         format!("cron:{}:{}{}", job.id, due.0, if again { format!("!{}", now.0) } else { String::new() }),
         cron::prompt(job, skipped),
     );
@@ -207,10 +213,6 @@ fn begin(
     let id = tx.accept(&inbound, &key, now)?.id();
     tx.accept_occurrence(job, due, Some(id), skipped, now)?;
     Ok(Some(Pending { id, key, inbound, received_at: now }))
-}
-
-fn channel() -> Result<Platform, StoreError> {
-    Platform::parse(CHANNEL).ok_or(StoreError::Missing("channel of scheduled work"))
 }
 
 /// A zone that nobody knows any more is this machine's: a job that runs at another hour is better than none.

@@ -3,7 +3,6 @@
 //! A file is written before that commit; a crash between the two writes it again, under another name.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::cron::{Job, Last, answer};
@@ -15,13 +14,12 @@ use petasos_core::transcript::Role;
 use petasos_core::{Millis, SessionKey};
 use petasos_store::{Error as StoreError, Occurrence, Tx};
 
-use super::zone;
+use super::{Scheduler, zone};
 use crate::background::notifications::transcript_mirror::{self, Standing};
 use crate::background::notifications::{self, output};
 use crate::background::notifications::{Mirror, Post};
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::Shell;
 use crate::{Error, clock};
 
 /// Characters of a failure that are told.
@@ -52,11 +50,11 @@ enum Ways {
 }
 
 /// What cannot be told yet stays, and holds nothing else back; the end of every turn is a reason to look again.
-pub(super) async fn all(shell: &Arc<Shell>) -> Result<(), Error> {
+pub(super) async fn all(by: &Scheduler) -> Result<(), Error> {
     let mut busy = Vec::new();
-    for (job, due) in shell.db.read(|reader| reader.runs_to_tell()).await? {
+    for (job, due) in by.jobs.db.read(|reader| reader.runs_to_tell()).await? {
         // One by one: what is said of a run depends on what became of the one before.
-        let read = shell.db.read(move |reader| {
+        let read = by.jobs.db.read(move |reader| {
             let Some(run) = reader.run_to_tell(&job, due)? else { return Ok(None) };
             let role = if run.outcome == Some(Outcome::Answered) { Role::Assistant } else { Role::Notice };
             let words = run.inbox.map_or(Ok(None), |inbox| reader.last_words(inbox, role))?;
@@ -64,14 +62,14 @@ pub(super) async fn all(shell: &Arc<Shell>) -> Result<(), Error> {
             Ok(Some((run, job, words.unwrap_or_default())))
         });
         let Some((run, job, words)) = read.await? else { continue };
-        let word = word(shell, job.as_ref().unwrap_or(&run.job), &run, &words);
-        tell(shell, run, word, &mut busy).await?;
+        let word = word(by, job.as_ref().unwrap_or(&run.job), &run, &words);
+        tell(by, run, word, &mut busy).await?;
     }
     Ok(())
 }
 
-fn word(shell: &Shell, job: &Job, run: &Occurrence, words: &str) -> Word {
-    let settings = &shell.settings.cron;
+fn word(by: &Scheduler, job: &Job, run: &Occurrence, words: &str) -> Word {
+    let settings = &by.jobs.settings.cron;
     let last = |status: &str, error: Option<String>| Last {
         at: run.at,
         status: status.into(),
@@ -89,7 +87,7 @@ fn word(shell: &Shell, job: &Job, run: &Occurrence, words: &str) -> Word {
             Word { text: Some(text), last: last("missed", None), failed: false }
         }
         (Some(_), Some(Outcome::Answered)) => {
-            let silent = shell.settings.filter_silence && is_silence_narration(words);
+            let silent = by.jobs.settings.filter_silence && is_silence_narration(words);
             let text = answer(job, if silent { "" } else { words }, run.skipped, settings.wrap);
             let status = if text.is_some() { "ok" } else { "silent" };
             Word { text, last: last(status, None), failed: false }
@@ -104,16 +102,11 @@ fn word(shell: &Shell, job: &Job, run: &Occurrence, words: &str) -> Word {
 }
 
 /// Not yet, if a turn is running where it belongs. `busy`: where that is known.
-async fn tell(
-    shell: &Arc<Shell>,
-    run: Occurrence,
-    mut word: Word,
-    busy: &mut Vec<Place>,
-) -> Result<(), Error> {
+async fn tell(by: &Scheduler, run: Occurrence, mut word: Word, busy: &mut Vec<Place>) -> Result<(), Error> {
     let job = run.job;
     let (mut chats, mut kept) = (Vec::new(), None);
     if let Some(text) = &word.text {
-        match ways(shell, &job, text, busy).await? {
+        match ways(by, &job, text, busy).await? {
             Ways::Known { chats: found, trouble, file } => {
                 (chats, word.last.delivery_error, kept) = (found, trouble, file);
             }
@@ -121,18 +114,18 @@ async fn tell(
         }
     }
     let said = word.text.clone().unwrap_or_default();
-    let mirror = if shell.settings.cron.mirror { Mirror::Brief } else { Mirror::No };
+    let mirror = if by.jobs.settings.cron.mirror { Mirror::Brief } else { Mirror::No };
     let (now, due, to) = (clock::now(), run.due, chats.clone());
     let twice = planted(Planted::TellsTwice);
     if twice {
         let (to, said) = (chats.clone(), said.clone());
-        let told = shell.db.write(Commit::CronTell, move |tx| {
+        let told = by.jobs.db.write(Commit::CronTell, move |tx| {
             to.iter()
                 .try_for_each(|(place, delivery)| owe(tx, place, *delivery, &said, mirror, now).map(drop))
         });
         told.await?;
     }
-    let told = shell.db.write(Commit::CronTell, move |tx| {
+    let told = by.jobs.db.write(Commit::CronTell, move |tx| {
         let pulled = to.iter().filter(|(_, delivery)| *delivery == Delivery::Pull);
         for (place, _) in pulled {
             if transcript_mirror::standing(tx, place)? == Standing::Busy {
@@ -158,10 +151,10 @@ async fn tell(
         return Ok(());
     };
     for (place, _) in chats.iter().filter(|(_, delivery)| *delivery == Delivery::Push) {
-        shell.deliver.due(place.route().lane()).await;
+        by.notifications.deliver.due(place.route().lane()).await;
     }
     for key in woken {
-        shell.router.wake(key).await;
+        by.jobs.router.wake(key).await;
     }
     Ok(())
 }
@@ -198,7 +191,7 @@ fn settle(tx: &Tx<'_>, job: &Job, word: &Word) -> Result<(), StoreError> {
 }
 
 /// Where a text goes. What reaches nobody is kept in a file.
-async fn ways(shell: &Arc<Shell>, job: &Job, text: &str, busy: &mut Vec<Place>) -> Result<Ways, Error> {
+async fn ways(by: &Scheduler, job: &Job, text: &str, busy: &mut Vec<Place>) -> Result<Ways, Error> {
     let about = [("Schedule".to_owned(), job.schedule.clone())].into();
     let post = Post {
         to: job.deliver.clone(),
@@ -209,10 +202,10 @@ async fn ways(shell: &Arc<Shell>, job: &Job, text: &str, busy: &mut Vec<Place>) 
         wait: Duration::ZERO,
     };
     let (mut chats, mut trouble, mut file) = (Vec::new(), Vec::new(), false);
-    for (target, aim) in notifications::aims(shell, &post).await {
+    for (target, aim) in notifications::aims(&by.notifications, &post).await {
         match aim {
             Ok(Aim::Chat(place)) if busy.contains(&place) => return Ok(Ways::Busy),
-            Ok(Aim::Chat(place)) => match way(shell, &place).await? {
+            Ok(Aim::Chat(place)) => match way(by, &place).await? {
                 Some(Way::By(delivery)) => chats.push((place, delivery)),
                 Some(Way::Busy) => {
                     busy.push(place);
@@ -227,8 +220,8 @@ async fn ways(shell: &Arc<Shell>, job: &Job, text: &str, busy: &mut Vec<Place>) 
     }
     let long = text.chars().nth(notifications::LONG).is_some();
     let kept = match (file || chats.is_empty(), long) {
-        (true, _) => Some(notifications::saved(shell, &post, output::save).await),
-        (false, true) => Some(notifications::saved(shell, &post, output::save_whole).await),
+        (true, _) => Some(notifications::saved(&by.notifications, &post, output::save).await),
+        (false, true) => Some(notifications::saved(&by.notifications, &post, output::save_whole).await),
         (false, false) => None,
     };
     let file = match kept {
@@ -248,19 +241,19 @@ enum Way {
 }
 
 /// How something gets there; `None`: it does not.
-async fn way(shell: &Arc<Shell>, place: &Place) -> Result<Option<Way>, Error> {
-    if shell.channels.adapter(place.platform).is_some() {
+async fn way(by: &Scheduler, place: &Place) -> Result<Option<Way>, Error> {
+    if by.notifications.channels.adapter(place.platform).is_some() {
         let (platform, chat, now) = (place.platform, place.chat_id.clone(), clock::now());
-        let dead = shell.db.read(move |reader| reader.dead_chat(platform, &chat)).await?;
+        let dead = by.jobs.db.read(move |reader| reader.dead_chat(platform, &chat)).await?;
         let refuses = dead.is_some_and(|dead| !dead.probe_due(now));
         return Ok((!refuses).then_some(Way::By(Delivery::Push)));
     }
-    let can = shell.channels.capabilities(place.platform);
+    let can = by.notifications.channels.capabilities(place.platform);
     if can.delivery == Delivery::Push || !can.async_delivery {
         return Ok(None);
     }
     let to = place.clone();
-    Ok(match shell.db.read(move |reader| transcript_mirror::standing(reader, &to)).await? {
+    Ok(match by.jobs.db.read(move |reader| transcript_mirror::standing(reader, &to)).await? {
         Standing::Quiet => Some(Way::By(Delivery::Pull)),
         Standing::Busy => Some(Way::Busy),
         Standing::None => None,

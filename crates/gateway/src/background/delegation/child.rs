@@ -5,8 +5,6 @@ use petasos_core::message::ChatType;
 use petasos_core::session::{KeyOptions, session_key};
 use petasos_core::{Platform, SessionKey, Source};
 
-const PLATFORM: &str = "subagent";
-
 /// Where a child stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -30,17 +28,17 @@ impl Place {
 
 /// Whether this is one of their sessions, whatever its name.
 pub(crate) fn is_child(platform: Platform) -> bool {
-    platform.as_str() == PLATFORM
+    platform == Platform::SUBAGENT
 }
 
-/// One of a batch: where it speaks. `None`: the platform's name is not known, which cannot be.
-pub(super) fn source(delegation: &str, at: usize, place: Place) -> Option<Source> {
+/// One of a batch: where it speaks.
+pub(super) fn source(delegation: &str, at: usize, place: Place) -> Source {
     let role = match place.role {
         Role::Leaf => 'l',
         Role::Orchestrator => 'o',
     };
     let name = format!("{delegation}-{at}-{}{role}", place.depth);
-    Some(Source::new(Platform::parse(PLATFORM)?, ChatType::Dm, name))
+    Source::new(Platform::SUBAGENT, ChatType::Dm, name)
 }
 
 pub(super) fn key(source: &Source) -> SessionKey {
@@ -62,7 +60,7 @@ mod tests {
     #[test]
     fn a_childs_name_says_where_it_stands_and_nobody_else_is_one() {
         for place in [Place { depth: 1, role: Role::Leaf }, Place { depth: 12, role: Role::Orchestrator }] {
-            let source = source("deleg_0123abcd", 2, place).unwrap();
+            let source = source("deleg_0123abcd", 2, place);
             assert_eq!(Place::of(&key(&source)), Some(place));
         }
         for other in

@@ -176,9 +176,8 @@ impl Delegation {
         let orchestrates = rules.orchestrators && depth + 1 < rules.depth;
         let place =
             |task: &Task| Place { depth: depth + 1, role: if orchestrates { task.role } else { Role::Leaf } };
-        let sources: Option<Vec<Source>> =
+        let sources: Vec<Source> =
             tasks.iter().enumerate().map(|(at, task)| child::source(&id, at, place(task))).collect();
-        let sources = sources.ok_or("Nobody is there to delegate to.")?;
         let row = matches!(mode, Mode::Background(_)).then(|| self.row(&id, ctx, &tasks)).transpose()?;
         let goals: Vec<String> = tasks.iter().map(|task| task.goal.clone()).collect();
         let (ask, stop) = watch::channel(false);

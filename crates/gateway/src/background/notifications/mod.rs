@@ -16,18 +16,25 @@ use petasos_core::directory::{Directory, Unresolved};
 use petasos_core::outbox::{Draft, Item, State};
 use petasos_core::target::{self, Aim, Place, Target};
 use petasos_core::text::is_silence_narration;
-use petasos_core::{Millis, OutboxId};
+use petasos_core::{Millis, OutboxId, Route};
 use petasos_store::{Error as StoreError, Tx};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::api::handle::Handle;
+use crate::background::notifications::home_channels::Homes;
 use crate::background::notifications::output::Job;
 use crate::clock;
+use crate::delivery::Deliver;
 use crate::home::directory;
+use crate::lifecycle::config::Settings;
+use crate::lifecycle::lifetime::Lifetime;
+use crate::lifecycle::shutdown::Stopper;
+use crate::links::channels::Channels;
+use crate::links::outages::notices;
 use crate::runtime::commit::Commit;
 use crate::runtime::tasks;
-use crate::sessions::Shell;
+use crate::storage::database::Db;
 
 /// What is to be said, and where.
 #[derive(Debug, Clone)]
@@ -85,6 +92,20 @@ pub enum Fate {
     },
 }
 
+/// Says something where nobody asked, and holds what that takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Notifications {
+    pub(crate) db: Db,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) deliver: Deliver,
+    pub(crate) homes: Arc<Homes>,
+    /// Below it lie the files of what goes to no platform.
+    pub(crate) home: PathBuf,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) lifetime: Arc<Lifetime>,
+    pub(crate) stopper: Stopper,
+}
+
 const DEAD: &str = "dead_target";
 /// A longer text is kept as a whole, whatever the platform makes of it.
 pub(crate) const LONG: usize = 4000;
@@ -96,28 +117,50 @@ const SLOWEST_LOOK: Duration = Duration::from_millis(500);
 impl Handle {
     /// In the order in which the places were named, each once.
     pub async fn post(&self, post: Post) -> Vec<Posted> {
-        say_everywhere(&self.0.shell, post).await
+        self.0.handles.notifications.everywhere(post).await
     }
 }
 
-/// A caller that is dropped meanwhile only stops waiting: every place that was named gets its message.
-pub(crate) async fn say_everywhere(shell: &Arc<Shell>, post: Post) -> Vec<Posted> {
-    let (to, wait) = (post.to.clone(), post.wait.min(LONGEST_WAIT));
-    let enqueued = tasks::uncancelled(enqueue(shell.clone(), post)).await;
-    let mut posted =
-        enqueued.unwrap_or_else(|error| vec![Posted { target: to, fate: failed(error.to_string()) }]);
-    settle(shell, &mut posted, wait).await;
-    posted
+impl Notifications {
+    /// A caller that is dropped meanwhile only stops waiting: every place that was named gets its message.
+    pub(crate) async fn everywhere(&self, post: Post) -> Vec<Posted> {
+        let (to, wait) = (post.to.clone(), post.wait.min(LONGEST_WAIT));
+        let enqueued = tasks::uncancelled(enqueue(self.clone(), post)).await;
+        let mut posted =
+            enqueued.unwrap_or_else(|error| vec![Posted { target: to, fate: failed(error.to_string()) }]);
+        settle(self, &mut posted, wait).await;
+        posted
+    }
+
+    /// The owner hears it in every home channel.
+    pub(crate) async fn tell_owner(&self, text: &str) {
+        self.tell(self.homes.routes(), text).await;
+    }
+
+    /// Says something to the owner in these chats.
+    pub(crate) async fn tell(&self, to: Vec<Route>, text: &str) {
+        let owed = notices(&to, text);
+        if owed.is_empty() {
+            return;
+        }
+        if let Err(error) = self.db.write(Commit::Outage, move |tx| tx.apply(&owed, clock::now())).await {
+            tracing::warn!(%error, "nobody could be told");
+            return;
+        }
+        for route in to {
+            self.deliver.due(route.lane()).await;
+        }
+    }
 }
 
 /// Puts one item per place into the outbox, and what belongs into files there.
-async fn enqueue(shell: Arc<Shell>, post: Post) -> Vec<Posted> {
-    let shell = &shell;
+async fn enqueue(by: Notifications, post: Post) -> Vec<Posted> {
+    let by = &by;
     let mut posted = Vec::new();
-    for (target, aim) in aims(shell, &post).await {
+    for (target, aim) in aims(by, &post).await {
         let fate = match aim {
-            Ok(Aim::Chat(place)) => say(shell, &place, &post).await,
-            Ok(Aim::File) => saved(shell, &post, output::save).await,
+            Ok(Aim::Chat(place)) => say(by, &place, &post).await,
+            Ok(Aim::File) => saved(by, &post, output::save).await,
             Ok(Aim::Homeless(platform)) => {
                 failed(format!("{platform} has no home channel; /sethome in a chat there makes it one"))
             }
@@ -127,7 +170,7 @@ async fn enqueue(shell: Arc<Shell>, post: Post) -> Vec<Posted> {
     }
     let owed = posted.iter().any(|it| matches!(it.fate, Fate::Queued { .. }));
     if owed && post.text.chars().nth(LONG).is_some() {
-        let kept = saved(shell, &post, output::save_whole).await;
+        let kept = saved(by, &post, output::save_whole).await;
         tracing::info!(?kept, "a long text is kept as a whole");
     }
     posted
@@ -147,15 +190,15 @@ pub(crate) fn owe(
     tx.owe_new(&Draft::notice(place.route(), text), now).map(Some)
 }
 
-async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
-    if shell.channels.adapter(place.platform).is_none() {
+async fn say(by: &Notifications, place: &Place, post: &Post) -> Fate {
+    if by.channels.adapter(place.platform).is_none() {
         return failed(format!("{} is not connected here", place.platform));
     }
-    if shell.settings.filter_silence && is_silence_narration(&post.text) {
+    if by.settings.filter_silence && is_silence_narration(&post.text) {
         return Fate::Silent;
     }
     let (to, text, mirror, now) = (place.clone(), post.text.clone(), post.mirror, clock::now());
-    let owed = shell.db.write(Commit::Post, move |tx| {
+    let owed = by.db.write(Commit::Post, move |tx| {
         let item = owe(tx, &to, &text, now)?;
         if item.is_some() {
             transcript_mirror::append(tx, &to, &text, mirror, now)?;
@@ -164,7 +207,7 @@ async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
     });
     match owed.await {
         Ok(Some(item)) => {
-            shell.deliver.due(place.route().lane()).await;
+            by.deliver.due(place.route().lane()).await;
             Fate::Queued { item }
         }
         Ok(None) => Fate::Skipped { reason: DEAD },
@@ -173,11 +216,11 @@ async fn say(shell: &Arc<Shell>, place: &Place, post: &Post) -> Fate {
 }
 
 /// Every place that was named, or why it is none.
-pub(crate) async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result<Aim, String>)> {
-    let home = shell.home.clone();
+pub(crate) async fn aims(by: &Notifications, post: &Post) -> Vec<(String, Result<Aim, String>)> {
+    let home = by.home.clone();
     // A panic there would be one of ours; without the directory only names are lost.
     let names = petasos_runtime::blocking(move || directory::read(&home)).await.unwrap_or_default();
-    let homes = homes(shell, post);
+    let homes = homes(by, post);
     let mut aims: Vec<(String, Result<Aim, String>)> = Vec::new();
     for (written, target) in Target::parse_list(&post.to) {
         let target = target.map_err(|bad| bad.to_string()).and_then(|target| found(target, &names));
@@ -203,10 +246,10 @@ pub(crate) async fn aims(shell: &Arc<Shell>, post: &Post) -> Vec<(String, Result
 }
 
 /// Scheduled work may have a thread of its own in a home.
-fn homes(shell: &Shell, post: &Post) -> Vec<Place> {
-    let mut homes = shell.homes.places();
+fn homes(by: &Notifications, post: &Post) -> Vec<Place> {
+    let mut homes = by.homes.places();
     for home in homes.iter_mut().filter(|_| post.job.id.is_some()) {
-        let threads = &shell.lifetime.scheduled_threads;
+        let threads = &by.lifetime.scheduled_threads;
         let own = threads.iter().find(|(platform, _)| *platform == home.platform);
         home.thread_id = own.map(|(_, thread)| thread.clone()).or(home.thread_id.take());
     }
@@ -240,11 +283,11 @@ fn name_of(aim: &Aim) -> String {
 }
 
 pub(crate) async fn saved(
-    shell: &Shell,
+    by: &Notifications,
     post: &Post,
     save: fn(&std::path::Path, &Job, &str, Millis) -> std::io::Result<PathBuf>,
 ) -> Fate {
-    let (home, job, text) = (shell.home.clone(), post.job.clone(), post.text.clone());
+    let (home, job, text) = (by.home.clone(), post.job.clone(), post.text.clone());
     match petasos_runtime::blocking(move || save(&home, &job, &text, clock::now())).await {
         Ok(Ok(file)) => Fate::Saved { file },
         Ok(Err(error)) => failed(format!("the file cannot be written: {error}")),
@@ -253,13 +296,13 @@ pub(crate) async fn saved(
 }
 
 /// Follows what is owed to its end, for as long as the caller has time.
-async fn settle(shell: &Shell, posted: &mut [Posted], wait: Duration) {
+async fn settle(by: &Notifications, posted: &mut [Posted], wait: Duration) {
     let (deadline, mut pause) = (Instant::now() + wait, FIRST_LOOK);
     loop {
         let mut open = false;
         for it in posted.iter_mut() {
             let Fate::Queued { item } = it.fate else { continue };
-            match shell.db.read(move |reader| reader.item(item)).await {
+            match by.db.read(move |reader| reader.item(item)).await {
                 Ok(found) => it.fate = fate_of(item, found),
                 // It is owed all the same.
                 Err(error) => tracing::debug!(%error, "the outbox cannot be read"),
@@ -270,7 +313,7 @@ async fn settle(shell: &Shell, posted: &mut [Posted], wait: Duration) {
             return;
         }
         petasos_runtime::select! {
-            () = shell.stopper.stopped() => return,
+            () = by.stopper.stopped() => return,
             () = tokio::time::sleep_until(deadline.min(Instant::now() + pause)) => {}
         }
         pause = (pause * 2).min(SLOWEST_LOOK);

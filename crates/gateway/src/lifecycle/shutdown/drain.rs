@@ -22,7 +22,7 @@ use crate::lifecycle::sd_notify::Notifier;
 use crate::lifecycle::shutdown::watchdog::Watchdog;
 use crate::links::supervisor::LinkHandle;
 use crate::runtime::commit::Commit;
-use crate::sessions::Shell;
+use crate::sessions::Handles;
 use crate::{Error, clock};
 
 /// How the turns fared.
@@ -51,18 +51,18 @@ pub(crate) struct Books {
 }
 
 /// Lets the running turns finish, within limits. Nothing new starts from the moment we are called.
-pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Watchdog) -> Books {
-    let lifetime = &shell.lifetime;
+pub(crate) async fn drain(handles: &Arc<Handles>, notifier: &Notifier, watchdog: &Watchdog) -> Books {
+    let lifetime = &handles.lifecycle.lifetime;
     let deadline = clock::now().after(lifetime.drain_timeout);
-    shell.gate.set_deadline(deadline);
-    let why = why(shell);
-    let mut worked = real(&shell.gate.situation());
-    let marked = settle(shell, Commit::MarkAtWork, "the turns could not be marked", {
+    handles.lifecycle.gate.set_deadline(deadline);
+    let why = why(handles);
+    let mut worked = real(&handles.lifecycle.gate.situation());
+    let marked = settle(handles, Commit::MarkAtWork, "the turns could not be marked", {
         let worked = worked.clone();
         move |tx| tx.mark_at_work(worked.into_values(), &why.resume_reason(), clock::now())
     });
     let marked = marked.await.unwrap_or_default();
-    announce(shell, lifetime, &worked, why).await;
+    announce(handles, lifetime, &worked, why).await;
     if !worked.is_empty() {
         tracing::info!(
             turns = worked.len(),
@@ -71,7 +71,7 @@ pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Wa
         );
     }
     let (mut left, mut granted) = (usize::MAX, Instant::now() + lifetime.drain_timeout);
-    let quiet = shell.gate.quiet(deadline, |count, more| {
+    let quiet = handles.lifecycle.gate.quiet(deadline, |count, more| {
         let end = Instant::now() + more;
         watchdog.not_before(end + hung_after(Duration::ZERO));
         // Somebody finished, or was given more time: whoever counts the seconds of our stop may start anew.
@@ -81,7 +81,7 @@ pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Wa
         (left, granted) = (count, granted.max(end));
     });
     quiet.await;
-    let end = shell.gate.situation();
+    let end = handles.lifecycle.gate.situation();
     // Those that had only claimed their place before may have begun since.
     worked.extend(real(&end));
     let drained = if end.holders.is_empty() { Drained::Yes } else { Drained::TimedOut };
@@ -90,39 +90,39 @@ pub(crate) async fn drain(shell: &Arc<Shell>, notifier: &Notifier, watchdog: &Wa
 
 /// When no session runs any more, the journal knows who was cut off: only those stay marked, and they alone count as
 /// interrupted. Gives how many, if the disk lets us.
-pub(crate) async fn close_books(shell: &Arc<Shell>, books: Books) -> Option<usize> {
+pub(crate) async fn close_books(handles: &Arc<Handles>, books: Books) -> Option<usize> {
     let Books { marked, worked, .. } = books;
     // Another wish may have come meanwhile, and it is the last one that the marks have to name.
-    let why = why(shell);
-    let closed = settle(shell, Commit::CloseBooks, "the marks could not be put right", move |tx| {
+    let why = why(handles);
+    let closed = settle(handles, Commit::CloseBooks, "the marks could not be put right", move |tx| {
         tx.close_books(&marked, &worked, &why.resume_reason(), clock::now())
     });
     closed.await
 }
 
 /// What was only true while we lived, and was not said in time.
-pub(crate) async fn drop_banners(shell: &Arc<Shell>) {
-    settle(shell, Commit::DropBanners, "banners that were not sent stay until the next start", |tx| {
+pub(crate) async fn drop_banners(handles: &Arc<Handles>) {
+    settle(handles, Commit::DropBanners, "banners that were not sent stay until the next start", |tx| {
         tx.drop_banners()
     })
     .await;
 }
 
-fn why(shell: &Shell) -> Leave {
-    shell.gate.situation().leaving.map_or(Leave::Failure, |leaving| leaving.why)
+fn why(handles: &Handles) -> Leave {
+    handles.lifecycle.gate.situation().leaving.map_or(Leave::Failure, |leaving| leaving.why)
 }
 
 /// What has been said may still go out, where somebody listens. What does not is owed to the chat, and banners are
 /// dropped.
-pub(crate) async fn say_goodbye(shell: &Arc<Shell>, links: &[LinkHandle]) {
-    let up: Vec<String> = links
+pub(crate) async fn say_goodbye(handles: &Arc<Handles>, links: &[LinkHandle]) {
+    let up: Vec<&str> = links
         .iter()
         .filter(|link| matches!(link.link.borrow().state, link::State::Up { .. }))
-        .map(|link| format!("{}:", link.name))
+        .map(|link| link.name)
         .collect();
     loop {
-        let due = shell.db.read(|reader| reader.due_lanes(clock::now())).await.unwrap_or_default();
-        if !due.iter().any(|lane| up.iter().any(|prefix| lane.starts_with(prefix))) {
+        let due = handles.db.read(|reader| reader.due_lanes(clock::now())).await.unwrap_or_default();
+        if !due.iter().any(|lane| up.contains(&lane.platform.as_str())) {
             return;
         }
         tokio::time::sleep(LOOK).await;
@@ -137,19 +137,20 @@ fn real(situation: &Situation) -> BTreeMap<TurnId, SessionKey> {
 
 /// Chats with a running turn hear of it, and then each home channel that has not heard yet.
 async fn announce(
-    shell: &Arc<Shell>,
+    handles: &Arc<Handles>,
     lifetime: &Lifetime,
     at_work: &BTreeMap<TurnId, SessionKey>,
     why: Leave,
 ) {
     let from_chat = matches!(why, Leave::Restart { from: From::Chat, .. });
-    let suppressed = shell.gate.situation().drain.is_some_and(|drain| drain.suppress_notification);
+    let suppressed =
+        handles.lifecycle.gate.situation().drain.is_some_and(|drain| drain.suppress_notification);
     let homes = match from_chat || suppressed {
         true => vec![],
-        false => shell.homes.routes(),
+        false => handles.notifications.homes.routes(),
     };
     let (quiet, turns) = (lifetime.quiet_platforms.clone(), at_work.keys().copied().collect::<Vec<_>>());
-    let told = settle(shell, Commit::Announce, "nobody could be told of the stop", move |tx| {
+    let told = settle(handles, Commit::Announce, "nobody could be told of the stop", move |tx| {
         let (mut told, mut due) = (BTreeSet::new(), Vec::new());
         let mut writes = Vec::new();
         for turn in &turns {
@@ -176,7 +177,7 @@ async fn announce(
         Ok(due)
     });
     for lane in told.await.unwrap_or_default() {
-        shell.deliver.due(lane).await;
+        handles.delivery.deliver.due(lane).await;
     }
 }
 
@@ -187,12 +188,13 @@ fn banner(route: Route, key: Option<SessionKey>, why: Leave) -> Draft {
 
 /// One change of the store that a stop can do without: a disk that refuses must not keep us here.
 async fn settle<T: Send + 'static>(
-    shell: &Arc<Shell>,
+    handles: &Arc<Handles>,
     commit: Commit,
     failure: &'static str,
     job: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Option<T> {
-    let done: Result<Result<T, Error>, _> = tokio::time::timeout(PATIENCE, shell.db.write(commit, job)).await;
+    let done: Result<Result<T, Error>, _> =
+        tokio::time::timeout(PATIENCE, handles.db.write(commit, job)).await;
     match done {
         Ok(Ok(value)) => Some(value),
         Ok(Err(error)) => {

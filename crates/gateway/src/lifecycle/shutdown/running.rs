@@ -19,7 +19,7 @@ use crate::lifecycle::shutdown::drain::{self, Drained};
 use crate::lifecycle::shutdown::watchdog::Watchdog;
 use crate::links::relay;
 use crate::links::supervisor::LinkHandle;
-use crate::sessions::Shell;
+use crate::sessions::Handles;
 use crate::storage::database::Writer;
 use crate::storage::restart_counts;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const LAST_GLANCE: Duration = Duration::from_millis(500);
 /// Dropping it without `wait` leaves everything to the next start's recovery.
 #[derive(Debug)]
 pub struct Running {
-    pub(crate) shell: Arc<Shell>,
+    pub(crate) handles: Arc<Handles>,
     pub(crate) own: Record,
     pub(crate) writer: Writer,
     /// Links, sessions, housekeeping: ended by the stop itself.
@@ -54,56 +54,56 @@ pub struct End {
 impl Running {
     /// Resolves when the gateway has stopped and everything is on disk.
     pub async fn wait(self) -> End {
-        let (shell, gate) = (self.shell.clone(), self.shell.gate.clone());
+        let (handles, gate) = (self.handles.clone(), self.handles.lifecycle.gate.clone());
         petasos_runtime::select! {
             () = gate.leaving() => {}
-            () = shell.stopper.stopped() => {}
+            () = handles.lifecycle.stopper.stopped() => {}
         }
         let watchdog = Watchdog::arm(
-            hung_after(shell.lifetime.drain_timeout),
-            shell.home.clone(),
+            hung_after(handles.lifecycle.lifetime.drain_timeout),
+            handles.home.clone(),
             self.own,
             gate.clone(),
         );
         self.notifier.stopping();
         // At the beginning: what comes while we finish is for the process after us, and is kept for it.
-        let idle = petasos_runtime::spawn(relay::go_idle(shell.clone()));
+        let idle = petasos_runtime::spawn(relay::go_idle(handles.channels.clone()));
         let books = petasos_runtime::select! {
-            books = drain::drain(&shell, &self.notifier, &watchdog) => Some(books),
-            () = shell.stopper.stopped() => None,
+            books = drain::drain(&handles, &self.notifier, &watchdog) => Some(books),
+            () = handles.lifecycle.stopper.stopped() => None,
         };
         let drained = books.as_ref().map_or(Drained::TimedOut, |books| books.drained);
         let parting = tokio::time::Instant::now() + FAREWELL;
-        if tokio::time::timeout_at(parting, drain::say_goodbye(&shell, &self.links)).await.is_err() {
+        if tokio::time::timeout_at(parting, drain::say_goodbye(&handles, &self.links)).await.is_err() {
             tracing::warn!("some messages could not be sent in time");
         }
         if tokio::time::timeout_at(parting, idle).await.is_err() {
             tracing::warn!("the connector did not say that it keeps what comes for us");
         }
-        shell.stopper.stop();
-        if shell.stopper.failed() {
+        handles.lifecycle.stopper.stop();
+        if handles.lifecycle.stopper.failed() {
             gate.leave(Leave::Failure, Some("a part of the gateway failed".into()));
         }
         let ended = futures_util::future::join_all(self.tasks);
         if tokio::time::timeout(FAREWELL, ended).await.is_err() {
             tracing::warn!("something does not end; it is left behind");
         }
-        if let Some(terminal) = shell.tools.terminal() {
+        if let Some(terminal) = handles.agent.tools.terminal() {
             in_time("ending background processes", terminal.leave()).await;
         }
         let interrupted = match books {
-            Some(books) => drain::close_books(&shell, books).await,
+            Some(books) => drain::close_books(&handles, books).await,
             None => None,
         };
         let parting = parting.max(tokio::time::Instant::now() + LAST_GLANCE);
         if tokio::time::timeout_at(parting, self.deliver).await.is_err() {
             tracing::warn!("a send has no answer yet; it will be repeated with a mark");
         }
-        drain::drop_banners(&shell).await;
+        drain::drop_banners(&handles).await;
         let end = gate.situation();
         let why = end.leaving.map_or(Leave::Failure, |leaving| leaving.why);
-        in_time("leaving word for the next start", leave_word(&shell, why, drained)).await;
-        in_time("closing the database", shell.db.fold()).await;
+        in_time("leaving word for the next start", leave_word(&handles, why, drained)).await;
+        in_time("closing the database", handles.db.fold()).await;
         gate.feed(Event::Ended);
         in_time("the last status", async {
             if let Ok(publisher) = self.publishing.await {
@@ -112,8 +112,8 @@ impl Running {
         })
         .await;
         drop(self.handle);
-        drop(shell);
-        drop(self.shell);
+        drop(handles);
+        drop(self.handles);
         let writer = self.writer;
         // Handles held by others keep the thread; the file is complete either way.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer.closed()).await;
@@ -131,9 +131,9 @@ async fn in_time(what: &'static str, work: impl Future<Output = ()>) {
 }
 
 /// What the next process finds in the home.
-async fn leave_word(shell: &Arc<Shell>, why: Leave, drained: Drained) {
-    restart_counts::mirror(shell).await;
-    let home = &shell.home;
+async fn leave_word(handles: &Arc<Handles>, why: Leave, drained: Drained) {
+    restart_counts::mirror(&handles.db, &handles.home, &handles.lifecycle.counts).await;
+    let home = &handles.home;
     let clean = match (drained, why) {
         (Drained::TimedOut, _) | (Drained::Yes, Leave::Failure) => Ok(()),
         (

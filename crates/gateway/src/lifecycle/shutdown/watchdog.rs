@@ -142,8 +142,9 @@ mod tests {
     #[test]
     fn a_stop_that_hangs_is_written_down_and_ended_by_force() {
         let home = tempfile::tempdir().unwrap();
+        let (_crate, module) = module_path!().split_once("::").unwrap();
         let ended = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "lifecycle::shutdown::watchdog::tests::hanging_stop", "--nocapture"])
+            .args(["--exact", &format!("{module}::hanging_stop"), "--nocapture"])
             .env(HANG, home.path())
             .output()
             .unwrap();

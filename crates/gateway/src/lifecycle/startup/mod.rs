@@ -8,36 +8,37 @@ pub(crate) mod boot;
 pub(crate) mod quarantine;
 pub(crate) mod resume;
 pub(crate) mod takeover;
+mod tasks;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use petasos_agent::mcp::Servers;
-use petasos_agent::{Brain, Role, Terminal, Tools};
+use petasos_agent::{Brain, Terminal, Tools};
 use petasos_core::Platform;
 use petasos_core::message::Delivery;
 use petasos_platforms::page::Pages;
 use petasos_store::{Candidates, OpenError};
 use serde_json::json;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 
 use crate::api::handle::{Handle, Inner};
+use crate::api::runs::Desk;
 use crate::api::state_file::Publisher;
 use crate::background::completions::Bell;
+use crate::background::cron::Jobs;
 use crate::background::delegation::{self, Delegation, Means};
 use crate::background::hooks::{self, Hooks};
+use crate::background::notifications::Notifications;
 use crate::background::notifications::home_channels::Homes;
 use crate::background::processes::Rows;
-use crate::background::{completions, cron};
 use crate::delivery::reactions::Marks;
-use crate::delivery::{Deliver, Outward, Owners};
+use crate::delivery::{self, Deliver, Outward, Owners};
 use crate::home::process::Record;
 use crate::inbound::downloads::Fetcher;
 use crate::inbound::ingest::{Entrance, Ingest, Rules};
+use crate::lifecycle::Lifecycle;
 use crate::lifecycle::config::{Config, Settings};
 use crate::lifecycle::gate::Gate;
-use crate::lifecycle::heartbeat;
 use crate::lifecycle::marker_watcher::Lookout;
 use crate::lifecycle::shutdown::Stopper;
 use crate::lifecycle::shutdown::running::Running;
@@ -47,16 +48,16 @@ use crate::lifecycle::startup::takeover::{Before, Recovered};
 use crate::links::channels::{Channels, Relayed};
 use crate::links::idle::Traffic;
 use crate::links::supervisor::{self, LinkHandle};
-use crate::links::{directory, idle, network, outages, rate_limits, relay};
-use crate::runtime::tasks;
-use crate::sessions::Shell;
+use crate::links::{rate_limits, relay};
+use crate::runtime;
 use crate::sessions::approvals::Approvals;
-use crate::sessions::errands::Desk;
+use crate::sessions::errands;
 use crate::sessions::questions::{self, Questions};
 use crate::sessions::router::{self, Router};
-use crate::storage::restart_counts::{self, Counts};
-use crate::storage::{file_loss, retention, salvage, sessions_json, sweep};
-use crate::{Error, clock, links};
+use crate::sessions::{Agent, Handles, People};
+use crate::storage::sessions_json;
+use crate::{Error, clock};
+use tasks::Tasks;
 
 /// The file in the home that holds everything.
 pub const DATABASE: &str = "petasos.db";
@@ -101,7 +102,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
     let outward =
         Outward::new(db.clone(), channels.clone(), streaming, policy, owners.clone(), stopper.clone());
     let (deliver, delivering) = Deliver::new(outward);
-    let delivering = tasks::vital("deliver", &stopper, delivering);
+    let delivering = runtime::tasks::vital("deliver", &stopper, delivering);
     let (router, asks) = Router::new();
     let (marks, markers) = Marks::new(&channels, &stopper);
     let bell = Bell::default();
@@ -120,113 +121,110 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         model: brain.describe().model,
         window: brain.window().context,
     });
-    let tools = tools(&config.home, &config.settings, approvals.clone(), rows)?
-        .with_delegation(Arc::new(delegation.clone()));
+    let home = config.home;
+    let (settings, lifetime) = (Arc::new(config.settings), Arc::new(config.lifetime));
+    let notifications = Notifications {
+        db: db.clone(),
+        channels: channels.clone(),
+        deliver: deliver.clone(),
+        homes: Arc::new(Homes::new(lifetime.home_channels.clone())),
+        home: home.clone(),
+        settings: settings.clone(),
+        lifetime: lifetime.clone(),
+        stopper: stopper.clone(),
+    };
+    let jobs =
+        Jobs { db: db.clone(), router: router.clone(), settings: settings.clone(), bell: Bell::default() };
+    let desk = errands::Desk {
+        db: db.clone(),
+        notifications: notifications.clone(),
+        jobs: jobs.clone(),
+        keys: rules.keys,
+        pages: pages(),
+    };
+    let tools =
+        tools(&home, &settings, approvals.clone(), rows)?.with_delegation(Arc::new(delegation.clone()));
     #[cfg(feature = "simulation")]
     let tools = match brain.given_tools() {
         Some(given) => tools.with_given(given),
         None => tools,
     };
-    let keys = rules.keys;
-    let shell = Arc::new_cyclic(|shell| {
-        let desk = Arc::new(Desk { shell: shell.clone(), keys, pages: pages() });
-        let tools = tools.with_errands(desk).limited(&config.settings.tools);
-        Shell {
-            fetcher: Fetcher::new(&config.home, config.settings.inward_files.clone()),
-            db,
-            brain,
-            narrowed: config.settings.narrowed.iter().map(|(at, names)| (*at, tools.only(names))).collect(),
-            leaf: tools.for_child(Role::Leaf),
-            orchestrator: tools.for_child(Role::Orchestrator),
-            tools,
-            delegation: delegation.clone(),
-            approvals,
-            questions: questions.clone(),
-            owners,
-            channels,
-            deliver,
-            marks,
-            router,
-            calls: Semaphore::new(config.settings.parallel_calls.max(1)),
-            settings: config.settings,
-            hooks: hooks(&config.home, &stopper),
-            homes: Arc::new(Homes::new(config.lifetime.home_channels.clone())),
-            lifetime: config.lifetime,
-            home: config.home,
-            stopper: stopper.clone(),
+    let tools = tools.with_errands(Arc::new(desk)).limited(&settings.tools);
+    let traffic = Traffic::new(started_at);
+    let handles = Arc::new(Handles {
+        fetcher: Arc::new(Fetcher::new(&home, settings.inward_files.clone())),
+        agent: Agent::new(brain, tools, delegation.clone(), &settings),
+        people: People { approvals, questions: questions.clone(), owners },
+        delivery: delivery::Delivery { deliver, reactions: marks },
+        lifecycle: Lifecycle {
             gate,
+            stopper: stopper.clone(),
+            lifetime,
             started_at,
-            counts: Counts::default(),
-            runs: crate::api::runs::Desk::new(config.runs),
-            ended: Bell::default(),
-            quarantine: Quarantine::new(&held),
-            traffic: Traffic::new(started_at),
-            links: OnceLock::new(),
-        }
+            counts: Arc::default(),
+            quarantine: Arc::new(Quarantine::new(&held)),
+            links: Arc::default(),
+        },
+        hooks: hooks(&home, &stopper),
+        runs: Desk::new(config.runs),
+        db,
+        home,
+        settings,
+        channels,
+        router,
+        notifications,
+        jobs,
     });
-    let mut running = vec![
-        tasks::vital("lookout", &stopper, lookout.run(stopper.clone())),
-        tasks::vital("router", &stopper, router::run(shell.clone(), asks)),
-        tasks::vital("questions", &stopper, questions::run(questions, stopper.clone())),
-        tasks::vital("delegation", &stopper, delegation::run(delegation, batches, stopper.clone())),
-        tasks::vital("counts", &stopper, restart_counts::run(shell.clone())),
-        tasks::vital("sweep", &stopper, sweep::run(shell.clone())),
-        tasks::vital("retention", &stopper, retention::run(shell.clone())),
-        tasks::vital("pulse", &stopper, heartbeat::run(shell.clone(), config.notifier.clone())),
-    ];
-    running.extend(markers.into_iter().map(petasos_runtime::spawn));
-    for adapter in shell.channels.adapters() {
-        let keeping = rate_limits::keep(adapter.clone(), shell.db.clone(), stopper.clone());
-        running.push(tasks::vital("rate limits", &stopper, keeping));
-    }
+    let mut tasks = Tasks::new(&stopper);
+    tasks.vital("lookout", lookout.run(stopper.clone()));
+    tasks.vital("router", router::run(handles.clone(), asks));
+    tasks.vital("questions", questions::run(questions, stopper.clone()));
+    tasks.vital("delegation", delegation::run(delegation, batches, stopper.clone()));
+    tasks.courtesies(markers);
+    tasks.keep_house(&handles, &config.notifier);
     if config.mirror {
-        running.push(tasks::vital("mirror", &stopper, sessions_json::run(shell.clone())));
+        let (db, home) = (handles.db.clone(), handles.home.clone());
+        tasks.vital("mirror", sessions_json::run(db, home, stopper.clone()));
     }
     for lane in booted.due {
-        shell.deliver.due(lane).await;
+        handles.delivery.deliver.due(lane).await;
     }
-    if let Some(terminal) = shell.tools.terminal() {
+    if let Some(terminal) = handles.agent.tools.terminal() {
         terminal.adopt(processes).await;
     }
-    let ingest = Arc::new(Ingest::new(&shell, rules));
-    relay::remember(&shell).await;
-    let mut links = connect(&shell, &ingest, booted.candidates, &mut running).await;
+    let ingest = Arc::new(Ingest {
+        db: handles.db.clone(),
+        router: handles.router.clone(),
+        deliver: handles.delivery.deliver.clone(),
+        channels: handles.channels.clone(),
+        homes: handles.notifications.homes.clone(),
+        gate: handles.lifecycle.gate.clone(),
+        traffic: traffic.clone(),
+        rules,
+    });
+    relay::remember(&handles.channels, &handles.db).await;
+    let mut links = connect(&handles, &ingest, booted.candidates, &mut tasks).await;
     links.extend(config.unbuilt.into_iter().map(|it| LinkHandle::unbuilt(it.platform, it.reason)));
     links.sort_by_key(|link| link.name);
     // Set once, here; a session that asks before sees none.
-    let _first = shell.links.set(links.clone());
-    let watching = links::watch(links.clone(), shell.clone(), config.page);
-    running.push(tasks::vital("links", &stopper, watching));
-    let schedule = cron::run(shell.clone(), ingest.rules.keys, shell.ended.clone());
-    running.push(tasks::vital("cron", &stopper, schedule));
-    if !held.is_empty() {
-        let releasing = quarantine::run(shell.clone(), held, hold, links.clone());
-        running.push(tasks::vital("quarantine", &stopper, releasing));
-    }
-    let handing_over = completions::run(shell.clone(), bell, links.clone());
-    running.push(tasks::vital("completions", &stopper, handing_over));
-    running.push(petasos_runtime::spawn(idle::run(shell.clone())));
-    running.push(tasks::vital("check", &stopper, shell.db.clone().check_pages(stopper.clone())));
-    running.push(tasks::vital("salvage", &stopper, salvage::watch(shell.clone())));
-    running.push(tasks::vital("file-loss", &stopper, file_loss::run(shell.clone())));
-    running.push(tasks::vital("outages", &stopper, outages::run(shell.clone(), links.clone())));
-    running.push(tasks::vital(
-        "network",
-        &stopper,
-        network::watch(shell.clone(), links.clone(), config.outward),
-    ));
-    running.push(tasks::vital("directory", &stopper, directory::run(shell.clone(), links.clone())));
-    let publishing = petasos_runtime::spawn(Publisher::new(&shell, own.clone(), links.clone()).run());
-    shell.hooks.tell(
+    let _first = handles.lifecycle.links.set(links.clone());
+    tasks.follow_links(&handles, &links, config.page, config.outward);
+    tasks.watch_database(&handles);
+    tasks.hand_over(&handles, &links, ingest.rules.keys, bell);
+    tasks.release(&handles, &links, held, hold);
+    tasks.sleep_when_idle(&handles, traffic);
+    let publisher = Publisher::new(&handles.lifecycle, handles.home.clone(), own.clone(), links.clone());
+    let publishing = petasos_runtime::spawn(publisher.run());
+    handles.hooks.tell(
         "gateway:startup",
         || json!({ "platforms": links.iter().map(|link| link.name.to_string()).collect::<Vec<_>>() }),
     );
-    let handle = Handle(Arc::new(Inner { shell: shell.clone(), ingest, links: links.clone() }));
+    let handle = Handle(Arc::new(Inner { handles: handles.clone(), ingest, links: links.clone() }));
     let running = Running {
-        shell,
+        handles,
         own,
         writer,
-        tasks: running,
+        tasks: tasks.into_handles(),
         deliver: delivering,
         publishing,
         links,
@@ -252,9 +250,7 @@ fn pages() -> Option<Pages> {
 
 /// What a child is told of where it is.
 fn children_hint(channels: &Channels) -> String {
-    Platform::parse("subagent")
-        .map(|platform| channels.capabilities(platform).hint.clone())
-        .unwrap_or_default()
+    channels.capabilities(Platform::SUBAGENT).hint.clone()
 }
 
 /// The terminal is there if it was asked for.
@@ -269,14 +265,14 @@ fn tools(home: &Path, settings: &Settings, approvals: Arc<Approvals>, rows: Rows
 
 /// Starts the supervisors, each with what goes on when its platform is there. Page and terminal are always there.
 async fn connect(
-    shell: &Arc<Shell>,
+    handles: &Arc<Handles>,
     ingest: &Arc<Ingest>,
     mut candidates: Candidates,
-    running: &mut Vec<JoinHandle<()>>,
+    tasks: &mut Tasks,
 ) -> Vec<LinkHandle> {
     let mut links = Vec::new();
-    for adapter in shell.channels.adapters() {
-        let served = |platform: &Platform| shell.channels.is_served_by(*platform, adapter);
+    for adapter in handles.channels.adapters() {
+        let served = |platform: &Platform| handles.channels.is_served_by(*platform, adapter);
         let mut waiting = Vec::new();
         candidates.retain(|platform, of| {
             let served = served(platform);
@@ -286,14 +282,18 @@ async fn connect(
             !served
         });
         let entrance = Entrance { ingest: ingest.clone(), waiting };
-        let (link, task) =
-            supervisor::supervisor(adapter.clone(), entrance, shell.stopper.clone(), &shell.lifetime);
+        let (link, task) = supervisor::supervisor(
+            adapter.clone(),
+            entrance,
+            handles.lifecycle.stopper.clone(),
+            &handles.lifecycle.lifetime,
+        );
         links.push(link);
-        running.push(tasks::vital("link", &shell.stopper, task));
+        tasks.vital("link", task);
     }
     for (platform, candidates) in candidates {
         // A platform that is switched off may come back; until then nothing of it is taken up.
-        if shell.channels.capabilities(platform).delivery == Delivery::Pull {
+        if handles.channels.capabilities(platform).delivery == Delivery::Pull {
             resume::take_up(ingest, candidates).await;
         }
     }

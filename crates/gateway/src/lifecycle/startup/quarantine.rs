@@ -13,11 +13,14 @@ use petasos_store::{Hold, Suspect};
 use tokio::time::Instant;
 
 use crate::background::completions::connected;
+use crate::lifecycle::shutdown::Stopper;
 use crate::links::any_changed;
+use crate::links::channels::Channels;
 use crate::links::supervisor::LinkHandle;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
-use crate::sessions::Shell;
+use crate::sessions::router::Router;
+use crate::storage::database::Db;
 
 /// How long to wait when the store refuses.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -40,8 +43,18 @@ impl Quarantine {
     }
 }
 
+/// What a suspect is resumed with.
+#[derive(Debug)]
+pub(crate) struct Release {
+    pub(crate) db: Db,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) router: Router,
+    pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) stopper: Stopper,
+}
+
 /// Releases the suspects in their order, as soon as their platform is connected.
-pub(crate) async fn run(shell: Arc<Shell>, mut held: Vec<Suspect>, hold: Hold, mut links: Vec<LinkHandle>) {
+pub(crate) async fn run(with: Release, mut held: Vec<Suspect>, hold: Hold, mut links: Vec<LinkHandle>) {
     let release = async {
         if planted(Planted::ForgetsSuspects) {
             held.clear();
@@ -51,35 +64,35 @@ pub(crate) async fn run(shell: Arc<Shell>, mut held: Vec<Suspect>, hold: Hold, m
         }
         while !held.is_empty() {
             links.iter_mut().for_each(|link| link.link.mark_unchanged());
-            let next = held.iter().position(|suspect| is_reachable(&shell, &links, suspect.platform));
+            let next = held.iter().position(|suspect| is_reachable(&with, &links, suspect.platform));
             match next {
-                Some(next) => try_alone(&shell, &held.remove(next), hold.stable).await,
+                Some(next) => try_alone(&with, &held.remove(next), hold.stable).await,
                 None => any_changed(&mut links).await,
             }
         }
     };
     petasos_runtime::select! {
-        () = release => shell.stopper.stopped().await,
-        () = shell.stopper.stopped() => {}
+        () = release => with.stopper.stopped().await,
+        () = with.stopper.stopped() => {}
     }
 }
 
-fn is_reachable(shell: &Shell, links: &[LinkHandle], platform: Platform) -> bool {
-    let link = shell.channels.adapter(platform).map(|adapter| adapter.platform().as_str());
+fn is_reachable(with: &Release, links: &[LinkHandle], platform: Platform) -> bool {
+    let link = with.channels.adapter(platform).map(|adapter| adapter.platform().as_str());
     link.is_some_and(|link| connected(links).contains(&link))
-        || shell.channels.capabilities(platform).delivery == Delivery::Pull
+        || with.channels.capabilities(platform).delivery == Delivery::Pull
 }
 
 /// Resumes one suspect. Returns when its turn has ended, or has run for the stable interval and is cleared.
-async fn try_alone(shell: &Arc<Shell>, suspect: &Suspect, stable: Duration) {
+async fn try_alone(with: &Release, suspect: &Suspect, stable: Duration) {
     tracing::warn!(turn = %suspect.turn, crashes = suspect.crashes, "resuming a suspect alone");
-    shell.quarantine.release(suspect.turn);
-    shell.router.resume(suspect.key.clone()).await;
+    with.quarantine.release(suspect.turn);
+    with.router.resume(suspect.key.clone()).await;
     let until = Instant::now() + stable;
-    let Some(mut view) = shell.router.view(suspect.key.clone()).await else { return };
+    let Some(mut view) = with.router.view(suspect.key.clone()).await else { return };
     loop {
         view.mark_unchanged();
-        if !is_open(shell, suspect).await {
+        if !is_open(with, suspect).await {
             return;
         }
         petasos_runtime::select! {
@@ -92,15 +105,15 @@ async fn try_alone(shell: &Arc<Shell>, suspect: &Suspect, stable: Duration) {
         }
     }
     let turn = suspect.turn;
-    while let Err(error) = shell.db.write(Commit::ClearSuspect, move |tx| tx.clear_suspect(turn)).await {
+    while let Err(error) = with.db.write(Commit::ClearSuspect, move |tx| tx.clear_suspect(turn)).await {
         tracing::warn!(%turn, %error, "cannot clear a suspect yet");
         tokio::time::sleep(STORE_RETRY).await;
     }
 }
 
 /// A store that cannot be read leaves the suspect on trial until the stable interval is over.
-async fn is_open(shell: &Shell, suspect: &Suspect) -> bool {
+async fn is_open(with: &Release, suspect: &Suspect) -> bool {
     let turn = suspect.turn;
-    let read = shell.db.read(move |reader| Ok(reader.turn(turn)?.is_some_and(|it| it.ended.is_none())));
+    let read = with.db.read(move |reader| Ok(reader.turn(turn)?.is_some_and(|it| it.ended.is_none())));
     read.await.unwrap_or(true)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use petasos_core::link::{Effect, Event, Lack, Link, Terms};
 use petasos_core::message::Delivery;
-use petasos_core::{Fault, Inbound, Platform, Route, SessionKey};
+use petasos_core::{Fault, Inbound, LinkId, Platform, Route, SessionKey};
 use petasos_platforms::relay::Relay;
 use petasos_platforms::{Adapter, Batch, Health, Post, Taken, Unreadable};
 use tokio::sync::{mpsc, watch};
@@ -25,15 +25,15 @@ use crate::links::supervisor::connection::{Connection, Heard, Parting};
 use crate::runtime::fault_injection::{Broken, Planted, breaks, planted};
 use crate::{Error, clock};
 
-/// Whoever takes what a link hears. `link` names the account: another bot in the same home starts from nothing.
+/// Whoever takes what a link hears.
 pub trait Taker: Send + Sync + 'static {
     /// How far this link has heard.
-    fn cursor(&self, link: String) -> impl Future<Output = Result<Option<String>, Error>> + Send;
+    fn cursor(&self, link: LinkId) -> impl Future<Output = Result<Option<String>, Error>> + Send;
 
     /// `Ok`: events and cursor are on disk, and the platform may forget them.
     fn take(
         &self,
-        link: String,
+        link: LinkId,
         events: Vec<Inbound>,
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
@@ -280,7 +280,7 @@ impl<T: Taker> Supervisor<T> {
 
     /// Without it a link would not ask for what it missed, and its next commit would say that it had heard it.
     async fn cursor(&self) -> Result<Option<String>, (String, String)> {
-        self.taker.cursor(self.link_name()).await.map_err(|error| {
+        self.taker.cursor(self.link_id()).await.map_err(|error| {
             let code = format!("{}_cursor_unreadable", self.name());
             (code, format!("how far it has heard cannot be read: {error}"))
         })
@@ -359,7 +359,7 @@ impl<T: Taker> Supervisor<T> {
         let pressed: Vec<_> =
             batch.events.iter().map(|event| (event.dedup.clone(), route_of(event))).collect();
         let events = batch.events.into_iter().map(|event| self.named(event)).collect();
-        let taken = self.taker.take(self.link_name(), events, batch.unreadable, batch.cursor).await;
+        let taken = self.taker.take(self.link_id(), events, batch.unreadable, batch.cursor).await;
         let answer = match &taken {
             Ok(kept) => {
                 let heard = pressed.into_iter().zip(&kept.answered).filter(|(_, answered)| **answered);
@@ -383,8 +383,8 @@ impl<T: Taker> Supervisor<T> {
     }
 
     /// Cursors and identities belong to the account: another bot in the same home starts from nothing.
-    fn link_name(&self) -> String {
-        format!("{}/{}", self.name(), self.adapter.account())
+    fn link_id(&self) -> LinkId {
+        LinkId { platform: self.adapter.platform(), account: self.adapter.account().to_owned() }
     }
 
     fn named(&self, mut event: Inbound) -> Inbound {

@@ -1,3 +1,4 @@
+use petasos_core::LinkId;
 use petasos_core::link::State;
 use petasos_core::rate_limit::Scope;
 use petasos_fakes::Telegram;
@@ -11,13 +12,13 @@ use crate::links::supervisor::connection;
 struct Nobody;
 
 impl Taker for Nobody {
-    async fn cursor(&self, _link: String) -> Result<Option<String>, Error> {
+    async fn cursor(&self, _link: LinkId) -> Result<Option<String>, Error> {
         Ok(None)
     }
 
     async fn take(
         &self,
-        _link: String,
+        _link: LinkId,
         _events: Vec<Inbound>,
         _unreadable: Vec<Unreadable>,
         _cursor: Option<String>,
@@ -92,13 +93,13 @@ async fn a_connection_that_does_not_end_hides_nothing_and_keeps_nobody_waiting_f
 struct Everything;
 
 impl Taker for Everything {
-    async fn cursor(&self, _link: String) -> Result<Option<String>, Error> {
+    async fn cursor(&self, _link: LinkId) -> Result<Option<String>, Error> {
         Ok(None)
     }
 
     async fn take(
         &self,
-        _link: String,
+        _link: LinkId,
         events: Vec<Inbound>,
         _unreadable: Vec<Unreadable>,
         _cursor: Option<String>,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use petasos_core::approve::{Answer, Choice, Reply as Pressed, Which};
+use petasos_approval::{Answer, Choice, Reply as Pressed, Which};
 use petasos_core::command::Parsed;
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::{ChatType, Delivery};
@@ -50,7 +50,7 @@ impl Session {
         if let Some(pressed) = Pressed::decode(inbound.text.trim()) {
             return Some(Word::Pressed(pressed.into()));
         }
-        let questions = &self.shell.questions;
+        let questions = &self.handles.people.questions;
         if let Some(answer) = Answer::from_word(&inbound.text)
             && questions.waits(&self.key, Kind::Approval)
         {
@@ -104,7 +104,7 @@ impl Session {
             return Ok(true);
         }
         let (address, who, channels) =
-            (self.address(pending), self.who(pending), self.shell.channels.clone());
+            (self.address(pending), self.who(pending), self.handles.channels.clone());
         let (id, pulled) = (pending.id, address.delivery() == Delivery::Pull);
         let met = self
             .change(Commit::Question, move |tx| {
@@ -133,7 +133,7 @@ impl Session {
 
     /// Words for the oldest question in words.
     async fn said(&mut self, pending: &Pending) -> Result<bool, Ended> {
-        let (who, channels, id) = (self.who(pending), self.shell.channels.clone(), pending.id);
+        let (who, channels, id) = (self.who(pending), self.handles.channels.clone(), pending.id);
         let text = pending.inbound.text.clone();
         let met = self
             .change(Commit::Question, move |tx: &Tx<'_>| {
@@ -153,7 +153,7 @@ impl Session {
         match met {
             Met::Text => Ok(false),
             Met::Done(settled) => {
-                self.shell.questions.release(settled).await;
+                self.handles.people.questions.release(settled).await;
                 self.told(pending, None).await?;
                 Ok(true)
             }
@@ -162,8 +162,8 @@ impl Session {
 
     fn who(&self, pending: &Pending) -> Who {
         let source = pending.inbound.source.clone();
-        let own = self.shell.channels.is_local(source.platform);
-        let home = self.shell.homes.places().iter().any(|place| {
+        let own = self.handles.channels.is_local(source.platform);
+        let home = self.handles.notifications.homes.places().iter().any(|place| {
             place.platform == source.platform && source.chat_id.as_deref() == Some(place.chat_id.as_str())
         });
         let received = pending.received_at;
@@ -172,7 +172,7 @@ impl Session {
     }
 
     async fn may_decide_lastingly(&self, pending: &Pending) -> bool {
-        self.shell.may_decide_lastingly(&pending.inbound.source).await
+        self.handles.may_decide_lastingly(&pending.inbound.source).await
     }
 
     /// Questions off, or on again, for the transcript that this conversation is in.
@@ -186,7 +186,7 @@ impl Session {
         let session = self
             .change(Commit::Question, move |tx| Ok(address.open(tx, Ask::Continue)?.entry.session_id))
             .await?;
-        let text = match self.shell.approvals.toggle_yolo(&session) {
+        let text = match self.handles.people.approvals.toggle_yolo(&session) {
             true => {
                 "⚡ I ask about no command in this session any more, until /yolo, /new or a restart of the gateway. What \
                  never runs still does not."
@@ -198,9 +198,9 @@ impl Session {
 
     /// The turn is being stopped: what it waited for is answered by that. Gives its calls that were not run.
     pub(in crate::sessions) async fn unanswered(&self) -> Result<Vec<String>, Ended> {
-        let Some(turn) = self.turn.as_ref().map(|turn| turn.id) else { return Ok(vec![]) };
+        let Some(turn) = self.turn().map(|turn| turn.id) else { return Ok(vec![]) };
         loop {
-            match self.shell.questions.turn_over(&self.key, turn).await {
+            match self.handles.people.questions.turn_over(&self.key, turn).await {
                 Ok(calls) => return Ok(calls),
                 Err(error) => self.refused(&error).await?,
             }

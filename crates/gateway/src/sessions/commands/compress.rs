@@ -14,7 +14,7 @@ use crate::runtime::commit::Commit;
 use crate::sessions::messages::reply::Reply;
 use crate::sessions::turn::compaction::Relieved;
 use crate::sessions::turn::notices;
-use crate::sessions::{Ended, Session};
+use crate::sessions::{Compressing, Ended, Session};
 
 impl Session {
     /// Starts to sum the conversation up; the answer comes when it is done.
@@ -28,8 +28,8 @@ impl Session {
         let Some(session) = session else {
             return self.answer(pending, notices::NOTHING_TO_COMPRESS.into(), Outcome::Refused).await;
         };
-        self.compressing = Some(pending.clone());
-        self.start_compressing(session, Some(focus.trim().to_owned()).filter(|focus| !focus.is_empty()));
+        let focus = Some(focus.trim().to_owned()).filter(|focus| !focus.is_empty());
+        self.start_compressing(pending.clone(), session, focus);
         Ok(())
     }
 
@@ -39,8 +39,7 @@ impl Session {
         session: SessionId,
         relieved: Option<Relieved>,
     ) -> Result<(), Ended> {
-        self.work = None;
-        let Some(pending) = self.compressing.take() else { return Ok(()) };
+        let Some(Compressing { asked: pending, .. }) = self.compressing.take() else { return Ok(()) };
         self.handling = Some(pending.clone());
         let Some(Relieved { relief, bill, tokens: (before, after) }) = relieved else {
             return self.answer(&pending, notices::NOTHING_TO_COMPRESS.into(), Outcome::Answered).await;
@@ -68,15 +67,13 @@ impl Session {
     }
 
     pub(in crate::sessions) async fn not_compressed(&mut self, notice: String) -> Result<(), Ended> {
-        self.work = None;
-        let Some(pending) = self.compressing.take() else { return Ok(()) };
+        let Some(Compressing { asked: pending, .. }) = self.compressing.take() else { return Ok(()) };
         self.answer(&pending, notice, Outcome::Refused).await
     }
 
     /// `false`: there was nothing to stop.
     pub(in crate::sessions) async fn stop_compressing(&mut self) -> Result<bool, Ended> {
-        self.work = None;
-        let Some(pending) = self.compressing.take() else { return Ok(false) };
+        let Some(Compressing { asked: pending, .. }) = self.compressing.take() else { return Ok(false) };
         self.answer(&pending, notices::COMPRESSION_STOPPED.into(), Outcome::Cancelled).await?;
         Ok(true)
     }
@@ -84,15 +81,15 @@ impl Session {
     /// The conversation does not fit its model however short we make it: the turn ends with the truth, and the next
     /// message starts afresh. A crash between the two leaves a conversation that comes here again.
     pub(in crate::sessions) async fn start_over(&mut self, attempt: u32) -> Result<(), Ended> {
-        self.work = None;
-        let pull = self.turn.as_ref().is_some_and(|turn| turn.route.delivery == Delivery::Pull);
+        self.end_work();
+        let pull = self.turn().is_some_and(|turn| turn.route.delivery == Delivery::Pull);
         self.feed(Event::CallFailed { attempt, notice: notices::EXHAUSTED.into() }).await?;
-        let (key, shell) = (self.key.clone(), self.shell.clone());
+        let (key, handles) = (self.key.clone(), self.handles.clone());
         let session = self
             .change(Commit::Say, move |tx| {
                 let Some(source) = tx.entry(&key)?.and_then(|entry| entry.origin) else { return Ok(None) };
-                let hint = &shell.channels.capabilities(source.platform).hint.clone();
-                let opened = shell.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;
+                let hint = &handles.channels.capabilities(source.platform).hint.clone();
+                let opened = handles.settings.open(tx, &key, &source, hint, Ask::ForceNew, clock::now())?;
                 tell(tx, &key, &opened.entry.session_id, pull)?;
                 Ok(Some(opened.entry.session_id))
             })

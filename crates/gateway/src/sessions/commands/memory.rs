@@ -9,7 +9,7 @@ use crate::sessions::{Ended, Session};
 
 impl Session {
     pub(in crate::sessions) async fn memory(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let memory = Memory::of(&self.shell.home, &Person::of(&pending.inbound.source, &self.key));
+        let memory = Memory::of(&self.handles.home, &Person::of(&pending.inbound.source, &self.key));
         let wanted = args.trim().to_lowercase();
         // Small files; a disk that does not answer is no reason for the session to wait.
         let text = petasos_runtime::blocking(move || said(&memory, &wanted)).await;

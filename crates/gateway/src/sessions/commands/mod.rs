@@ -23,6 +23,7 @@ use crate::background::hooks::Said;
 use crate::clock;
 use crate::runtime::commit::Commit;
 use crate::sessions::messages::reply::Reply;
+use crate::sessions::turn::Running;
 use crate::sessions::turn::begin::attachment;
 
 /// Sessions shown by `/sessions`.
@@ -80,7 +81,7 @@ impl Session {
             let text = format!("🚫 /{} is not open to you here. /whoami says what is.", name.as_str());
             return self.answer(&pending, text, Outcome::Refused).await;
         }
-        if (self.turn.is_some() || self.compressing.is_some()) && !name.spec().while_running {
+        if (self.running.is_some() || self.compressing.is_some()) && !name.spec().while_running {
             let text = format!(
                 "⏳ Agent is running — `/{}` can't run mid-turn. Wait for it, or send /stop first.",
                 name.as_str()
@@ -118,13 +119,13 @@ impl Session {
     /// Whether this author may use a command here.
     pub(super) fn allows(&self, pending: &Pending, name: &str) -> bool {
         let source = &pending.inbound.source;
-        let moment = if self.turn.is_some() { Moment::TurnRunning } else { Moment::Idle };
-        let tiers = self.shell.settings.tiers.get(&source.platform);
+        let moment = if self.running.is_some() { Moment::TurnRunning } else { Moment::Idle };
+        let tiers = self.handles.settings.tiers.get(&source.platform);
         tiers.is_none_or(|tiers| may_run(tiers, source.chat_type, source.user_id.as_deref(), name, moment))
     }
 
     async fn stop(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let given_away = self.shell.delegation.stop(&self.key);
+        let given_away = self.handles.agent.delegation.stop(&self.key);
         let interrupted = self.interrupt().await?;
         self.tell_of_stop(pending);
         // Fetching their files is what they were waiting for.
@@ -146,7 +147,7 @@ impl Session {
 
     /// Where a conversation may be run by others, too, they hear of it.
     fn tell_of_stop(&self, pending: &Pending) {
-        let adapter = self.shell.channels.adapter(pending.inbound.source.platform);
+        let adapter = self.handles.channels.adapter(pending.inbound.source.platform);
         if let Some(relay) = adapter.and_then(|adapter| adapter.relay()) {
             relay.stopped(self.key.as_str());
         }
@@ -219,7 +220,7 @@ impl Session {
     }
 
     async fn model(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let described = self.shell.brain.describe();
+        let described = self.handles.agent.brain.describe();
         let provider = described.provider.as_str();
         let key = self.key.clone();
         let Some(wanted) = args.split_whitespace().next().map(str::to_owned) else {
@@ -277,22 +278,24 @@ impl Session {
 
     async fn status(&mut self, pending: &Pending) -> Result<(), Ended> {
         let now = clock::now();
-        let doing = match &self.turn {
-            Some(turn) if self.shell.quarantine.holds(turn.id) => {
+        let doing = match &self.running {
+            Some(running) if self.handles.lifecycle.quarantine.holds(running.turn.id) => {
                 "interrupted by repeated restarts, continues by itself soon".into()
             }
-            Some(_) if self.parked.is_some() => "interrupted, goes on with your next message".into(),
-            Some(turn) => {
+            Some(running) if running.parked().is_some() => {
+                "interrupted, goes on with your next message".into()
+            }
+            Some(Running { turn, .. }) => {
                 format!("working for {} s (step {})", now.since(turn.started_at).as_secs(), turn.step + 1)
             }
             None => "idle".into(),
         };
-        let situation = self.shell.gate.situation();
-        let model = self.shell.brain.describe();
+        let situation = self.handles.lifecycle.gate.situation();
+        let model = self.handles.agent.brain.describe();
         let mut lines = vec![format!("📊 Session: {doing}, {} waiting", self.queue.len())];
         lines.push(format!("Model: {} ({})", model.model, model.provider.as_str()));
         lines.push(format!("Gateway: {}, {} at work", situation.state.as_str(), situation.active()));
-        if let Some(trouble) = self.shell.db.trouble() {
+        if let Some(trouble) = self.handles.db.trouble() {
             lines.push(format!("⚠️ Store: {trouble}"));
         }
         let key = self.key.clone();

@@ -11,7 +11,7 @@ use crate::sessions::{Ended, Session};
 
 impl Session {
     pub(in crate::sessions) async fn platform(&mut self, pending: &Pending, args: &str) -> Result<(), Ended> {
-        let links = self.shell.links.get().map(Vec::as_slice).unwrap_or_default();
+        let links = self.handles.lifecycle.links.get().map(Vec::as_slice).unwrap_or_default();
         let (text, outcome) = match args.split_whitespace().collect::<Vec<_>>()[..] {
             [] | ["list"] => (listed(links), Outcome::Answered),
             ["retry" | "resume", name] => asked(links, name, Wish::Retry).await,

@@ -16,8 +16,8 @@ impl Session {
     /// Who asked, and that it was done, is on disk before we leave: the next process tells them, and knows the
     /// command if the platform delivers it again.
     pub(in crate::sessions) async fn restart(&mut self, pending: &Pending) -> Result<(), Ended> {
-        let situation = self.shell.gate.situation();
-        let how = if self.shell.lifetime.supervised { How::Service } else { How::Detached };
+        let situation = self.handles.lifecycle.gate.situation();
+        let how = if self.handles.lifecycle.lifetime.supervised { How::Service } else { How::Detached };
         let restart = Leave::Restart { how, from: From::Chat };
         let current = situation.leaving.map(|leaving| leaving.why);
         let (counts, others) = (current.is_none_or(|current| restart.outranks(current)), situation.active());
@@ -31,14 +31,14 @@ impl Session {
             (false, _) => format!("🔄 A restart is already in progress. Draining {others} active agent(s)."),
         };
         if counts {
-            let (home, inbound) = (self.shell.home.clone(), pending.inbound.clone());
+            let (home, inbound) = (self.handles.home.clone(), pending.inbound.clone());
             let noted = petasos_runtime::blocking(move || note_restart(&home, &inbound)).await;
             if !matches!(noted, Ok(Ok(()))) {
                 tracing::warn!(?noted, "the chat that asked will not hear that we are back");
             }
         }
         self.answer(pending, text, Outcome::Answered).await?;
-        self.shell.gate.leave(restart, None);
+        self.handles.lifecycle.gate.leave(restart, None);
         Ok(())
     }
 }

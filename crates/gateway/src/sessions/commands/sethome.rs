@@ -15,7 +15,7 @@ impl Session {
     /// On disk first, then in force. A crash between the two, or before the answer, only makes it happen again.
     pub(in crate::sessions) async fn sethome(&mut self, pending: &Pending) -> Result<(), Ended> {
         let source = &pending.inbound.source;
-        let route = self.shell.channels.way_back(&pending.inbound);
+        let route = self.handles.channels.way_back(&pending.inbound);
         if route.delivery == Delivery::Pull || route.chat_id.is_empty() {
             let text = "Only a chat on a platform can be a home: nothing can be sent to this one.".into();
             return self.answer(pending, text, Outcome::Refused).await;
@@ -23,8 +23,10 @@ impl Session {
         let name = source.chat_name.clone().unwrap_or_else(|| "Home".into());
         let (platform, chat_id, thread_id) = (route.platform, route.chat_id, route.thread_id);
         let home = HomeChannel { platform, chat_id, thread_id, name };
-        let shell = self.shell.clone();
-        let kept = petasos_runtime::blocking(move || shell.homes.keep(home, |home| write(&shell.home, home)));
+        let handles = self.handles.clone();
+        let kept = petasos_runtime::blocking(move || {
+            handles.notifications.homes.keep(home, |home| write(&handles.home, home))
+        });
         let kept = kept.await;
         if !matches!(kept, Ok(Ok(()))) {
             tracing::warn!(?kept, "the home channel could not be written");

@@ -1,49 +1,42 @@
 //! `cronjob`: the jobs of whoever asks, and of nobody else.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::{JobErrand, SessionCtx};
 use petasos_core::Source;
 use petasos_core::cron::NewJob;
 use petasos_core::person::Person;
-use petasos_core::session::KeyOptions;
 use petasos_core::target::{Aim, Place, Target};
 use serde_json::{Value, json};
 
 use super::send::Reach;
-use super::{Outcome, person};
+use super::{Desk, Outcome, person};
 use crate::background::cron::{Asker, JobError, Scheduled};
 use crate::background::notifications::output::Job;
-use crate::background::notifications::{self, Mirror, Post};
-use crate::sessions::Shell;
+use crate::background::notifications::{self, Mirror, Notifications, Post};
 
-pub(super) async fn run(
-    shell: &Arc<Shell>,
-    ctx: &SessionCtx,
-    keys: KeyOptions,
-    errand: JobErrand,
-) -> Outcome {
+pub(super) async fn run(desk: &Desk, ctx: &SessionCtx, errand: JobErrand) -> Outcome {
     let of = Some(person(ctx));
-    let shown = |job: &Scheduled| job.to_json(&shell.settings.cron);
+    let jobs = &desk.jobs;
+    let shown = |job: &Scheduled| job.to_json(&jobs.settings.cron);
     let done = match errand {
-        JobErrand::List => shell.jobs(of).await.map(|jobs| {
-            let jobs: Vec<_> = jobs.iter().map(shown).collect();
+        JobErrand::List => jobs.jobs(of).await.map(|all| {
+            let jobs: Vec<_> = all.iter().map(shown).collect();
             json!({"success": true, "count": jobs.len(), "jobs": jobs})
         }),
-        JobErrand::Create(new) => return create(shell, ctx, new).await,
+        JobErrand::Create(new) => return create(desk, ctx, new).await,
         JobErrand::Update(id, change) => {
             if let Some(deliver) = &change.deliver {
-                let job = shell.job(&id, of.clone()).await.map_err(|error| error.to_string())?.job;
-                may_reach(shell, ctx, deliver, job.origin.as_ref()).await?;
+                let job = jobs.job(&id, of.clone()).await.map_err(|error| error.to_string())?.job;
+                may_reach(&desk.notifications, ctx, deliver, job.origin.as_ref()).await?;
             }
-            shell.job_change(&id, change, of).await.map(|job| json!({"success": true, "job": shown(&job)}))
+            jobs.job_change(&id, change, of).await.map(|job| json!({"success": true, "job": shown(&job)}))
         }
         JobErrand::Remove(id) => {
-            shell.job_remove(&id, of).await.map(|()| json!({"success": true, "removed": id}))
+            jobs.job_remove(&id, of).await.map(|()| json!({"success": true, "removed": id}))
         }
         JobErrand::Run(id) => {
-            let ran = shell.job_run(&id, of, keys).await;
+            let ran = jobs.job_run(&id, of, desk.keys).await;
             ran.map(|job| json!({"success": true, "started": true, "job": shown(&job)}))
         }
     };
@@ -51,7 +44,7 @@ pub(super) async fn run(
 }
 
 /// Where nothing can be delivered later, the answers are kept in files, and whoever asked is told.
-async fn create(shell: &Arc<Shell>, ctx: &SessionCtx, mut new: NewJob) -> Outcome {
+async fn create(desk: &Desk, ctx: &SessionCtx, mut new: NewJob) -> Outcome {
     let mut notice = None;
     let deliver = new.deliver.get_or_insert_with(|| "origin".into());
     if !ctx.delivers_later() && names_origin(deliver) {
@@ -68,10 +61,11 @@ async fn create(shell: &Arc<Shell>, ctx: &SessionCtx, mut new: NewJob) -> Outcom
              to have it sent.",
         );
     }
-    may_reach(shell, ctx, deliver, Some(&ctx.source)).await?;
+    may_reach(&desk.notifications, ctx, deliver, Some(&ctx.source)).await?;
     let asker = Asker { person: person(ctx), origin: Some(ctx.source.clone()) };
-    let job = shell.job_create(new, asker).await.map_err(|error: JobError| error.to_string())?;
-    let mut result = json!({"success": true, "job": job.to_json(&shell.settings.cron)});
+    let jobs = &desk.jobs;
+    let job = jobs.job_create(new, asker).await.map_err(|error: JobError| error.to_string())?;
+    let mut result = json!({"success": true, "job": job.to_json(&jobs.settings.cron)});
     if let Some(notice) = notice {
         result["undeliverable"] = Value::from(notice);
     }
@@ -81,7 +75,7 @@ async fn create(shell: &Arc<Shell>, ctx: &SessionCtx, mut new: NewJob) -> Outcom
 /// What a job says goes where whoever asked for it may send something, and to where it was asked for. The owner may have
 /// it delivered anywhere.
 async fn may_reach(
-    shell: &Arc<Shell>,
+    by: &Notifications,
     ctx: &SessionCtx,
     deliver: &str,
     origin: Option<&Source>,
@@ -101,8 +95,8 @@ async fn may_reach(
         mirror: Mirror::No,
         wait: Duration::ZERO,
     };
-    let reach = Reach::of(shell).await;
-    for (target, aim) in notifications::aims(shell, &asked).await {
+    let reach = Reach::of(by).await;
+    for (target, aim) in notifications::aims(by, &asked).await {
         match aim {
             Ok(Aim::Chat(place)) if !here(&place) && !reach.allows(&place) => {
                 return Err(format!(

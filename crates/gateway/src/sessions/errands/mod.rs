@@ -7,22 +7,24 @@ mod send;
 mod todo;
 mod web;
 
-use std::sync::{Arc, Weak};
-
 use petasos_agent::{Doing, Errand, Errands, SessionCtx};
 use petasos_core::person::Person;
 use petasos_core::session::KeyOptions;
 use petasos_platforms::page::Pages;
 use serde_json::Value;
 
-use crate::sessions::Shell;
+use crate::background::cron::Jobs;
+use crate::background::notifications::Notifications;
+use crate::storage::database::Db;
 
 pub(crate) use todo::reminder;
 
-/// Tools belong to the shell, and the shell to them only as long as it is there.
+/// What tools may ask for, and nothing that leads back to the tools.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    pub(crate) shell: Weak<Shell>,
+    pub(crate) db: Db,
+    pub(crate) notifications: Notifications,
+    pub(crate) jobs: Jobs,
     pub(crate) keys: KeyOptions,
     /// `None`: pages cannot be fetched here.
     pub(crate) pages: Option<Pages>,
@@ -32,23 +34,20 @@ type Outcome = Result<Value, String>;
 
 impl Errands for Desk {
     fn run<'a>(&'a self, ctx: &'a SessionCtx, errand: Errand) -> Doing<'a> {
-        Box::pin(async move {
-            let Some(shell) = self.shell.upgrade() else { return Err("The gateway is stopping.".to_owned()) };
-            self.carry_out(&shell, ctx, errand).await
-        })
+        Box::pin(self.carry_out(ctx, errand))
     }
 }
 
 impl Desk {
-    async fn carry_out(&self, shell: &Arc<Shell>, ctx: &SessionCtx, errand: Errand) -> Outcome {
+    async fn carry_out(&self, ctx: &SessionCtx, errand: Errand) -> Outcome {
         match errand {
-            Errand::Todo(plan) => todo::run(shell, ctx, plan).await,
-            Errand::Search { query, limit } => recall::search(shell, ctx, query, limit).await,
-            Errand::Around { row } => recall::around(shell, ctx, row).await,
+            Errand::Todo(plan) => todo::run(&self.db, ctx, plan).await,
+            Errand::Search { query, limit } => recall::search(&self.db, ctx, query, limit).await,
+            Errand::Around { row } => recall::around(&self.db, ctx, row).await,
             Errand::Fetch { urls } => web::run(self.pages.as_ref(), &urls).await,
-            Errand::Places => send::places(shell).await,
-            Errand::Send { to, text } => send::run(shell, ctx, to, text).await,
-            Errand::Jobs(errand) => jobs::run(shell, ctx, self.keys, errand).await,
+            Errand::Places => send::places(&self.notifications).await,
+            Errand::Send { to, text } => send::run(&self.notifications, ctx, to, text).await,
+            Errand::Jobs(errand) => jobs::run(self, ctx, errand).await,
         }
     }
 }

@@ -1,23 +1,21 @@
 //! What was said in earlier conversations of the same person.
 
-use std::sync::Arc;
-
 use petasos_agent::SessionCtx;
 use petasos_core::Millis;
 use petasos_core::ids::RowId;
 use serde_json::json;
 
 use super::{Outcome, person, trouble};
-use crate::sessions::Shell;
+use crate::storage::database::Db;
 
 /// Rows before and after the one that is asked about.
 const AROUND: usize = 6;
 /// Characters of one of them.
 const SHOWN: usize = 4000;
 
-pub(super) async fn search(shell: &Arc<Shell>, ctx: &SessionCtx, query: String, limit: usize) -> Outcome {
+pub(super) async fn search(db: &Db, ctx: &SessionCtx, query: String, limit: usize) -> Outcome {
     let person = person(ctx);
-    let found = shell.db.read(move |reader| {
+    let found = db.read(move |reader| {
         let hits = reader.search_of(&person, &query, limit)?;
         hits.into_iter()
             .map(|hit| {
@@ -45,10 +43,9 @@ pub(super) async fn search(shell: &Arc<Shell>, ctx: &SessionCtx, query: String, 
     Ok(json!({"count": results.len(), "results": results}))
 }
 
-pub(super) async fn around(shell: &Arc<Shell>, ctx: &SessionCtx, row: RowId) -> Outcome {
+pub(super) async fn around(db: &Db, ctx: &SessionCtx, row: RowId) -> Outcome {
     let person = person(ctx);
-    let found =
-        shell.db.read(move |reader| reader.rows_around(&person, row, AROUND)).await.map_err(trouble)?;
+    let found = db.read(move |reader| reader.rows_around(&person, row, AROUND)).await.map_err(trouble)?;
     // Also for what is somebody else's: nobody learns that it is there.
     let (session, rows) = found.ok_or_else(|| format!("There is no row {row}."))?;
     let shown = |text: String| match text.char_indices().nth(SHOWN) {

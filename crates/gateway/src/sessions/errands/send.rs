@@ -1,6 +1,5 @@
 //! `send_message`: words for a chat other than the one that asks. Only where the owner's directory or a home channel leads.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::SessionCtx;
@@ -10,19 +9,18 @@ use serde_json::json;
 
 use super::Outcome;
 use crate::background::notifications::output::Job;
-use crate::background::notifications::{self, Mirror, Post};
+use crate::background::notifications::{self, Mirror, Notifications, Post};
 use crate::home::directory;
-use crate::sessions::Shell;
 
 /// How long a tool waits for the platform; what is not there by then is still owed.
 const WAIT: Duration = Duration::from_secs(20);
 /// Places that are listed.
 const LISTED: usize = 300;
 
-pub(super) async fn places(shell: &Arc<Shell>) -> Outcome {
-    let known = known(shell).await;
-    let homes: Vec<_> = shell.homes.places().iter().map(ToString::to_string).collect();
-    let there = |platform: &str| shell.channels.adapters().any(|it| it.platform().as_str() == platform);
+pub(super) async fn places(by: &Notifications) -> Outcome {
+    let known = known(by).await;
+    let homes: Vec<_> = by.homes.places().iter().map(ToString::to_string).collect();
+    let there = |platform: &str| by.channels.adapters().any(|it| it.platform().as_str() == platform);
     let chats: Vec<_> = known
         .platforms
         .iter()
@@ -37,12 +35,12 @@ pub(super) async fn places(shell: &Arc<Shell>) -> Outcome {
     Ok(json!({"home_channels": homes, "chats": chats}))
 }
 
-pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, to: String, text: String) -> Outcome {
+pub(super) async fn run(by: &Notifications, ctx: &SessionCtx, to: String, text: String) -> Outcome {
     let origin = Place::of(&ctx.source);
     let post =
         Post { to, text, job: Job::default(), origin: origin.clone(), mirror: Mirror::Own, wait: WAIT };
-    let reach = Reach::of(shell).await;
-    for (target, aim) in notifications::aims(shell, &post).await {
+    let reach = Reach::of(by).await;
+    for (target, aim) in notifications::aims(by, &post).await {
         match aim {
             Ok(Aim::Chat(place)) if Some(&place) == origin.as_ref() => {
                 return Err("This is the chat you are in: just answer.".to_owned());
@@ -58,7 +56,7 @@ pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, to: String, text: 
             Err(error) => return Err(error),
         }
     }
-    let posted = notifications::say_everywhere(shell, post).await;
+    let posted = by.everywhere(post).await;
     let failed = posted.iter().all(|it| {
         matches!(it.fate, notifications::Fate::Failed { .. } | notifications::Fate::Skipped { .. })
     });
@@ -69,8 +67,8 @@ pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, to: String, text: 
     }
 }
 
-async fn known(shell: &Arc<Shell>) -> Directory {
-    let home = shell.home.clone();
+async fn known(by: &Notifications) -> Directory {
+    let home = by.home.clone();
     // A panic there would be one of ours; then only the home channels are known.
     petasos_runtime::blocking(move || directory::read(&home)).await.unwrap_or_default()
 }
@@ -82,8 +80,8 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    pub(super) async fn of(shell: &Arc<Shell>) -> Self {
-        Self { homes: shell.homes.places(), known: known(shell).await }
+    pub(super) async fn of(by: &Notifications) -> Self {
+        Self { homes: by.homes.places(), known: known(by).await }
     }
 
     /// A thread of a chat that is listed is listed.

@@ -1,7 +1,5 @@
 //! The list of things to do: one per transcript, in the store.
 
-use std::sync::Arc;
-
 use petasos_agent::{Plan, SessionCtx, Status, Todo};
 use petasos_core::SessionId;
 use serde_json::json;
@@ -9,13 +7,13 @@ use serde_json::json;
 use super::{Outcome, trouble};
 use crate::clock;
 use crate::runtime::commit::Commit;
-use crate::sessions::Shell;
+use crate::storage::database::Db;
 
 const MOST: usize = 100;
 
-pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, plan: Option<Plan>) -> Outcome {
+pub(super) async fn run(db: &Db, ctx: &SessionCtx, plan: Option<Plan>) -> Outcome {
     let session = ctx.session.clone();
-    let done = shell.db.write(Commit::Todo, move |tx| {
+    let done = db.write(Commit::Todo, move |tx| {
         let known = read(tx.todos(&session)?);
         let Some(plan) = plan else { return Ok(Some(known)) };
         let items = if plan.merge { merged(known, plan.items) } else { plan.items };
@@ -40,9 +38,9 @@ pub(super) async fn run(shell: &Arc<Shell>, ctx: &SessionCtx, plan: Option<Plan>
 }
 
 /// What is still to be done, for whoever no longer sees how it was set; `None`: nothing.
-pub(crate) async fn reminder(shell: &Shell, session: &SessionId) -> Option<String> {
+pub(crate) async fn reminder(db: &Db, session: &SessionId) -> Option<String> {
     let id = session.clone();
-    let items = match shell.db.read(move |reader| reader.todos(&id)).await {
+    let items = match db.read(move |reader| reader.todos(&id)).await {
         Ok(items) => read(items),
         Err(error) => {
             tracing::warn!(%error, "a list of things to do cannot be read");

@@ -35,7 +35,7 @@ impl Session {
         pending: Pending,
         arrival: Arrival,
     ) -> Result<(), Ended> {
-        if self.shell.gate.keeps(pending.received_at) || is_promised(&pending) {
+        if self.handles.lifecycle.gate.keeps(pending.received_at) || is_promised(&pending) {
             self.enqueue(pending, arrival, Promise::Given);
             return Ok(());
         }
@@ -62,7 +62,9 @@ impl Session {
                 Ack::Queued
             }
             Admission::Steer(ack) => {
-                self.steering.push(pending.clone());
+                if let Some(running) = &mut self.running {
+                    running.steering.push(pending.clone());
+                }
                 ack
             }
         };
@@ -71,47 +73,52 @@ impl Session {
 
     /// What would become of a message now.
     pub(in crate::sessions) fn admission(&self, arrival: Arrival) -> Admission {
-        let activity = match self.turn.as_ref().map(|turn| &turn.phase) {
+        let activity = match self.turn().map(|turn| &turn.phase) {
             None => Activity::Idle,
             Some(Phase::Acting { .. }) => Activity::Acting,
             Some(Phase::Thinking | Phase::Over) => Activity::Thinking,
         };
-        let waiting = self.queue.len() + self.steering.len();
         let waiting = match planted(Planted::EndlessQueue) {
             true => 0,
-            false => waiting,
+            false => self.queue.len() + self.steering().len(),
         };
         // A message must not end a turn that is resumed or waits to be, and room that is being made is needed by
         // the next message.
-        let waits =
-            self.resumed || self.parked.is_some() || self.work.as_ref().is_some_and(Work::is_relieving);
-        let mode = match self.shell.settings.busy {
+        let waits = match (&self.running, &self.compressing) {
+            (Some(running), _) => {
+                let relieving = running.work.as_ref().is_some_and(Work::is_relieving);
+                running.resumed || running.parked().is_some() || relieving
+            }
+            (None, Some(compressing)) => compressing.work.is_relieving(),
+            (None, None) => false,
+        };
+        let mode = match self.handles.settings.busy {
             _ if waits => BusyMode::Queue,
             // What others do for this turn would be lost with it.
             BusyMode::Interrupt if self.waits_for_others() => BusyMode::Queue,
             mode => mode,
         };
-        admit(mode, self.shell.gate.door(), activity, arrival, waiting)
+        admit(mode, self.handles.lifecycle.gate.door(), activity, arrival, waiting)
     }
 
     /// Whether the running turn has given work away and waits for it.
     fn waits_for_others(&self) -> bool {
-        match self.turn.as_ref().map(|turn| &turn.phase) {
-            Some(Phase::Acting { calls, open, .. }) => {
-                calls.iter().any(|call| self.shell.tools.delegates(&call.name) && open.contains(&call.id))
-            }
+        match self.turn().map(|turn| &turn.phase) {
+            Some(Phase::Acting { calls, open, .. }) => calls
+                .iter()
+                .any(|call| self.handles.agent.tools.delegates(&call.name) && open.contains(&call.id)),
             Some(Phase::Thinking | Phase::Over) | None => false,
         }
     }
 
     pub(in crate::sessions) fn enqueue(&mut self, pending: Pending, arrival: Arrival, promise: Promise) {
-        let hint = self.shell.channels.capabilities(pending.inbound.source.platform).split_hint;
+        let hint = self.handles.channels.capabilities(pending.inbound.source.platform).split_hint;
         let whole = arrival == Arrival::Internal;
         let halved = !whole && hint.is_some_and(|hint| pending.inbound.text.chars().count() >= hint);
         let ready = if halved { Instant::now() + SPLIT_WAIT } else { Instant::now() };
         let at = self.queue.partition_point(|waiting| waiting.pending.id < pending.id);
         // Where the channel ends with the answer, everybody gets their own.
-        let own = !self.shell.channels.capabilities(pending.inbound.source.platform).async_delivery;
+        let own = !self.handles.channels.capabilities(pending.inbound.source.platform).async_delivery;
         let alone = own || arrival != Arrival::Text;
         // Nobody would send our own words again.
         let promised = promise == Promise::Given || arrival == Arrival::Internal;
@@ -126,11 +133,11 @@ impl Session {
 impl Session {
     /// How many messages of people wait that this process accepted. While it leaves it keeps all for the next one.
     fn show_queue_to_simulation(&self) {
-        let started_at = self.shell.started_at;
+        let started_at = self.handles.lifecycle.started_at;
         let ours = |pending: &Pending| !pending.inbound.internal && pending.received_at >= started_at;
         let queued = self.queue.iter().filter(|waiting| ours(&waiting.pending)).count();
-        if self.shell.gate.situation().leaving.is_none() {
-            crate::runtime::simulation::queued(queued + self.steering.len());
+        if self.handles.lifecycle.gate.situation().leaving.is_none() {
+            crate::runtime::simulation::queued(queued + self.steering().len());
         }
     }
 }

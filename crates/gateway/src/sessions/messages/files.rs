@@ -99,7 +99,7 @@ impl Session {
         arrival: Arrival,
         promise: Promise,
     ) -> Result<(), Ended> {
-        let full = self.queue.len() + self.steering.len() + self.arriving.len() >= QUEUE_CAP;
+        let full = self.queue.len() + self.steering().len() + self.arriving.len() >= QUEUE_CAP;
         if full && promise == Promise::NotYet && arrival != Arrival::Internal {
             let text = Refusal::QueueFull.text().into_owned();
             return self.answer(&pending, text, Outcome::Refused).await;
@@ -114,11 +114,11 @@ impl Session {
         let Some(first) = self.arriving.waiting.front().filter(|_| self.arriving.fetch.is_none()) else {
             return;
         };
-        let (shell, key) = (self.shell.clone(), self.key.clone());
+        let (handles, key) = (self.handles.clone(), self.key.clone());
         let (id, inbound) = (first.pending.id, first.pending.inbound.clone());
         let task = petasos_runtime::spawn(async move {
-            let adapter = shell.channels.adapter(inbound.source.platform).cloned();
-            shell.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
+            let adapter = handles.channels.adapter(inbound.source.platform).cloned();
+            handles.fetcher.fetch(adapter.as_deref(), &key, id, inbound).await
         });
         self.arriving.fetch = Some(Fetch(task));
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::background::hooks::{Said, context, shown};
 use crate::sessions::Session;
+use crate::sessions::turn::Running;
 
 impl Session {
     /// Asked only about what the author may use: a hook opens nothing that is closed.
@@ -30,34 +31,35 @@ impl Session {
         about["command"] = command.as_str().into();
         about["args"] = shown(&args).into();
         about["message"] = shown(&pending.inbound.text).into();
-        self.shell.hooks.ask(&command, about).await
+        self.handles.hooks.ask(&command, about).await
     }
 
     /// A turn begins. `fresh`: so does its transcript, in the place of that one.
     pub(in crate::sessions) fn hooks_hear_the_start(&self, fresh: Option<Option<SessionId>>) {
-        if let (Some(before), Some(turn), Some(author)) = (fresh, &self.turn, &self.author) {
-            self.changed_to(author, before.as_ref(), Some(&turn.session));
+        let Some(running) = &self.running else { return };
+        if let (Some(before), Some(author)) = (fresh, &running.author) {
+            self.changed_to(author, before.as_ref(), Some(&running.turn.session));
         }
-        self.shell.hooks.tell("agent:start", || self.about_the_turn());
+        self.handles.hooks.tell("agent:start", || about(running));
     }
 
     pub(in crate::sessions) fn hooks_hear_a_step(&self, calls: &[ToolCall]) {
-        self.shell.hooks.tell("agent:step", || {
-            let mut about = self.about_the_turn();
-            about["iteration"] = self.turn.as_ref().map(|turn| turn.step).into();
+        let Some(running) = &self.running else { return };
+        self.handles.hooks.tell("agent:step", || {
+            let mut about = about(running);
+            about["iteration"] = running.turn.step.into();
             about["tool_names"] = calls.iter().map(|call| call.name.as_str()).collect();
             about
         });
     }
 
-    pub(in crate::sessions) fn hooks_hear_the_end(&mut self, outcome: Outcome) {
-        self.shell.hooks.tell("agent:end", || {
-            let mut about = self.about_the_turn();
-            about["response"] = self.answered.as_str().into();
+    pub(in crate::sessions) fn hooks_hear_the_end(&self, running: &Running, outcome: Outcome) {
+        self.handles.hooks.tell("agent:end", || {
+            let mut about = about(running);
+            about["response"] = running.answered.as_str().into();
             about["outcome"] = outcome.as_str().into();
             about
         });
-        self.answered.clear();
     }
 
     /// Somebody asked for a new transcript, and it is there.
@@ -68,16 +70,16 @@ impl Session {
 
     fn changed_to(&self, author: &Source, before: Option<&SessionId>, now: Option<&SessionId>) {
         if before.is_some() {
-            self.shell.hooks.tell("session:end", || context(author, before));
-            self.shell.hooks.tell("session:reset", || context(author, now));
+            self.handles.hooks.tell("session:end", || context(author, before));
+            self.handles.hooks.tell("session:reset", || context(author, now));
         }
-        self.shell.hooks.tell("session:start", || context(author, now));
+        self.handles.hooks.tell("session:start", || context(author, now));
     }
+}
 
-    fn about_the_turn(&self) -> Value {
-        let session = self.turn.as_ref().map(|turn| &turn.session);
-        let mut about = self.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
-        about["message"] = self.asked.as_str().into();
-        about
-    }
+fn about(running: &Running) -> Value {
+    let session = Some(&running.turn.session);
+    let mut about = running.author.as_ref().map_or_else(|| json!({}), |author| context(author, session));
+    about["message"] = running.asked.as_str().into();
+    about
 }

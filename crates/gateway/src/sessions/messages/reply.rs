@@ -3,6 +3,8 @@
 //! What a command changes, what it answers, and the end of the message that asked: one transaction, so a crash
 //! can neither repeat the command nor swallow its answer.
 
+use std::sync::Arc;
+
 use petasos_core::admission::{Ack, Arrival};
 use petasos_core::journal::{Outcome, Write};
 use petasos_core::message::Delivery;
@@ -44,7 +46,7 @@ pub(in crate::sessions) struct Address {
     pending: Pending,
     route: Route,
     hint: String,
-    settings: Settings,
+    settings: Arc<Settings>,
 }
 
 impl Session {
@@ -103,7 +105,7 @@ impl Session {
         let Some(text) = ack.text() else { return Ok(()) };
         // Whoever asked for the queue wants to hear that it worked, every time.
         let recent = self.acked_at.is_some_and(|at| now.since(at) < ACK_EVERY) && arrival != Arrival::Queued;
-        if !self.shell.settings.busy_ack || recent {
+        if !self.handles.settings.busy_ack || recent {
             return Ok(());
         }
         self.acked_at = Some(now);
@@ -121,7 +123,7 @@ impl Session {
         F: Fn(&Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
     {
         loop {
-            match self.shell.db.write(commit, job.clone()).await {
+            match self.handles.db.write(commit, job.clone()).await {
                 Ok(value) => return Ok(value),
                 Err(error) => self.refused(&error).await?,
             }
@@ -133,9 +135,9 @@ impl Session {
         Address {
             key: self.key.clone(),
             pending: pending.clone(),
-            route: self.shell.channels.way_back(&pending.inbound),
-            hint: self.shell.channels.capabilities(source.platform).hint.clone(),
-            settings: self.shell.settings.clone(),
+            route: self.handles.channels.way_back(&pending.inbound),
+            hint: self.handles.channels.capabilities(source.platform).hint.clone(),
+            settings: self.handles.settings.clone(),
         }
     }
 
@@ -146,13 +148,13 @@ impl Session {
         entered: Option<SessionId>,
     ) -> Result<(), Ended> {
         self.settled(pending.inbound.source.message_id.as_ref());
-        let route = self.shell.channels.way_back(&pending.inbound);
+        let route = self.handles.channels.way_back(&pending.inbound);
         match route.delivery {
-            Delivery::Push => self.shell.deliver.due(route.lane()).await,
+            Delivery::Push => self.handles.delivery.deliver.due(route.lane()).await,
             Delivery::Pull => {}
         }
         let key = self.key.clone();
-        let current = self.shell.db.read(move |reader| {
+        let current = self.handles.db.read(move |reader| {
             let session = reader.bound(&key)?;
             let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
             Ok((session, row))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::{Ended, People, Question};
-use petasos_core::approve::{self, Ending, MOST_WAITING, Offer};
+use petasos_approval::{Ending, MOST_WAITING, Offer};
 use petasos_core::ids::RowId;
 use petasos_core::journal::Write;
 use petasos_core::message::Delivery;
@@ -110,7 +110,7 @@ impl Drop for Wait<'_> {
 impl Asker {
     async fn put(&self, call: &str, question: Question, patience: Duration) -> Result<Ending, Error> {
         let now = clock::now();
-        let (id, expires_at) = (approve::name(clock::random()), now.after(patience));
+        let (id, expires_at) = (petasos_approval::name(clock::random()), now.after(patience));
         let (text, buttons) = shown(&id, &question, self.offer, now, expires_at);
         let row = QuestionRow {
             id: id.clone(),

@@ -1,12 +1,12 @@
 //! How questions end: an answer, the end of their time or their turn, or a start that finds them.
 
 use petasos_agent::Question;
-use petasos_core::approve::{Answer, Choice, Effect, Ending, Event, Queue, Which};
+use petasos_approval::{Answer, Choice, Effect, Ending, Event, Queue, Which};
 use petasos_core::capability::Capabilities;
 use petasos_core::journal::Write;
 use petasos_core::outbox::{Draft, State};
 use petasos_core::transcript::Message;
-use petasos_core::{Millis, SessionKey, Source, TurnId};
+use petasos_core::{LaneId, Millis, SessionKey, Source, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow, Reads, Tx};
 
 use super::{Questions, Settled, as_ask, outcome, read};
@@ -231,7 +231,7 @@ fn may_be_split(can: &Capabilities, text: &str) -> bool {
 }
 
 /// A new process: nobody waits for these any more. Gives the lanes through which people hear of it.
-pub(crate) fn lose(tx: &Tx<'_>, channels: &Channels, now: Millis) -> Result<Vec<String>, StoreError> {
+pub(crate) fn lose(tx: &Tx<'_>, channels: &Channels, now: Millis) -> Result<Vec<LaneId>, StoreError> {
     let rows = tx.all_open_questions()?;
     if !rows.is_empty() {
         tracing::warn!(count = rows.len(), "questions are lost; what they were about was not run");

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use petasos_agent::Question;
-use petasos_core::approve::{self, Ask, Ending, Offer, Subject};
+use petasos_approval::{Ask, Ending, Offer, Subject};
 use petasos_core::ids::RowId;
 use petasos_core::outbox::Button;
-use petasos_core::{Millis, SessionKey, TurnId};
+use petasos_core::{LaneId, Millis, SessionKey, TurnId};
 use petasos_store::{Error as StoreError, QuestionRow};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -71,7 +71,7 @@ pub(crate) struct Settled {
     ending: Ending,
     /// What people are told of it.
     pub(crate) text: String,
-    lane: Option<String>,
+    lane: Option<LaneId>,
     /// The row that says so to those who come for it.
     last: Option<RowId>,
 }
@@ -201,7 +201,10 @@ fn shown(
         (Question::Approval { command, folder, .. }, Some(ask)) => {
             let subject = Subject { command, folder: folder.as_deref() };
             let seconds = expires_at.since(now).as_secs();
-            (approve::question(&ask, subject, seconds, offer), approve::buttons(&ask, offer))
+            (
+                petasos_approval::question(&ask, subject, seconds, offer),
+                petasos_approval::buttons(&ask, offer),
+            )
         }
         (Question::Approval { command, .. }, None) => (command.clone(), vec![]),
         (Question::Clarify { text, choices }, _) => {
@@ -219,7 +222,7 @@ fn shown(
 
 fn outcome(question: &Question, ending: &Ending) -> String {
     match question {
-        Question::Approval { command, .. } => approve::outcome(command, ending),
+        Question::Approval { command, .. } => petasos_approval::outcome(command, ending),
         Question::Clarify { text, .. } => match ending {
             Ending::Said { text: said } => format!("❓ {text}\n💬 {said}"),
             Ending::Allowed { .. } | Ending::Denied { .. } => format!("❓ {text}\n🚫 Not answered."),
@@ -298,7 +301,11 @@ mod tests {
             let mut answered = asked(&questions, &db).await;
             let dropped = dropped_after(polls, &db, questions.end("q1", Ending::TimedOut)).await;
             if db.read(|reader| reader.all_open_questions()).await.unwrap().is_empty() {
-                assert_eq!(due().as_deref(), Some("telegram:7"), "the chat is not told");
+                assert_eq!(
+                    due().map(|lane| lane.to_string()).as_deref(),
+                    Some("telegram:7"),
+                    "the chat is not told"
+                );
                 assert_eq!(answered.try_recv().ok(), Some(Ending::TimedOut), "the turn waits for ever");
                 dropped_behind_commit += usize::from(dropped);
             }

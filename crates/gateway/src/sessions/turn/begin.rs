@@ -10,7 +10,7 @@ use petasos_core::lifecycle::{Claim, Closed};
 use petasos_core::message::Attachment;
 use petasos_core::session::Ask;
 use petasos_core::transcript::{Message, Picture};
-use petasos_core::{Inbound, Millis, text};
+use petasos_core::{Inbound, LaneId, Millis, text};
 use petasos_store::{Batch, Begun, Pending};
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use crate::clock;
 use crate::lifecycle::config::Opened;
 use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
+use crate::sessions::turn::{Running, Standing};
 use crate::sessions::{Ended, Session, Waiting};
 
 /// Messages that come within this time were sent in one go.
@@ -39,13 +40,13 @@ enum Start {
     Turn(Box<Begun>, Fresh),
     Nothing,
     /// It was about work of a conversation that is over; the lane has a word about it.
-    PassedOver(Option<String>),
+    PassedOver(Option<LaneId>),
 }
 
 impl Session {
     /// When the next turn may start; `None`: nothing waits, or a turn runs.
     pub(in crate::sessions) fn ready(&self) -> Option<Instant> {
-        if self.turn.is_some() || self.compressing.is_some() {
+        if self.running.is_some() || self.compressing.is_some() {
             return None;
         }
         let last = self.queue.back()?;
@@ -56,10 +57,10 @@ impl Session {
     /// Takes the next messages and starts their turn: one transaction. First comes the place among those who work;
     /// whoever gets none waits, or is turned away.
     pub(in crate::sessions) async fn begin(&mut self) -> Result<(), Ended> {
-        let news = self.shell.gate.watch();
+        let news = self.handles.lifecycle.gate.watch();
         let ours = |inbound: &Inbound| {
             // Scheduled work is no answer to anybody: it waits as people do.
-            inbound.internal && !self.shell.channels.is_scheduled(inbound.source.platform)
+            inbound.internal && !self.handles.channels.is_scheduled(inbound.source.platform)
         };
         let internal = self.queue.front().is_some_and(|first| ours(&first.pending.inbound));
         let claim = match (Place::of(&self.key), internal) {
@@ -69,7 +70,7 @@ impl Session {
             (None, true) => Claim::Internal,
             (None, false) => Claim::User,
         };
-        let slot = match self.shell.gate.claim(&self.key, claim) {
+        let slot = match self.handles.lifecycle.gate.claim(&self.key, claim) {
             Ok(slot) => slot,
             Err(closed) => {
                 self.barred = Some(news);
@@ -89,21 +90,22 @@ impl Session {
             Start::Nothing => return Ok(()),
             Start::PassedOver(lane) => {
                 if let Some(lane) = lane {
-                    self.shell.deliver.due(lane).await;
+                    self.handles.delivery.deliver.due(lane).await;
                 }
                 return Ok(());
             }
         };
         self.publish_queue();
         slot.began(turn.id);
-        self.shell.marks.begun(&turn.route);
-        self.slot = Some(slot);
-        self.turn = Some(turn);
-        self.author = batch.first().map(|pending| pending.inbound.source.clone());
+        self.handles.delivery.reactions.begun(&turn.route);
+        let author = batch.first().map(|pending| pending.inbound.source.clone());
+        self.reader = author.as_ref().map(|author| author.platform);
         let texts: Vec<_> = batch.iter().map(|pending| pending.inbound.text.as_str()).collect();
-        self.asked = hooks::shown(&texts.join("\n")).to_owned();
+        let asked = hooks::shown(&texts.join("\n")).to_owned();
+        let mut running = Running::new(turn, author, asked, Standing::AtWork(slot));
+        running.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
+        self.running = Some(running);
         self.hooks_hear_the_start(fresh);
-        self.resumed = batch.iter().all(|pending| is_silent(&pending.inbound));
         self.show.send_modify(|view| view.rows = row);
         self.go_live();
         self.start(effects).await;
@@ -121,7 +123,7 @@ impl Session {
             self.barred = None;
             return Ok(());
         }
-        let gate = self.shell.gate.clone();
+        let gate = self.handles.lifecycle.gate.clone();
         let turned_away = |first: &mut Waiting| !first.promised && !gate.keeps(first.pending.received_at);
         while let Some(first) = self.queue.pop_front_if(turned_away) {
             self.handling = Some(first.pending.clone());
@@ -137,7 +139,7 @@ impl Session {
         let Some(Waiting { pending: first, alone, .. }) = self.queue.pop_front() else { return vec![] };
         let (author, at) = (first.inbound.source.user_id.clone(), first.received_at);
         // Whoever wants things to be queued wants them one by one, but for what was sent in one go.
-        let apart = self.shell.settings.busy == BusyMode::Queue;
+        let apart = self.handles.settings.busy == BusyMode::Queue;
         let joins = |next: &mut Waiting| {
             let late = apart && next.pending.received_at.since(at) > BURST;
             !alone && !next.alone && !late && next.pending.inbound.source.user_id == author
@@ -155,17 +157,17 @@ impl Session {
         let (key, source) = (self.key.clone(), first.inbound.source.clone());
         let spoken = batch.iter().filter(|pending| !is_silent(&pending.inbound));
         let mut batch = Batch {
-            route: self.shell.channels.way_back(&first.inbound),
+            route: self.handles.channels.way_back(&first.inbound),
             inbox: batch.iter().map(|pending| pending.id).collect(),
             internal: first.inbound.internal,
             rows: spoken.map(|pending| user_row(&pending.inbound, now)).collect(),
         };
-        let fresh = !batch.rows.is_empty() && self.shell.channels.is_scheduled(source.platform);
+        let fresh = !batch.rows.is_empty() && self.handles.channels.is_scheduled(source.platform);
         let ask = if fresh { Ask::ForceNew } else { Ask::Continue };
-        let (settings, limits) = (self.shell.settings.clone(), self.limits());
-        let hint = self.shell.channels.capabilities(source.platform).hint.clone();
-        let channels = self.shell.channels.clone();
-        let begin = self.shell.db.write(Commit::Begin, move |tx| {
+        let (settings, limits) = (self.handles.settings.clone(), self.limits());
+        let hint = self.handles.channels.capabilities(source.platform).hint.clone();
+        let channels = self.handles.channels.clone();
+        let begin = self.handles.db.write(Commit::Begin, move |tx| {
             let run = batch.inbox.first().map_or(Ok(None), |first| tx.run_of(*first))?;
             if let Some(wish) = run.and_then(|run| Wish::read(&run.wish)) {
                 batch.rows.splice(0..0, wish.rows(now));

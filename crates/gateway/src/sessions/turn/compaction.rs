@@ -13,7 +13,7 @@ use petasos_core::transcript::{Bill, Message};
 
 use super::prepare::Prepared;
 use crate::clock;
-use crate::sessions::Shell;
+use crate::sessions::Handles;
 use crate::sessions::errands;
 
 /// A summary that takes longer than this is not waited for.
@@ -38,23 +38,23 @@ struct Summary {
     bill: Bill,
 }
 
-pub(in crate::sessions) fn room(shell: &Shell) -> Room {
-    Room { tokens: shell.brain.window().threshold(), rows: shell.settings.compression.rows }
+pub(in crate::sessions) fn room(handles: &Handles) -> Room {
+    Room { tokens: handles.agent.brain.window().threshold(), rows: handles.settings.compression.rows }
 }
 
 /// Makes room. `None`: there is nothing that could go.
 pub(in crate::sessions) async fn relieve(
-    shell: &Shell,
+    handles: &Handles,
     it: &Prepared,
     force: Force,
     focus: Option<&str>,
 ) -> Option<Relieved> {
-    let (conversation, room) = (it.conversation(), room(shell));
+    let (conversation, room) = (it.conversation(), room(handles));
     let plan = conversation.plan(room, force)?;
     let middle = conversation.middle(&plan);
     let summary = match middle.is_empty() {
         true => Summary { text: Some(String::new()), pass: Pass::Effective, bill: Bill::default() },
-        false => sum_up(shell, it, &middle, force, focus).await,
+        false => sum_up(handles, it, &middle, force, focus).await,
     };
     let Summary { text, pass, bill } = summary;
     let (now, before) = (clock::now(), conversation.tokens());
@@ -82,26 +82,26 @@ fn carried_out(conversation: &Conversation<'_>, plan: &Plan, text: String) -> (R
 
 /// Asks the model, or writes what can be written without one.
 async fn sum_up(
-    shell: &Shell,
+    handles: &Handles,
     it: &Prepared,
     middle: &[&Message],
     force: Force,
     focus: Option<&str>,
 ) -> Summary {
     // What is still to be done must not get lost with what is summed up.
-    let todo = errands::reminder(shell, &it.request.session).await;
+    let todo = errands::reminder(&handles.db, &it.request.session).await;
     let kept = |text: &str| match &todo {
         Some(todo) => labelled(&format!("{text}\n\n{todo}")),
         None => labelled(text),
     };
     let without = |pass, bill| Summary { text: Some(kept(&fallback(middle))), pass, bill };
-    if shell.brain.describe().is_demo() {
+    if handles.agent.brain.describe().is_demo() {
         return without(Pass::Effective, Bill::default());
     }
     if !it.pace.rested(clock::now()) {
         return without(Pass::Failed, Bill::default());
     }
-    let most = MATERIAL.min(shell.brain.window().context.saturating_mul(2));
+    let most = MATERIAL.min(handles.agent.brain.window().context.saturating_mul(2));
     let (system, asked) = question(middle, focus, most);
     let request = Request {
         system,
@@ -113,7 +113,7 @@ async fn sum_up(
         session: it.request.session.clone(),
     };
     let mut nobody_watches = |_| {};
-    let asked = shell.brain.answer(&request, &mut nobody_watches);
+    let asked = handles.agent.brain.answer(&request, &mut nobody_watches);
     let class = match tokio::time::timeout(PATIENCE, asked).await {
         // Its prompt says nothing about the size of the conversation.
         Ok(Ok(answer)) => {

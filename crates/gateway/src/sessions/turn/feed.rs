@@ -24,16 +24,19 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 
 impl Session {
     pub(in crate::sessions) async fn report(&mut self, report: Report) -> Result<(), Ended> {
-        self.sign_of_life();
+        if let Some(running) = &mut self.running {
+            running.sign_of_life();
+        }
         match report {
             Report::Answered { attempt, answer } => {
-                self.work = None;
-                self.room = None;
-                self.answered = hooks::shown(&answer.text).to_owned();
+                if let Some(running) = &mut self.running {
+                    (running.work, running.room) = (None, None);
+                    running.answered = hooks::shown(&answer.text).to_owned();
+                }
                 self.feed(Event::Answered { attempt, answer }).await
             }
             Report::Relieved { attempt, relieved } => {
-                self.work = None;
+                self.end_work();
                 let Relieved { relief, bill, .. } = relieved;
                 self.feed(Event::Relieved { attempt, relief, bill }).await
             }
@@ -41,12 +44,16 @@ impl Session {
             Report::Compressed { session, relieved } => self.compressed(session, relieved).await,
             Report::Failed { notice, .. } if self.compressing.is_some() => self.not_compressed(notice).await,
             Report::Failed { attempt, notice } => {
-                self.work = None;
-                self.answered = hooks::shown(&notice).to_owned();
+                if let Some(running) = &mut self.running {
+                    running.work = None;
+                    running.answered = hooks::shown(&notice).to_owned();
+                }
                 self.feed(Event::CallFailed { attempt, notice }).await
             }
             Report::ToolEnded { attempt, call, end } => {
-                let steering = if self.is_last(&call) { std::mem::take(&mut self.steering) } else { vec![] };
+                let last = self.is_last(&call);
+                let running = self.running.as_mut().filter(|_| last);
+                let steering = running.map(|it| std::mem::take(&mut it.steering)).unwrap_or_default();
                 let steer =
                     steering.iter().map(|pending| (pending.id, begin::said(&pending.inbound))).collect();
                 self.feed(Event::ToolEnded { attempt, call, end, steer }).await
@@ -57,7 +64,7 @@ impl Session {
             }
             Report::Panicked { attempt, open } => {
                 tracing::error!("the work of a turn panicked");
-                self.work = None;
+                self.end_work();
                 if self.compressing.is_some() {
                     return self.not_compressed(notices::PANICKED.into()).await;
                 }
@@ -76,31 +83,34 @@ impl Session {
 
     /// Whether the model is asked again as soon as this call has its result.
     fn is_last(&self, call: &String) -> bool {
-        match self.turn.as_ref().map(|turn| &turn.phase) {
+        match self.turn().map(|turn| &turn.phase) {
             Some(Phase::Acting { open, .. }) => open.as_slice() == std::slice::from_ref(call),
             Some(Phase::Thinking | Phase::Over) | None => false,
         }
     }
 
-    pub(in crate::sessions) fn sign_of_life(&mut self) {
-        self.alive.sign();
-        self.warned = false;
+    pub(in crate::sessions) fn end_work(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.work = None;
+        }
     }
 
     pub(in crate::sessions) fn limits(&self) -> Limits {
-        let limits = self.shell.settings.limits;
+        let limits = self.handles.settings.limits;
         match Place::of(&self.key) {
-            Some(_) => Limits { steps: self.shell.settings.delegation.steps, ..limits },
+            Some(_) => Limits { steps: self.handles.settings.delegation.steps, ..limits },
             None => limits,
         }
     }
 
     /// Feeds the turn: what it decides is committed, then started.
     pub(in crate::sessions) async fn feed(&mut self, event: Event) -> Result<(), Ended> {
-        let Some(turn) = self.turn.take() else { return Ok(()) };
-        let (turn, Decision { writes, effects }) = turn::step(turn, self.limits(), clock::now(), event);
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        let (turn, Decision { writes, effects }) =
+            turn::step(running.turn, self.limits(), clock::now(), event);
         self.keep(&turn.session, writes).await?;
-        self.turn = Some(turn);
+        running.turn = turn;
+        self.running = Some(running);
         self.start(effects).await;
         Ok(())
     }
@@ -127,7 +137,7 @@ impl Session {
         };
         loop {
             let (these, session, now) = (writes.clone(), session.clone(), clock::now());
-            let kept = self.shell.db.write(Commit::Step, move |tx| {
+            let kept = self.handles.db.write(Commit::Step, move |tx| {
                 tx.apply(&these, now)?;
                 tx.last_row(&session)
             });
@@ -151,36 +161,32 @@ impl Session {
                     self.hooks_hear_a_step(&calls);
                     self.run_tools(attempt, calls);
                 }
-                Effect::Deliver { lane } => self.shell.deliver.due(lane).await,
+                Effect::Deliver { lane } => self.handles.delivery.deliver.due(lane).await,
                 Effect::Finished { outcome } => self.finished(outcome),
             }
         }
     }
 
     pub(in crate::sessions) fn finished(&mut self, outcome: Outcome) {
-        self.hooks_hear_the_end(outcome);
-        if let Some(turn) = self.turn.take() {
-            self.settled(turn.route.reply_to.as_ref());
-            self.shell.marks.ended(&turn.route, outcome);
-            let took = clock::now().since(turn.started_at).as_millis();
-            tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
-        }
+        let Some(mut running) = self.running.take() else { return };
+        self.hooks_hear_the_end(&running, outcome);
+        let turn = &running.turn;
+        self.settled(turn.route.reply_to.as_ref());
+        self.handles.delivery.reactions.ended(&turn.route, outcome);
+        let took = clock::now().since(turn.started_at).as_millis();
+        tracing::info!(turn = %turn.id, outcome = outcome.as_str(), steps = turn.step, ms = took, "turn ended");
         if outcome == Outcome::Answered {
-            self.shell.counts.may_have_changed();
+            self.handles.lifecycle.counts.may_have_changed();
         }
-        self.shell.ended.ring();
-        self.work = None;
-        self.room = None;
-        self.slot = None;
-        self.parked = None;
-        self.follow_at = None;
-        self.offered = None;
-        self.resumed = false;
+        self.handles.jobs.bell.ring();
+        let mut steering = std::mem::take(&mut running.steering);
         if planted(Planted::LosesSteering) {
-            self.steering.clear();
+            steering.clear();
         }
+        // The slot is given back before the next turn can start.
+        drop(running);
         // Nothing took these along: they are the next turn.
-        for pending in std::mem::take(&mut self.steering) {
+        for pending in steering {
             self.enqueue(pending, Arrival::Text, Promise::Given);
         }
         self.show.send_modify(|view| view.live = None);

@@ -12,7 +12,7 @@ use petasos_core::turn::{Closing, Moment, Turn, resume_note};
 use petasos_core::{SessionId, SessionKey, TurnId};
 
 use crate::api::runs::Wish;
-use crate::sessions::Shell;
+use crate::sessions::Handles;
 use crate::sessions::turn::notices;
 use crate::{Error, clock};
 
@@ -83,16 +83,16 @@ impl Prepared {
 
 /// `offered`: the tools of this turn.
 pub(in crate::sessions) async fn prepare(
-    shell: &Shell,
+    handles: &Handles,
     turn: &Turn,
     asked: Asked,
     offered: Arc<[ToolSpec]>,
 ) -> Result<Prepared, Error> {
-    let known = known(shell, turn.key.clone(), turn.session.clone(), Some(turn.id)).await?;
+    let known = known(handles, turn.key.clone(), turn.session.clone(), Some(turn.id)).await?;
     let Known { ids, messages, prompt, entry, pace, wish } = known;
     let tools = if asked.closing.is_some() { Arc::default() } else { offered };
-    let hint = &shell.channels.capabilities(turn.route.platform).hint.clone();
-    let mut system = prompt.unwrap_or_else(|| shell.settings.system_prompt(hint, None, turn.started_at));
+    let hint = &handles.channels.capabilities(turn.route.platform).hint.clone();
+    let mut system = prompt.unwrap_or_else(|| handles.settings.system_prompt(hint, None, turn.started_at));
     if asked.later == Later::Unsupported {
         system = format!("{system}\n\n{NOTHING_LATER}");
     }
@@ -109,14 +109,14 @@ pub(in crate::sessions) async fn prepare(
             Some(Role::User) => Moment::Message,
             Some(Role::Assistant | Role::Tool | Role::Notice | Role::Summary) | None => Moment::Silence,
         };
-        let (window, now) = (shell.settings.resume_window, clock::now());
+        let (window, now) = (handles.settings.resume_window, clock::now());
         let mut what =
             Interruption::of(entry, &messages[..before], window, now, petasos_store::local_time(now));
         // A mark made while this turn runs is for the next process, not for us.
         let begun = petasos_store::local_time(turn.started_at);
         what.pending &= asked.resumed || entry.last_resume_marked_at.is_none_or(|marked| marked < begun);
         // Who asked, and not who reads the answer.
-        let reader = shell.channels.reader(entry.platform.unwrap_or(turn.route.platform));
+        let reader = handles.channels.reader(entry.platform.unwrap_or(turn.route.platform));
         note = reset_note(entry, &messages).or_else(|| resume_note(&what, reader, moment));
         if moment == Moment::Silence
             && let Some(note) = note.take()
@@ -135,12 +135,12 @@ pub(in crate::sessions) async fn prepare(
 
 /// A conversation that nobody is to be asked about.
 pub(in crate::sessions) async fn prepare_quietly(
-    shell: &Shell,
+    handles: &Handles,
     key: SessionKey,
     session: SessionId,
 ) -> Result<Prepared, Error> {
-    let tools = shell.tools_of(&key).specs();
-    let Known { ids, messages, prompt, entry, pace, .. } = known(shell, key, session.clone(), None).await?;
+    let tools = handles.agent.tools_of(&key).specs();
+    let Known { ids, messages, prompt, entry, pace, .. } = known(handles, key, session.clone(), None).await?;
     let system = prompt.unwrap_or_default();
     let reported = entry.as_ref().map_or(0, |entry| entry.last_prompt_tokens);
     let model = entry.and_then(|entry| entry.model_override).and_then(|chosen| chosen.model);
@@ -149,12 +149,12 @@ pub(in crate::sessions) async fn prepare_quietly(
 }
 
 async fn known(
-    shell: &Shell,
+    handles: &Handles,
     key: SessionKey,
     session: SessionId,
     turn: Option<TurnId>,
 ) -> Result<Known, Error> {
-    let read = shell.db.read(move |reader| {
+    let read = handles.db.read(move |reader| {
         let said = reader.history(&session, HISTORY_ROWS)?;
         let (ids, messages) = said.into_iter().map(|said| (said.id, said.message)).unzip();
         let (prompt, pace) = (reader.system_prompt(&session)?, reader.pace(&session)?);

@@ -17,7 +17,7 @@ use crate::runtime::commit::Commit;
 use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::messages::reply::Reply;
 use crate::sessions::questions;
-use crate::sessions::turn::notices;
+use crate::sessions::turn::{Running, Standing, notices};
 use crate::sessions::{Ended, Past, Promise, Session, parsed};
 
 /// What the store knows of a conversation.
@@ -40,10 +40,8 @@ impl Session {
             view.session = session;
             view.rows = row;
         });
-        self.parked = open.is_some().then_some(past);
-        self.turn = open;
-        self.author = author;
-        self.asked = asked;
+        self.reader = author.as_ref().map(|author| author.platform);
+        self.running = open.map(|turn| Running::new(turn, author, asked, Standing::Parked(past)));
         // Commands that wait are obeyed in their place: a `/stop` finds the turn it was meant for.
         self.reload().await?;
         self.show.send_modify(|view| view.ready = true);
@@ -52,27 +50,30 @@ impl Session {
 
     /// Goes on with the turn that was found open, if there is one and turns may run.
     pub(in crate::sessions) async fn take_up(&mut self) -> Result<(), Ended> {
-        let (Some(past), Some(turn)) = (self.parked, &self.turn) else { return Ok(()) };
-        if self.shell.quarantine.holds(turn.id) {
+        let parked = self.running.as_ref().and_then(|running| Some((running.parked()?, &running.turn)));
+        let Some((past, turn)) = parked else { return Ok(()) };
+        if self.handles.lifecycle.quarantine.holds(turn.id) {
             return Ok(());
         }
         let turn = turn.clone();
-        if past == Past::Fresh && !self.shell.settings.resume_window.holds(Some(self.shell.age())) {
+        if past == Past::Fresh
+            && !self.handles.settings.resume_window.holds(Some(self.handles.lifecycle.age()))
+        {
             // It was fresh when we started, and nobody came for it since.
             let notice = Fate::Stale.notice().map(str::to_owned);
             return self.feed(Event::GivenUp { notice }).await;
         }
         // Refused only by a gateway that leaves; the next start finds the turn as it is.
-        let Ok(slot) = self.shell.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
+        let Ok(slot) = self.handles.lifecycle.gate.claim(&self.key, Claim::Resumed) else { return Ok(()) };
         slot.began(turn.id);
         // A crash of the process was counted when this one took over; a failure of this session was not.
         let clean = past == Past::Fresh;
         tracing::info!(turn = %turn.id, clean, "resuming an interrupted turn");
         let repeatable = match &turn.phase {
             Phase::Acting { calls, .. } => {
-                let harmless = calls
-                    .iter()
-                    .filter(|call| self.shell.tools.read_only(&call.name) || planted(Planted::RepeatsTools));
+                let harmless = calls.iter().filter(|call| {
+                    self.handles.agent.tools.read_only(&call.name) || planted(Planted::RepeatsTools)
+                });
                 harmless.map(|call| call.id.clone()).collect()
             }
             Phase::Thinking | Phase::Over => vec![],
@@ -84,9 +85,10 @@ impl Session {
                 questions::unstarted(tx, id)
             })
             .await?;
-        self.slot = Some(slot);
-        self.parked = None;
-        self.resumed = true;
+        if let Some(running) = &mut self.running {
+            running.standing = Standing::AtWork(slot);
+            running.resumed = true;
+        }
         self.go_live();
         self.feed(Event::Recovered { clean, repeatable, unstarted }).await
     }
@@ -94,7 +96,7 @@ impl Session {
     async fn known(&self) -> Result<Known, Ended> {
         loop {
             let key = self.key.clone();
-            let read = self.shell.db.read(move |reader| {
+            let read = self.handles.db.read(move |reader| {
                 let session = reader.bound(&key)?;
                 let row = session.as_ref().map_or(Ok(None), |session| reader.last_row(session))?;
                 let open = reader.open_turn_of(&key)?;
@@ -115,7 +117,7 @@ impl Session {
     pub(in crate::sessions) async fn reload(&mut self) -> Result<(), Ended> {
         let queued = loop {
             let key = self.key.clone();
-            let read = self.shell.db.read(move |reader| {
+            let read = self.handles.db.read(move |reader| {
                 let session = reader.bound(&key)?;
                 let row = session.map_or(Ok(None), |session| reader.last_row(&session))?;
                 Ok((reader.queued(&key)?, reader.newest()?, row))
@@ -133,7 +135,7 @@ impl Session {
             if self.holds(&pending) {
                 continue;
             }
-            if pending.received_at >= self.shell.started_at {
+            if pending.received_at >= self.handles.lifecycle.started_at {
                 Box::pin(self.take_in(pending)).await?;
                 continue;
             }
@@ -175,8 +177,8 @@ impl Session {
         let queued = self.queue.iter().any(|waiting| waiting.pending.id == pending.id);
         queued
             || self.arriving.holds(pending.id)
-            || self.steering.iter().any(|steered| steered.id == pending.id)
-            || self.compressing.as_ref().is_some_and(|asked| asked.id == pending.id)
+            || self.steering().iter().any(|steered| steered.id == pending.id)
+            || self.compressing.as_ref().is_some_and(|it| it.asked.id == pending.id)
     }
 
     /// The first message that waits took the session down again and again.

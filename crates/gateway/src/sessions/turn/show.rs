@@ -16,7 +16,8 @@ const FOLLOW_AFTER: Duration = Duration::from_millis(300);
 impl Session {
     /// A turn has begun: let it be seen.
     pub(in crate::sessions) fn go_live(&mut self) {
-        let Some(turn) = &self.turn else { return };
+        let Some(running) = &mut self.running else { return };
+        let turn = &running.turn;
         let live = Live {
             turn: turn.id,
             step: turn.step,
@@ -30,17 +31,18 @@ impl Session {
             view.session = Some(session);
             view.live = Some(live);
         });
-        self.follow_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + FOLLOW_AFTER);
+        running.follow_at = (turn.route.delivery == Delivery::Push).then(|| Instant::now() + FOLLOW_AFTER);
     }
 
     /// The chat sees from now on what becomes of the turn.
     pub(in crate::sessions) async fn follow(&mut self) {
-        self.follow_at = None;
-        let Some(turn) = &self.turn else { return };
-        let (gap, view) = (self.shell.settings.streaming.gap, self.show.subscribe());
+        let Some(running) = &mut self.running else { return };
+        running.follow_at = None;
+        let turn = &running.turn;
+        let (gap, view) = (self.handles.settings.streaming.gap, self.show.subscribe());
         let following =
             Following::new(turn.id, turn.key.clone(), turn.route.clone(), view, gap, clock::now());
-        self.shell.deliver.follow(turn.route.lane(), following).await;
+        self.handles.delivery.deliver.follow(turn.route.lane(), following).await;
     }
 
     pub(in crate::sessions) fn publish_queue(&self) {
@@ -53,8 +55,8 @@ impl Session {
 
     /// What the author has seen of the answer so far.
     pub(in crate::sessions) fn shown(&self) -> String {
-        let pushed = self.turn.as_ref().is_some_and(|turn| turn.route.delivery == Delivery::Push);
-        if pushed && !self.shell.settings.streaming.enabled {
+        let pushed = self.turn().is_some_and(|turn| turn.route.delivery == Delivery::Push);
+        if pushed && !self.handles.settings.streaming.enabled {
             return String::new();
         }
         self.show.borrow().live.as_ref().map(|live| live.text.clone()).unwrap_or_default()

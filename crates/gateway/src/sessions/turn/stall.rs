@@ -15,28 +15,26 @@ use crate::sessions::{Ended, Session};
 impl Session {
     /// When the running turn has been silent for too long, unless it gives a sign of life until then.
     pub(in crate::sessions) fn stalls_at(&self) -> Option<Instant> {
-        if self.turn.is_none() || self.parked.is_some() {
-            return None;
-        }
-        let stall = &self.shell.settings.stall;
-        let warn = stall.warn.filter(|_| !self.warned);
+        let running = self.running.as_ref().filter(|running| running.parked().is_none())?;
+        let stall = &self.handles.settings.stall;
+        let warn = stall.warn.filter(|_| !running.warned);
         let silence = [warn, stall.stop].into_iter().flatten().min()?;
-        self.alive.last().checked_add(silence)
+        running.alive.last().checked_add(silence)
     }
 
     /// That moment has come.
     pub(in crate::sessions) async fn stalled(&mut self) -> Result<(), Ended> {
-        let (Some(at), Some(turn)) = (self.stalls_at(), self.turn.clone()) else { return Ok(()) };
+        let (Some(at), Some(running)) = (self.stalls_at(), &mut self.running) else { return Ok(()) };
         if Instant::now() < at {
             // A sign of life since.
-            self.warned = false;
+            running.warned = false;
             return Ok(());
         }
-        let silence = self.alive.last().elapsed();
-        let stop = self.shell.settings.stall.stop;
+        let (silence, turn) = (running.alive.last().elapsed(), running.turn.clone());
+        let stop = self.handles.settings.stall.stop;
         let doing = doing(&turn);
         if stop.is_none_or(|stop| silence < stop) {
-            self.warned = true;
+            running.warned = true;
             let end = stop.map(|stop| format!(" If that goes on, I will stop at {}.", minutes(stop)));
             let text = format!(
                 "⚠️ Nothing has happened for {} ({doing}).{}",
@@ -46,7 +44,7 @@ impl Session {
             return self.warn(&turn, text).await;
         }
         tracing::warn!(turn = %turn.id, doing, "a turn has come to a standstill and is ended");
-        self.work = None;
+        running.work = None;
         let shown = self.shown();
         let notice = format!(
             "⏱ I have stopped: nothing has happened for {} ({doing}). What was done so far is kept. Send /retry to try \
@@ -60,7 +58,7 @@ impl Session {
     async fn warn(&mut self, turn: &Turn, text: String) -> Result<(), Ended> {
         self.keep(&turn.session, turn.notice(text, clock::now())).await?;
         if turn.route.delivery == Delivery::Push {
-            self.shell.deliver.due(turn.route.lane()).await;
+            self.handles.delivery.deliver.due(turn.route.lane()).await;
         }
         Ok(())
     }

@@ -10,13 +10,14 @@ use futures_util::{StreamExt as _, stream};
 use petasos_agent::compact::Force;
 use petasos_agent::outcome::{Room, present};
 use petasos_agent::{Alive, Chunk, Class, Later, Person, SessionCtx, ToolSpec, repeated};
-use petasos_core::approve::Offer;
+use petasos_approval::Offer;
 use petasos_core::lifecycle::Doing;
 use petasos_core::message::ChatType;
 use petasos_core::session::Reader;
 use petasos_core::transcript::{EffectState, ToolCall};
 use petasos_core::turn::{Answer, Closing, Phase, Progress, ToolEnd, Turn};
 use petasos_core::{Platform, SessionId, SessionKey, Source, TurnId};
+use petasos_store::Pending;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -29,9 +30,9 @@ use crate::inbound::downloads;
 use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::questions::{Asker, Scope};
 use crate::sessions::turn::compaction::{self, Relieved, relieve};
-use crate::sessions::turn::notices;
+use crate::sessions::turn::{Running, Standing, notices};
 use crate::sessions::view::{Live, View};
-use crate::sessions::{Session, Shell};
+use crate::sessions::{Compressing, Handles, Session};
 use crate::{Error, clock};
 
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl Work {
 }
 
 /// The next thing the work has to say; never, if there is none.
-pub(in crate::sessions) async fn next(work: &mut Option<Work>) -> Report {
+pub(in crate::sessions) async fn next(work: Option<&mut Work>) -> Report {
     let Some(current) = work else {
         return std::future::pending().await;
     };
@@ -120,22 +121,25 @@ const REPORTS: usize = 8;
 /// Tools that run at the same time.
 const PARALLEL: usize = 8;
 
-impl Session {
-    fn note_doing(&self, doing: Doing) {
-        if let Some(slot) = &self.slot {
+impl Running {
+    fn doing(&self, doing: Doing) {
+        if let Standing::AtWork(slot) = &self.standing {
             slot.doing(doing);
         }
     }
+}
 
+impl Session {
     pub(in crate::sessions) fn call_model(&mut self, attempt: u32, closing: Option<Closing>) {
-        let Some(turn) = self.turn.clone() else { return };
-        let (shell, show, resumed) = (self.shell.clone(), self.show.clone(), self.resumed);
-        self.note_doing(Doing::Thinking);
-        self.sign_of_life();
-        let alive = self.alive.clone();
-        let offered = self.offered.get_or_insert_with(|| shell.tools_of(&turn.key).specs()).clone();
-        let channel = self.author.as_ref().map_or(turn.route.platform, |author| author.platform);
-        let later = Later::from(self.shell.channels.capabilities(channel).async_delivery);
+        let Some(running) = &mut self.running else { return };
+        let (handles, show, resumed) = (self.handles.clone(), self.show.clone(), running.resumed);
+        running.doing(Doing::Thinking);
+        running.sign_of_life();
+        let (turn, alive) = (running.turn.clone(), running.alive.clone());
+        let offered =
+            running.offered.get_or_insert_with(|| handles.agent.tools_of(&turn.key).specs()).clone();
+        let channel = running.author.as_ref().map_or(turn.route.platform, |author| author.platform);
+        let later = Later::from(self.handles.channels.capabilities(channel).async_delivery);
         show.send_modify(|view| {
             view.live = Some(Live {
                 turn: turn.id,
@@ -152,38 +156,40 @@ impl Session {
         abandoned::hear(attempt, &reports);
         let task = petasos_runtime::spawn(async move {
             let asked = Asked { attempt, closing, resumed, later };
-            let report = think(&shell, &show, &turn, (asked, offered), &busy, &alive).await;
+            let report = think(&handles, &show, &turn, (asked, offered), &busy, &alive).await;
             // A session that has moved on does not want to know.
             let _ = reports.send(report).await;
         });
-        self.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
+        running.work = Some(Work { attempt, open: vec![], relieving, task, reports: inbox });
     }
 
     pub(in crate::sessions) fn run_tools(&mut self, attempt: u32, calls: Vec<ToolCall>) {
-        let Some(turn) = &self.turn else { return };
-        self.note_doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
-        let (asking, author, alive) = (turn.clone(), self.author.clone(), self.alive.clone());
+        let Some(running) = &mut self.running else { return };
+        running.doing(Doing::Acting(calls.iter().map(|call| call.name.clone()).collect()));
+        running.sign_of_life();
+        let turn = &running.turn;
+        let (asking, author, alive) = (turn.clone(), running.author.clone(), running.alive.clone());
         // One that repeats a call of an earlier group is not run either.
         let all = match &turn.phase {
             Phase::Acting { calls, .. } => calls.clone(),
             Phase::Thinking | Phase::Over => calls.clone(),
         };
-        let (shell, show, id) = (self.shell.clone(), self.show.clone(), turn.id);
+        let (handles, show, id) = (self.handles.clone(), self.show.clone(), turn.id);
         show.send_modify(|view| {
             let tools = calls.iter().map(|call| call.name.clone()).collect();
             view.live = Some(Live { turn: id, step: turn.step, attempt, text: String::new(), tools });
         });
         let open = calls.iter().map(|call| call.id.clone()).collect();
-        let window = self.shell.brain.window().context;
-        let room = self.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
+        let window = self.handles.agent.brain.window().context;
+        let room = running.room.get_or_insert_with(|| Arc::new(Room::of(window))).clone();
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = petasos_runtime::spawn(async move {
-            let ctx = context(&shell, &asking, author.as_ref(), &show, alive).await;
+            let ctx = context(&handles, &asking, author.as_ref(), &show, alive).await;
             // One that is alone minds its own time.
-            let patience = shell.settings.tools_patience.filter(|_| calls.len() > 1);
+            let patience = handles.settings.tools_patience.filter(|_| calls.len() > 1);
             let until = patience.map(|patience| Instant::now() + patience);
             let each: Vec<_> =
-                calls.iter().map(|call| run_one(&shell, &ctx, &room, &all, call, until)).collect();
+                calls.iter().map(|call| run_one(&handles, &ctx, &room, &all, call, until)).collect();
             // At the same time, and heard of in their order.
             let mut ended = stream::iter(each).buffered(PARALLEL);
             while let Some((call, end)) = ended.next().await {
@@ -192,19 +198,23 @@ impl Session {
             }
             let _ = reports.send(Report::ToolsEnded).await;
         });
-        self.sign_of_life();
         let relieving = Arc::default();
-        self.work = Some(Work { attempt, open, relieving, task, reports: inbox });
+        running.work = Some(Work { attempt, open, relieving, task, reports: inbox });
     }
 }
 
 impl Session {
     /// Sums the conversation up because somebody asked for it. The command stays in the inbox until that is done.
-    pub(in crate::sessions) fn start_compressing(&mut self, session: SessionId, focus: Option<String>) {
-        let (shell, key) = (self.shell.clone(), self.key.clone());
+    pub(in crate::sessions) fn start_compressing(
+        &mut self,
+        asked: Pending,
+        session: SessionId,
+        focus: Option<String>,
+    ) {
+        let (handles, key) = (self.handles.clone(), self.key.clone());
         let (reports, inbox) = mpsc::channel(REPORTS);
         let task = petasos_runtime::spawn(async move {
-            let report = match compress(&shell, key, session.clone(), focus.as_deref()).await {
+            let report = match compress(&handles, key, session.clone(), focus.as_deref()).await {
                 Ok(relieved) => Report::Compressed { session, relieved },
                 Err(error) => Report::Failed { attempt: 0, notice: format!("⚠️ {error}") },
             };
@@ -212,25 +222,26 @@ impl Session {
             let _ = reports.send(report).await;
         });
         let relieving = Arc::new(AtomicBool::new(true));
-        self.work = Some(Work { attempt: 0, open: vec![], relieving, task, reports: inbox });
+        let work = Work { attempt: 0, open: vec![], relieving, task, reports: inbox };
+        self.compressing = Some(Compressing { asked, work });
     }
 }
 
 async fn compress(
-    shell: &Shell,
+    handles: &Handles,
     key: SessionKey,
     session: SessionId,
     focus: Option<&str>,
 ) -> Result<Option<Relieved>, Error> {
-    let prepared = prepare_quietly(shell, key, session).await?;
-    // Closed only if the shell is gone, and then nobody is here to ask.
-    let Ok(_permit) = shell.calls.acquire().await else { return Ok(None) };
-    Ok(relieve(shell, &prepared, Force::Yes, focus).await)
+    let prepared = prepare_quietly(handles, key, session).await?;
+    // Closed only if the handles are gone, and then nobody is here to ask.
+    let Ok(_permit) = handles.agent.calls.acquire().await else { return Ok(None) };
+    Ok(relieve(handles, &prepared, Force::Yes, focus).await)
 }
 
 /// `all`: the calls of the same answer.
 async fn run_one(
-    shell: &Shell,
+    handles: &Handles,
     ctx: &SessionCtx,
     room: &Room,
     all: &[ToolCall],
@@ -242,7 +253,7 @@ async fn run_one(
     if let Some(result) = repeated(all, call) {
         return (id, known(result.content, Progress::None));
     }
-    let tools = shell.tools_of(&ctx.key);
+    let tools = handles.agent.tools_of(&ctx.key);
     let run = tools.run(ctx, call);
     let result = match until {
         Some(until) => tokio::time::timeout_at(until, run).await,
@@ -263,7 +274,7 @@ async fn run_one(
 
 /// Asks the model. A conversation that is too long for it is made shorter instead: the turn then asks again.
 async fn think(
-    shell: &Shell,
+    handles: &Handles,
     show: &Arc<watch::Sender<View>>,
     turn: &Turn,
     (asked, offered): (Asked, Arc<[ToolSpec]>),
@@ -272,7 +283,7 @@ async fn think(
 ) -> Report {
     let (id, attempt) = (turn.id, asked.attempt);
     let failed = |notice: String| Report::Failed { attempt, notice };
-    let mut prepared = match prepare(shell, turn, asked, offered).await {
+    let mut prepared = match prepare(handles, turn, asked, offered).await {
         Ok(prepared) => prepared,
         Err(error) => {
             return failed(format!(
@@ -280,13 +291,16 @@ async fn think(
             ));
         }
     };
-    // Closed only if the shell is gone, and then nobody is here to ask.
-    let Ok(_permit) = shell.calls.acquire().await else { return failed(notices::PANICKED.to_owned()) };
-    let may_relieve = shell.settings.compression.enabled && turn.relieved < shell.settings.limits.reliefs;
-    let long = prepared.conversation().is_long(compaction::room(shell)) && prepared.pace.allows(clock::now());
+    // Closed only if the handles are gone, and then nobody is here to ask.
+    let Ok(_permit) = handles.agent.calls.acquire().await else {
+        return failed(notices::PANICKED.to_owned());
+    };
+    let may_relieve = handles.settings.compression.enabled && turn.relieved < handles.settings.limits.reliefs;
+    let long =
+        prepared.conversation().is_long(compaction::room(handles)) && prepared.pace.allows(clock::now());
     if may_relieve && long {
         relieving.store(true, Ordering::Relaxed);
-        if let Some(relieved) = relieve(shell, &prepared, Force::No, None).await {
+        if let Some(relieved) = relieve(handles, &prepared, Force::No, None).await {
             return Report::Relieved { attempt, relieved };
         }
         relieving.store(false, Ordering::Relaxed);
@@ -296,20 +310,20 @@ async fn think(
         alive.sign();
         show_chunk(show, id, attempt, chunk);
     };
-    let failure = match shell.brain.answer(&prepared.request, &mut on_chunk).await {
-        Ok(answer) => return Report::Answered { attempt, answer: said(shell, &turn.key, answer) },
+    let failure = match handles.agent.brain.answer(&prepared.request, &mut on_chunk).await {
+        Ok(answer) => return Report::Answered { attempt, answer: said(handles, &turn.key, answer) },
         Err(failure) => failure,
     };
     prepared.fall_silent();
     tracing::warn!(turn = %id, class = failure.class.as_str(), "the model could not answer");
     match failure.class {
-        Class::ContextOverflow | Class::PayloadTooLarge if !shell.settings.compression.enabled => {
+        Class::ContextOverflow | Class::PayloadTooLarge if !handles.settings.compression.enabled => {
             failed(notices::TOO_LONG.into())
         }
         Class::ContextOverflow | Class::PayloadTooLarge => {
             relieving.store(true, Ordering::Relaxed);
             let relieved = match may_relieve {
-                true => relieve(shell, &prepared, Force::Yes, None).await,
+                true => relieve(handles, &prepared, Force::Yes, None).await,
                 false => None,
             };
             match relieved {
@@ -322,13 +336,13 @@ async fn think(
     }
 }
 
-fn said(shell: &Shell, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
+fn said(handles: &Handles, key: &SessionKey, answer: petasos_agent::Answer) -> Answer {
     let petasos_agent::Answer { mut text, calls, bill, partial, .. } = answer;
     if partial {
         text.push_str(notices::CUT_OFF);
     }
-    let tools = shell.tools_of(key);
-    let groups = tools.groups(&shell.settings.workspace, &calls);
+    let tools = handles.agent.tools_of(key);
+    let groups = tools.groups(&handles.settings.workspace, &calls);
     let astray = !calls.is_empty() && !calls.iter().any(|call| tools.knows(&call.name));
     Answer { text, calls, groups, astray, bill, partial }
 }
@@ -349,7 +363,7 @@ fn show_chunk(show: &watch::Sender<View>, turn: TurnId, attempt: u32, chunk: Chu
 /// The only place where a tool call gets its context: what the channel can do is read off the one that the
 /// question came over, wherever the answer goes.
 async fn context(
-    shell: &Shell,
+    handles: &Handles,
     turn: &Turn,
     author: Option<&Source>,
     show: &Arc<watch::Sender<View>>,
@@ -360,23 +374,30 @@ async fn context(
         let room = Source::new(route.platform, ChatType::default(), route.chat_id.clone());
         Source { thread_id: route.thread_id.clone(), ..room }
     });
-    let later = Later::from(shell.channels.capabilities(source.platform).async_delivery);
+    let later = Later::from(handles.channels.capabilities(source.platform).async_delivery);
     // Whoever is there to read an answer can also give one.
-    let person = match (shell.channels.reader(source.platform), later) {
-        _ if Place::of(&turn.key).is_some() => shell.settings.delegation.person(),
-        _ if shell.channels.is_scheduled(source.platform) && shell.settings.consent.unattended => {
+    let person = match (handles.channels.reader(source.platform), later) {
+        _ if Place::of(&turn.key).is_some() => handles.settings.delegation.person(),
+        _ if handles.channels.is_scheduled(source.platform) && handles.settings.consent.unattended => {
             Person::NobodyNeeded
         }
         (Reader::Interactive, Later::Supported) => {
-            let offer = match shell.may_decide_lastingly(&source).await {
+            let offer = match handles.may_decide_lastingly(&source).await {
                 true => Offer::Every,
                 false => Offer::OnlyThisCommand,
             };
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, Scope::Anything, offer)))
+            Person::There(Arc::new(Asker::new(
+                &handles.people.questions,
+                turn,
+                &source,
+                show,
+                Scope::Anything,
+                offer,
+            )))
         }
-        (Reader::Machine, _) if answers(shell, turn, &source).await => {
+        (Reader::Machine, _) if answers(handles, turn, &source).await => {
             let (scope, offer) = (Scope::Consent, Offer::Every);
-            Person::There(Arc::new(Asker::new(&shell.questions, turn, &source, show, scope, offer)))
+            Person::There(Arc::new(Asker::new(&handles.people.questions, turn, &source, show, scope, offer)))
         }
         (Reader::Machine, _) | (_, Later::Unsupported) => Person::Nobody,
     };
@@ -387,23 +408,23 @@ async fn context(
         person,
         call: String::new(),
         source,
-        home: shell.home.clone(),
-        workspace: shell.settings.workspace.clone(),
-        sent: downloads::folders(&shell.home, &turn.key),
-        results: downloads::results(&shell.home, &turn.key),
+        home: handles.home.clone(),
+        workspace: handles.settings.workspace.clone(),
+        sent: downloads::folders(&handles.home, &turn.key),
+        results: downloads::results(&handles.home, &turn.key),
         alive,
         now: clock::now(),
-        timezone: shell.settings.cron.timezone.clone(),
+        timezone: handles.settings.cron.timezone.clone(),
     }
 }
 
 /// Whether a program said that it would answer questions.
-async fn answers(shell: &Shell, turn: &Turn, source: &Source) -> bool {
+async fn answers(handles: &Handles, turn: &Turn, source: &Source) -> bool {
     if source.platform != Platform::API_SERVER {
         return false;
     }
     let inbox = turn.id.into();
-    match shell.db.read(move |reader| reader.run_of(inbox)).await {
+    match handles.db.read(move |reader| reader.run_of(inbox)).await {
         Ok(run) => run.and_then(|run| Wish::read(&run.wish)).is_some_and(|wish| wish.answers),
         Err(error) => {
             tracing::warn!(turn = %turn.id, %error, "whether a program answers questions is not known: nobody is asked");

@@ -9,15 +9,14 @@ pub mod file;
 mod folder;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_core::{Millis, Route};
 use petasos_store::{Archivable, DatabaseSize, Error as StoreError, Reader, Unused};
 
+use crate::background::notifications::Notifications;
 use crate::links::outages;
 use crate::runtime::commit::Commit;
-use crate::sessions::Shell;
 use crate::storage::database::Db;
 use crate::{Error, clock};
 
@@ -111,28 +110,27 @@ enum Step {
     Announced(Millis),
 }
 
-pub(crate) async fn run(shell: Arc<Shell>) {
+pub(crate) async fn run(terms: Retention, notifications: Notifications) {
     petasos_runtime::select! {
-        () = shell.stopper.stopped() => {}
-        () = keep(&shell) => {}
+        () = notifications.stopper.stopped() => {}
+        () = keep(&terms, &notifications) => {}
     }
 }
 
-async fn keep(shell: &Arc<Shell>) {
-    let every = shell.settings.retention.every;
+async fn keep(terms: &Retention, notifications: &Notifications) {
+    let every = terms.every;
     let (mut pause, mut warned, mut folder) = (every, None, Folder::default());
     loop {
         tokio::time::sleep(pause).await;
         let now = clock::now();
-        let terms = &shell.settings.retention;
-        let homes = shell.homes.routes();
-        pause = match step(&shell.db, &shell.home, terms, &homes, &mut folder, now).await {
+        let homes = notifications.homes.routes();
+        pause = match step(&notifications.db, &notifications.home, terms, &homes, &mut folder, now).await {
             Ok(Step::More) => PAUSE,
             Ok(Step::Done) => every,
             Ok(Step::Announced(from)) => {
                 tracing::warn!(homes = homes.len(), "{}", announcement(terms, from));
                 for route in homes {
-                    shell.deliver.due(route.lane()).await;
+                    notifications.deliver.due(route.lane()).await;
                 }
                 if terms.notice.is_zero() { PAUSE } else { every }
             }
@@ -142,16 +140,16 @@ async fn keep(shell: &Arc<Shell>) {
             }
         };
         if pause == every {
-            warn(shell, &mut warned, now).await;
+            warn(terms, notifications, &mut warned, now).await;
         }
     }
 }
 
-async fn warn(shell: &Arc<Shell>, warned: &mut Option<Millis>, now: Millis) {
+async fn warn(terms: &Retention, notifications: &Notifications, warned: &mut Option<Millis>, now: Millis) {
     if warned.is_some_and(|at: Millis| now.since(at) < WARN_EVERY) {
         return;
     }
-    let warning = match storage(&shell.db, &shell.home, &shell.settings.retention, now).await {
+    let warning = match storage(&notifications.db, &notifications.home, terms, now).await {
         Ok(storage) => storage.warning,
         Err(error) => {
             tracing::warn!(%error, "cannot read the size of the database");
@@ -160,7 +158,7 @@ async fn warn(shell: &Arc<Shell>, warned: &mut Option<Millis>, now: Millis) {
     };
     let Some(warning) = warning else { return };
     tracing::warn!(warning, "storage is running out");
-    outages::notify(shell, shell.homes.routes(), &format!("⚠️ {warning}")).await;
+    notifications.tell_owner(&format!("⚠️ {warning}")).await;
     *warned = Some(now);
 }
 

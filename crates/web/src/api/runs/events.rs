@@ -1,7 +1,7 @@
 //! A run as events, each with its own id.
 
 use axum::response::sse::Event;
-use petasos_core::approve::{Choice, Ending};
+use petasos_approval::{Choice, Ending};
 use petasos_gateway::{Approval, clock};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

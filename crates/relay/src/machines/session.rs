@@ -1,0 +1,484 @@
+//! The connector's end of the relay, for one instance: its queue, the one socket that counts, and whether it idles.
+//!
+//! Everything that is owed to the instance is in the queue, in the order of its arrival, and leaves it when the
+//! gateway has it. A socket is given the head of the queue, at most a window's worth; what it did not acknowledge when
+//! it ended goes to the next one, under the same number. Going idle is granted behind everything that was sent, and
+//! nothing is sent behind the grant.
+//!
+//! `step` changes the session and says what is to be written and what is to be done afterwards. If the writes cannot
+//! be committed, nothing is done: the socket is closed, and the session is read back from the store (`recover`).
+//! What a crash leaves: the queue and the flip. What was sent and not acknowledged is sent again.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::close;
+use petasos_core::time::Millis;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Unique for all times: what the gateway acknowledges.
+    pub id: String,
+    pub platform: String,
+    pub carries: Carries,
+    /// Bytes of its line.
+    pub size: u64,
+    pub at: Millis,
+    /// How often it was sent and not acknowledged in time.
+    pub strikes: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carries {
+    Inbound,
+    Forward,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Every event is kept until it is acknowledged, also if it is sent at once.
+    pub durable_live: bool,
+    /// Unacknowledged entries on a socket that is drained; one while it drains.
+    pub window: usize,
+    pub ack_within: Duration,
+    /// Deliveries without an acknowledgement after which an entry is put aside.
+    pub strikes: u32,
+    /// Older gateways never acknowledge a forward.
+    pub forward_within: Duration,
+    /// An event waits so long for the hello of its platform.
+    pub hello_within: Duration,
+    pub most_entries: usize,
+    pub most_bytes: u64,
+    pub longest_age: Duration,
+    /// Between two calls of the wake address.
+    pub poke_every: Duration,
+    /// Calls in a row that nobody came for.
+    pub most_pokes: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            durable_live: true,
+            window: 64,
+            ack_within: Duration::from_secs(60),
+            strikes: 5,
+            forward_within: Duration::from_secs(10),
+            hello_within: Duration::from_secs(2),
+            most_entries: 10_000,
+            most_bytes: 64 << 20,
+            longest_age: Duration::from_secs(7 * 24 * 3600),
+            poke_every: Duration::from_secs(60),
+            most_pokes: 10,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A hello that a descriptor answers, on a socket that has shown its token. The first one of a newer socket takes
+    /// the instance over; on the socket that counts it names one more platform, and ends the idling.
+    Hello {
+        epoch: u64,
+        platform: String,
+    },
+    /// Something for the instance, that it may see and wants to.
+    Arrived(Entry),
+    /// From whichever socket of the instance.
+    Acked {
+        id: String,
+    },
+    GoingIdle {
+        epoch: u64,
+    },
+    Closed {
+        epoch: u64,
+    },
+    Tick,
+}
+
+/// One transaction, before any effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    Append {
+        id: String,
+    },
+    /// The gateway has it.
+    Delete {
+        id: String,
+    },
+    Strike {
+        id: String,
+        strikes: u32,
+    },
+    /// Put aside, and listed. It may not have been appended.
+    Bury {
+        id: String,
+        why: Buried,
+    },
+    Flip {
+        idle: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buried {
+    Full,
+    Old,
+    NotAcknowledged,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// With its number.
+    Deliver {
+        epoch: u64,
+        id: String,
+    },
+    /// Sent and forgotten, without a number.
+    Pass {
+        epoch: u64,
+        id: String,
+    },
+    /// Behind everything that was delivered on this socket.
+    GrantIdle {
+        epoch: u64,
+    },
+    Close {
+        epoch: u64,
+        code: u16,
+    },
+    /// Something waits and nobody is there: call the wake address, if there is one.
+    Poke,
+    /// The queue is full: people have to know. Once, until it is empty again.
+    Overflowed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    pub writes: Vec<Write>,
+    pub effects: Vec<Effect>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Socket {
+    epoch: u64,
+    opened: Millis,
+    platforms: Vec<String>,
+    /// The queue was empty once since it is here.
+    drained: bool,
+}
+
+impl Socket {
+    const fn window(&self, terms: &Terms) -> usize {
+        if self.drained { terms.window } else { 1 }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Queued {
+    entry: Entry,
+    /// On the socket that counts.
+    sent: Option<Millis>,
+    /// On any; only then can it be acknowledged.
+    ever: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Session {
+    socket: Option<Socket>,
+    idle: bool,
+    queue: VecDeque<Queued>,
+    bytes: u64,
+    /// This gateway has acknowledged a forward.
+    acks_forwards: bool,
+    overflowed: bool,
+    poked: Option<Millis>,
+    pokes: u32,
+    /// Called while the socket was still open: whoever was to be woken may not have slept yet, and have missed it.
+    early: bool,
+    /// The next call is made sooner than usual: the last one may have met somebody who was just leaving.
+    soon: bool,
+    /// When the last socket ended.
+    left: Option<Millis>,
+    /// When we last looked at the clock.
+    looked: Option<Millis>,
+}
+
+/// So long a process may take to end when its socket has gone; whoever calls it meanwhile calls once more.
+const LEAVING: Duration = Duration::from_secs(5);
+/// Somebody looks at least so often while anything waits, so a clock that moved on by more than twice that was set.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// What an onlooker may know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Live,
+    Draining,
+    Idle,
+    Gone,
+}
+
+impl Session {
+    /// As the store knows it, `entries` in the order of their arrival.
+    pub fn recover(entries: impl IntoIterator<Item = Entry>, idle: bool) -> Self {
+        let queue: VecDeque<_> =
+            entries.into_iter().map(|entry| Queued { entry, sent: None, ever: false }).collect();
+        let bytes = queue.iter().map(|queued| queued.entry.size).sum();
+        Self { queue, bytes, idle, ..Self::default() }
+    }
+
+    pub const fn mode(&self) -> Mode {
+        match &self.socket {
+            _any if self.idle => Mode::Idle,
+            None => Mode::Gone,
+            Some(Socket { drained: true, .. }) => Mode::Live,
+            Some(Socket { drained: false, .. }) => Mode::Draining,
+        }
+    }
+
+    pub fn backlog(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The socket that counts.
+    pub fn epoch(&self) -> Option<u64> {
+        self.socket.as_ref().map(|socket| socket.epoch)
+    }
+
+    /// When to tick, if nothing happens before.
+    pub fn due(&self, terms: &Terms) -> Option<Millis> {
+        let head = self.queue.front()?;
+        let aged = head.entry.at.after(terms.longest_age);
+        let next = match &self.socket {
+            None => self.next_poke(terms).filter(|_| self.pokes < terms.most_pokes),
+            Some(_) if self.idle => None,
+            Some(socket) => {
+                let hello = socket.opened.after(terms.hello_within);
+                let head = || self.queue.iter().take(socket.window(terms));
+                let waits = head().any(|queued| queued.sent.is_none());
+                let sent = head().filter_map(|queued| self.overdue(queued, terms));
+                sent.chain(waits.then_some(hello)).min()
+            }
+        };
+        let look = self.looked.map_or(aged, |at| at.after(LOOK_EVERY));
+        Some(next.map_or(aged, |next| next.min(aged)).min(look))
+    }
+
+    pub fn step(&mut self, now: Millis, event: Event, terms: &Terms) -> Decision {
+        let mut decision = Decision::default();
+        self.follow_clock(now);
+        match event {
+            Event::Hello { epoch, platform } => self.hello(now, epoch, platform, &mut decision),
+            Event::Arrived(entry) => self.arrived(now, entry, terms, &mut decision),
+            Event::Acked { id } => self.acked(&id, terms, &mut decision),
+            Event::GoingIdle { epoch } => self.going_idle(epoch, &mut decision),
+            Event::Closed { epoch } if self.epoch() == Some(epoch) => self.leave(),
+            // A socket that counts no longer.
+            Event::Closed { .. } => {}
+            Event::Tick => self.tick(now, terms, &mut decision),
+        }
+        self.pump(now, terms, &mut decision);
+        decision
+    }
+
+    fn hello(&mut self, now: Millis, epoch: u64, platform: String, decision: &mut Decision) {
+        match &mut self.socket {
+            Some(socket) if socket.epoch > epoch => return,
+            Some(socket) if socket.epoch == epoch => {
+                if socket.platforms.len() < crate::MOST_IDENTITIES && !socket.platforms.contains(&platform) {
+                    socket.platforms.push(platform);
+                }
+            }
+            Some(_) | None => {
+                if let Some(old) = self.epoch() {
+                    decision.effects.push(Effect::Close { epoch: old, code: close::SUPERSEDED });
+                }
+                self.leave();
+                let platforms = Vec::from([platform]);
+                self.socket = Some(Socket { epoch, opened: now, platforms, drained: false });
+                (self.pokes, self.early, self.soon) = (0, false, false);
+            }
+        }
+        if core::mem::take(&mut self.idle) {
+            decision.writes.push(Write::Flip { idle: false });
+            if let Some(socket) = &mut self.socket {
+                socket.drained = false;
+            }
+        }
+    }
+
+    fn arrived(&mut self, now: Millis, entry: Entry, terms: &Terms, decision: &mut Decision) {
+        let live = match &self.socket {
+            Some(socket) if !self.idle && socket.drained && self.queue.is_empty() => Some(socket.epoch),
+            Some(_) | None => None,
+        };
+        if let Some(epoch) = live.filter(|_| !terms.durable_live) {
+            decision.effects.push(Effect::Pass { epoch, id: entry.id });
+            return;
+        }
+        let full = self.queue.len() >= terms.most_entries || self.bytes + entry.size > terms.most_bytes;
+        if full {
+            decision.writes.push(Write::Bury { id: entry.id, why: Buried::Full });
+            if !core::mem::replace(&mut self.overflowed, true) {
+                decision.effects.push(Effect::Overflowed);
+            }
+            return;
+        }
+        decision.writes.push(Write::Append { id: entry.id.clone() });
+        self.bytes += entry.size;
+        self.queue.push_back(Queued { entry, sent: None, ever: false });
+        if self.socket.is_none() || self.idle {
+            self.poke(now, terms, decision);
+        }
+    }
+
+    fn acked(&mut self, id: &str, terms: &Terms, decision: &mut Decision) {
+        // Whatever was ever sent is at the head.
+        let mut head = self.queue.iter().take(terms.window.max(1));
+        let Some(at) = head.position(|queued| queued.ever && queued.entry.id == id) else { return };
+        let Some(queued) = self.remove(at) else { return };
+        self.acks_forwards |= queued.entry.carries == Carries::Forward;
+        decision.writes.push(Write::Delete { id: queued.entry.id });
+    }
+
+    fn going_idle(&mut self, epoch: u64, decision: &mut Decision) {
+        if self.epoch() != Some(epoch) {
+            return;
+        }
+        if !core::mem::replace(&mut self.idle, true) {
+            decision.writes.push(Write::Flip { idle: true });
+            // Whoever leaves as agreed came when they were called: the next call need not wait.
+            (self.poked, self.pokes) = (None, 0);
+        }
+        decision.effects.push(Effect::GrantIdle { epoch });
+    }
+
+    fn tick(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+        while self.queue.front().is_some_and(|head| now >= head.entry.at.after(terms.longest_age)) {
+            self.bury(0, Buried::Old, decision);
+        }
+        if self.socket.is_some() && !self.idle {
+            self.overdue_now(now, terms, decision);
+        }
+        if self.socket.is_none() && !self.queue.is_empty() && self.pokes < terms.most_pokes {
+            self.poke(now, terms, decision);
+        }
+    }
+
+    /// Entries whose acknowledgement does not come.
+    fn overdue_now(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+        loop {
+            let late = |queued: &Queued| self.overdue(queued, terms).is_some_and(|due| now >= due);
+            let Some(at) = self.queue.iter().take(terms.window).position(late) else { return };
+            let queued = &mut self.queue[at];
+            if queued.entry.carries == Carries::Forward && !self.acks_forwards {
+                if let Some(queued) = self.remove(at) {
+                    decision.writes.push(Write::Delete { id: queued.entry.id });
+                }
+                continue;
+            }
+            queued.entry.strikes += 1;
+            if queued.entry.strikes >= terms.strikes {
+                self.bury(at, Buried::NotAcknowledged, decision);
+                continue;
+            }
+            let (id, strikes) = (queued.entry.id.clone(), queued.entry.strikes);
+            decision.writes.push(Write::Strike { id, strikes });
+            if let Some(epoch) = self.epoch() {
+                decision.effects.push(Effect::Close { epoch, code: close::ACK_TIMEOUT });
+            }
+            return self.leave();
+        }
+    }
+
+    fn overdue(&self, queued: &Queued, terms: &Terms) -> Option<Millis> {
+        let forward = queued.entry.carries == Carries::Forward && !self.acks_forwards;
+        queued.sent.map(|at| at.after(if forward { terms.forward_within } else { terms.ack_within }))
+    }
+
+    /// The head of the queue leaves, as far as the window goes.
+    fn pump(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+        if self.queue.is_empty() {
+            self.overflowed = false;
+        }
+        let Some(socket) = &mut self.socket else { return };
+        if self.idle {
+            return;
+        }
+        socket.drained |= self.queue.is_empty();
+        for queued in self.queue.iter_mut().take(socket.window(terms)).filter(|queued| queued.sent.is_none())
+        {
+            let greeted = socket.platforms.contains(&queued.entry.platform);
+            if !greeted && now < socket.opened.after(terms.hello_within) {
+                return; // and nothing overtakes it
+            }
+            (queued.sent, queued.ever) = (Some(now), true);
+            decision.effects.push(Effect::Deliver { epoch: socket.epoch, id: queued.entry.id.clone() });
+        }
+    }
+
+    fn poke(&mut self, now: Millis, terms: &Terms, decision: &mut Decision) {
+        if self.next_poke(terms).is_none_or(|at| now >= at) {
+            let leaving = self.left.is_some_and(|left| now.since(left) < LEAVING);
+            self.soon = leaving && self.poked.is_none();
+            self.early = self.socket.is_some();
+            self.poked = Some(now);
+            self.pokes = self.pokes.saturating_add(1);
+            decision.effects.push(Effect::Poke);
+        }
+    }
+
+    /// `None`: at once.
+    fn next_poke(&self, terms: &Terms) -> Option<Millis> {
+        let wait = if self.soon { terms.poke_every.min(LEAVING) } else { terms.poke_every };
+        self.poked.map(|at| at.after(wait))
+    }
+
+    /// A clock that was set moves everything that it measured: nothing grows old by it, and nothing waits for it.
+    fn follow_clock(&mut self, now: Millis) {
+        let Some(looked) = self.looked.replace(now) else { return };
+        let (back, on) = (looked.since(now), now.since(looked));
+        // With nothing that waits nobody looks, and any time may pass.
+        if back.is_zero() && (self.queue.is_empty() || on <= LOOK_EVERY.saturating_mul(2)) {
+            return;
+        }
+        let shift = |at: &mut Millis| *at = if back.is_zero() { at.after(on) } else { at.before(back) };
+        self.poked.iter_mut().chain(&mut self.left).for_each(shift);
+        self.socket.iter_mut().for_each(|socket| shift(&mut socket.opened));
+        for queued in &mut self.queue {
+            shift(&mut queued.entry.at);
+            queued.sent.iter_mut().for_each(shift);
+        }
+    }
+
+    /// The socket counts no longer: what it did not acknowledge is for the next one.
+    fn leave(&mut self) {
+        self.socket = None;
+        self.left = self.looked;
+        if core::mem::take(&mut self.early) {
+            self.poked = None;
+        }
+        for queued in &mut self.queue {
+            queued.sent = None;
+        }
+    }
+
+    fn bury(&mut self, at: usize, why: Buried, decision: &mut Decision) {
+        if let Some(queued) = self.remove(at) {
+            decision.writes.push(Write::Bury { id: queued.entry.id, why });
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Queued> {
+        let queued = self.queue.remove(at)?;
+        self.bytes = self.bytes.saturating_sub(queued.entry.size);
+        Some(queued)
+    }
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;
