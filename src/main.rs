@@ -1,27 +1,16 @@
-//! Petasos: arguments, configuration, wiring and signals. Everything it does is done by the crates below.
+//! Petasos: wiring, signals, and the commands that start something. Everything it does is done by the crates below.
 
-mod arguments;
-mod backup;
-mod client;
 mod commands;
-mod failure;
-mod life;
-mod lock;
-mod logs;
-mod print;
-mod progress;
 mod serve;
-mod service;
 mod signals;
-mod socket;
 mod takeover;
 mod wire;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-
-use arguments::Arguments;
+use petasos_cli::arguments::Arguments;
+use petasos_cli::{failure, logs};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

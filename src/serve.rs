@@ -6,6 +6,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use petasos_cli::backup;
+use petasos_cli::failure::{Failure, WRITABLE};
+use petasos_cli::lock::Lock;
+use petasos_cli::socket;
 use petasos_config::Home;
 use petasos_core::lifecycle::State;
 use petasos_gateway::home::api_key;
@@ -17,10 +21,6 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::backup;
-use crate::failure::{Failure, WRITABLE};
-use crate::lock::{Lock, NotTaken};
-use crate::socket;
 use crate::wire::{Listen, Wired, api::DEFAULT};
 
 /// A started gateway. Dropping it without `wait` leaves everything to the next start's recovery.
@@ -36,24 +36,6 @@ pub(crate) struct Serving {
     pid: PidFile,
     /// Held until the very end: the next process must find a closed database.
     _lock: Lock,
-}
-
-/// Takes the home for this process.
-pub(crate) fn take(home: &Home) -> Result<Lock, Failure> {
-    home.create().map_err(|error| {
-        Failure::new(format!("{} cannot be created: {error}", home.path().display())).next(WRITABLE)
-    })?;
-    Lock::take(&home.lock_file()).map_err(|error| not_taken(home, error))
-}
-
-pub(crate) fn not_taken(home: &Home, error: NotTaken) -> Failure {
-    match error {
-        NotTaken::Held { .. } => Failure::new(error.to_string())
-            .next("petasos status shows it, petasos stop ends it, petasos run --replace takes its place"),
-        NotTaken::Io { error, .. } => {
-            Failure::new(format!("{} cannot be written: {error}", home.path().display())).next(WRITABLE)
-        }
-    }
 }
 
 /// Whoever has configured no key for the API finds one in the home.

@@ -7,6 +7,9 @@
 
 use std::time::{Duration, Instant};
 
+use petasos_cli::failure::Failure;
+use petasos_cli::lock::{self, Lock, NotTaken};
+use petasos_cli::{life, print};
 use petasos_config::Home;
 use petasos_core::lifecycle::stop_budget;
 use petasos_gateway::Lifetime;
@@ -14,10 +17,6 @@ use petasos_gateway::home::bot_lock;
 use petasos_gateway::home::peers::{self, Peer};
 use petasos_gateway::home::process::{self, Record};
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::failure::Failure;
-use crate::lock::{self, Lock, NotTaken};
-use crate::{life, print, serve};
 
 const LOOK: Duration = Duration::from_millis(20);
 /// What a stop may take when its turns have ended.
@@ -28,7 +27,7 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 /// The home, whoever has it.
 pub(crate) async fn take(home: &Home) -> Result<Lock, Failure> {
     let Some(old) = lock::holder(&home.lock_file()).map(|held| held.process) else {
-        return serve::take(home);
+        return lock::take(home);
     };
     verify(&old)?;
     let drain = life::drain_timeout(home, Some(&old)).unwrap_or(Lifetime::default().drain_timeout);
@@ -113,7 +112,7 @@ async fn free(
                 return Err(Failure::new(what).next("petasos status shows it"));
             }
             Err(NotTaken::Held { .. }) => {}
-            Err(error @ NotTaken::Io { .. }) => return Err(serve::not_taken(home, error)),
+            Err(error @ NotTaken::Io { .. }) => return Err(lock::not_taken(home, error)),
         }
         if end.is_some_and(|end| Instant::now() >= end) {
             match granted() {

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use petasos_cli::backup::schedule::Schedule;
 use petasos_config::choices::{self, BusyInput, ReplyMode, StreamingTransport};
 use petasos_config::keys::{agent, gateway, sessions, web};
 use petasos_config::limits::{self, Denied};
@@ -37,9 +38,7 @@ use petasos_gateway::{Lifetime, Page, Stall, Streaming, Transport, Unbuilt, netw
 use petasos_platforms::{Adapter, AdapterKind};
 use petasos_web::{ApiOptions, Doors};
 
-use crate::backup::schedule::Schedule;
-
-pub(crate) use connector::{connector, fronted};
+pub(crate) use connector::connector;
 
 /// Everything a gateway process is started with.
 #[derive(Debug)]

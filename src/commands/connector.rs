@@ -6,18 +6,18 @@ pub(crate) mod run;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_cli::arguments::{ConnectorAction, GatewayAction, TenantAction};
+use petasos_cli::commands::Context;
+use petasos_cli::commands::links::rate_limit;
+use petasos_cli::failure::{Failure, WRITABLE};
+use petasos_cli::lock;
+use petasos_cli::print::{self, ODD, now, say, styled};
 use petasos_connector::Status;
 use petasos_core::Platform;
+use petasos_platforms::AdapterKind;
 use petasos_store::connector::Gateway;
 use petasos_store::{Error as StoreError, Reader, Store, Tx};
 use serde_json::{Value, json};
-
-use super::Context;
-use super::links::rate_limit;
-use crate::arguments::{ConnectorAction, GatewayAction, TenantAction};
-use crate::failure::{Failure, WRITABLE};
-use crate::lock;
-use crate::print::{self, ODD, now, say, styled};
 
 /// How long a secret stays good after the next one was made.
 const OVERLAP: Duration = Duration::from_secs(24 * 3600);
@@ -205,7 +205,7 @@ fn known(tx: &Tx<'_>, tenant: &str) -> petasos_store::Result<()> {
 }
 
 fn named(platform: &str) -> Result<Platform, Failure> {
-    let names: Vec<_> = crate::wire::fronted().collect();
+    let names: Vec<_> = AdapterKind::fronted().collect();
     let unknown = || Failure::new(format!("{platform} is no platform")).next(one_of(&names));
     Platform::parse(platform).ok_or_else(unknown)
 }

@@ -11,14 +11,14 @@ pub(crate) use compact::compact;
 
 use std::process::ExitCode;
 
+use petasos_cli::commands::Context;
+use petasos_cli::failure::Failure;
+use petasos_cli::lock;
+use petasos_cli::print::{self, BAD, DIM, GOOD, ODD, styled};
 use petasos_config::{Problem, Severity, limits};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Context;
-use crate::failure::Failure;
-use crate::lock;
-use crate::print::{self, BAD, DIM, GOOD, ODD, styled};
 use crate::wire::wire;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -71,9 +71,9 @@ fn tell(finding: &Finding) {
         Verdict::Warn => styled(ODD, "warn"),
         Verdict::Fail => styled(BAD, "fail"),
     };
-    crate::print::say!("{mark} {:<12} {}", finding.check, finding.detail);
+    petasos_cli::print::say!("{mark} {:<12} {}", finding.check, finding.detail);
     if let Some(advice) = &finding.advice {
-        crate::print::say!("     {:<12} {}", "", styled(DIM, &format!("→ {advice}")));
+        petasos_cli::print::say!("     {:<12} {}", "", styled(DIM, &format!("→ {advice}")));
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
+use petasos_cli::arguments::Enroll;
+use petasos_cli::commands::Context;
+use petasos_cli::failure::Failure;
+use petasos_cli::print::{self, GOOD, say, styled};
 use petasos_config::keys;
 use petasos_gateway::home;
 use petasos_platforms::Secret;
 use petasos_platforms::relay;
 use serde_json::json;
 
-use super::Context;
-use crate::arguments::Enroll;
-use crate::failure::Failure;
-use crate::print::{self, GOOD, say, styled};
 use crate::wire::relay as wired;
 
 const HIDDEN: &str = "<hidden>";

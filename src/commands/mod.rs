@@ -1,52 +1,29 @@
-//! One file per command. What they share: the home, and how to print.
+//! Which command does what. Those that start a gateway or a connector, or ask what one would be started with, are here; the
+//! others are in `petasos-cli`.
 
-mod approvals;
-mod backup;
-mod channels;
-mod chat;
-mod config;
 mod connector;
-mod cron;
 mod doctor;
-mod drain;
 mod enroll;
-mod links;
-mod memory;
-mod open;
-mod outbox;
-mod pairing;
-mod prove;
-mod restart;
-mod resume;
 mod run;
-mod send;
-mod service;
-mod sessions;
-mod status;
-mod stop;
-mod version;
-mod wait;
 
 use std::future::Future;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use petasos_config::Home;
-use petasos_store::{OpenError, Reader, Store};
+use petasos_cli::arguments::{Arguments, Command, ConnectorAction, Gateway};
+use petasos_cli::commands::stop::Haste;
+use petasos_cli::commands::{
+    Context, approvals, backup, channels, chat, config, cron, drain, links, memory, open, outbox, pairing,
+    prove, restart, resume, send, service, sessions, status, stop, version, warn,
+};
+use petasos_cli::failure::Failure;
+use petasos_cli::logs::{self, Loudness};
+use petasos_cli::{lock, print};
+use petasos_config::{Home, Problem, Resolved};
+use petasos_core::lifecycle::Leave;
 
-use crate::arguments::{Arguments, Command, ConnectorAction, Gateway};
-use crate::failure::Failure;
-use crate::logs::{self, Loudness};
-use crate::{print, serve};
-use stop::Haste;
-
-/// What every command is given.
-#[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) home: Home,
-    pub(crate) json: bool,
-    pub(crate) loudness: Loudness,
-}
+use crate::serve::{self, Serving};
+use crate::wire::wire;
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let loudness = match (arguments.quiet, arguments.verbose) {
@@ -81,7 +58,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
             logs::start(context.loudness);
             block_on(run::run(context, how))
         }
-        Command::Chat(wanted) => block_on(chat::chat(context, wanted)),
+        Command::Chat(wanted) => block_on(chat::chat(context, wanted, host)),
         Command::Status => block_on(status::status(context)),
         Command::Sessions(wanted) => block_on(sessions::sessions(context, wanted)),
         Command::Links(wanted) => block_on(links::links(context, wanted)),
@@ -92,7 +69,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
         Command::Memory(wanted) => memory::memory(context, wanted),
         Command::Pairing(wanted) => block_on(pairing::pairing(context, wanted)),
         Command::Approvals(wanted) => block_on(approvals::approvals(context, wanted)),
-        Command::Config(wanted) => config::config(context, wanted),
+        Command::Config(wanted) => config::config(context, wanted, &can_start),
         Command::Doctor(wanted) if wanted.repair => doctor::repair(context),
         Command::Doctor(wanted) if wanted.compact => doctor::compact(context),
         Command::Doctor(wanted) => block_on(doctor::doctor(context, wanted.online)),
@@ -112,7 +89,7 @@ fn dispatch(context: &Context, command: Command) -> Result<ExitCode, Failure> {
             }
             other => connector::connector(context, other),
         },
-        Command::Service(wanted) => service::service(context, &wanted),
+        Command::Service(wanted) => service::service(context, &wanted, &can_start),
         Command::Version | Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }
 }
@@ -132,35 +109,25 @@ fn block_on(work: impl Future<Output = Result<ExitCode, Failure>>) -> Result<Exi
     done
 }
 
-/// Tells of warnings, once.
-pub(crate) fn warn(problems: &[petasos_config::Problem]) {
-    for problem in problems.iter().filter(|it| it.severity != petasos_config::Severity::Error) {
-        crate::print::warn_of!("{} {problem}", print::styled(print::ODD, "warning:"));
+fn can_start(home: &Home, resolved: &mut Resolved) -> Result<(), Vec<Problem>> {
+    wire(home, resolved).map(drop)
+}
+
+/// A gateway for as long as a chat lasts.
+async fn host(context: &Context) -> Result<Serving, Failure> {
+    let lock = lock::take(&context.home)?;
+    let mut resolved = petasos_config::load(&context.home);
+    let mut wired = wire(&context.home, &mut resolved).map_err(|problems| Failure::of_problems(&problems))?;
+    warn(&resolved.problems);
+    // The page belongs to a gateway that stays.
+    wired.listen = None;
+    serve::start(&context.home, wired, lock).await
+}
+
+impl chat::Hosted for Serving {
+    async fn end(self) {
+        self.handle.leave(Leave::Stop, None);
+        self.handle.hurry();
+        self.wait().await;
     }
-}
-
-/// The database as it is, whoever runs. `None`: there is none yet.
-pub(crate) fn reader(home: &Home) -> Result<Option<Reader>, Failure> {
-    if !home.database().exists() {
-        return vanished(home).map_or(Ok(None), |error| Err(error.into()));
-    }
-    Ok(Some(Reader::open(home.database())?))
-}
-
-/// There was a database, and it is not there any more: that is not the same as none yet.
-pub(crate) fn vanished(home: &Home) -> Option<OpenError> {
-    let sign = home.database_marker();
-    (!home.database().exists() && sign.exists()).then(|| OpenError::Vanished { path: home.database(), sign })
-}
-
-/// Writes without a gateway: takes the home for that moment.
-pub(crate) fn write<T>(
-    home: &Home,
-    job: impl FnOnce(&petasos_store::Tx<'_>) -> petasos_store::Result<T>,
-) -> Result<T, Failure> {
-    let _lock = serve::take(home)?;
-    let mut store = Store::open(home.database())?;
-    let done = store.write(job)?;
-    store.close()?;
-    Ok(done)
 }

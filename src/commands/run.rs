@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use petasos_cli::arguments::Run;
+use petasos_cli::commands::{Context, warn};
+use petasos_cli::failure::Failure;
+use petasos_cli::{lock, logs};
 use petasos_config::{Home, Problem};
 use petasos_core::lifecycle::{From, How, Leave};
 use petasos_gateway::home::peers::{self, Peer};
@@ -15,10 +19,6 @@ use petasos_gateway::home::process::Record;
 use petasos_gateway::sd::Notifier;
 use petasos_gateway::{Leaver, clock};
 
-use super::{Context, warn};
-use crate::arguments::Run;
-use crate::failure::Failure;
-use crate::logs;
 use crate::serve;
 use crate::signals::{Signal, Signals};
 use crate::takeover;
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &Context, how: Run) -> Result<ExitCode, Failure
     wired.gateway.lifetime.supervised |= how.external_supervisor;
     warn(&resolved.problems);
     wired.gateway.lifetime.storm_pause = storm::record_start(context, &wired.gateway.lifetime, how);
-    let lock = match serve::take(&context.home) {
+    let lock = match lock::take(&context.home) {
         Ok(lock) => lock,
         Err(held) if !how.replace => return Err(held),
         Err(_) => tokio::select! {
@@ -101,7 +101,7 @@ fn remark(how: Run) {
 /// A configuration that cannot work. Only whoever has the home may say so in it.
 fn refused(context: &Context, how: Run, problems: &[Problem]) -> Failure {
     let failure = Failure::of_problems(problems);
-    match serve::take(&context.home) {
+    match lock::take(&context.home) {
         Ok(_lock) => serve::tell_unstartable(&context.home, &failure),
         Err(held) if !how.replace => return held,
         Err(_) => {}

@@ -69,19 +69,6 @@ pub(crate) fn connector(
     Ok(Fronting { connector, warnings: problems })
 }
 
-/// The names of the platforms that a connector fronts.
-pub(crate) fn fronted() -> impl Iterator<Item = &'static str> {
-    AdapterKind::all().filter(|kind| is_fronted(*kind)).map(|kind| kind.platform().as_str())
-}
-
-/// Programs deliver to a gateway, and a connector does not front another one.
-const fn is_fronted(kind: AdapterKind) -> bool {
-    match kind {
-        AdapterKind::Telegram | AdapterKind::Discord | AdapterKind::Slack => true,
-        AdapterKind::Webhook | AdapterKind::External(_) => false,
-    }
-}
-
 fn spoken(home: &Home, settings: &Settings, problems: &mut Vec<Problem>) -> Vec<Spoken> {
     let spoken = AdapterKind::all().filter_map(|kind| match kind {
         AdapterKind::Telegram => telegram::spoken(settings, problems),

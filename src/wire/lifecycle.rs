@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
+use petasos_cli::service::{first_in_a_container, supervised};
 use petasos_config::keys::{any, gateway, telegram};
 use petasos_config::{Origin, Problem, Settings, choices};
 use petasos_core::Platform;
@@ -14,18 +15,13 @@ use petasos_gateway::{HomeChannel, Lifetime};
 use petasos_platforms::AdapterKind;
 use petasos_web::Doors;
 
-use crate::service::{first_in_a_container, supervised};
-
-/// Whoever waits longer than a day for turns does not want to stop.
-const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3600);
-
 /// Whoever has refused so often is not asked more often than this.
 const SHORTEST_PROBE: Duration = Duration::from_secs(30);
 
 /// `env`: where a supervisor left its sign.
 pub(crate) fn lifetime(settings: &Settings, env: impl Fn(&str) -> Option<OsString>) -> Lifetime {
     Lifetime {
-        drain_timeout: settings.get(&gateway::DRAIN_TIMEOUT).min(LONGEST_DRAIN),
+        drain_timeout: petasos_config::drain_timeout(settings),
         crash_recovery: match settings.get(&gateway::CRASH_RECOVERY) {
             choices::CrashRecovery::Journal => CrashRecovery::Journal,
             choices::CrashRecovery::Suspend => CrashRecovery::Suspend,

@@ -23,6 +23,7 @@ mod yaml;
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
 use petasos_core::Provider;
 
@@ -114,6 +115,14 @@ pub fn from_texts(
 /// Who serves the model: named, or following from the rest. `None`: there is a problem.
 pub fn provider(settings: &Settings) -> Option<Provider> {
     model::named(settings.get(&keys::model::PROVIDER))
+}
+
+/// Nobody who wants a stop waits longer than a day for turns.
+const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a stop waits for running turns.
+pub fn drain_timeout(settings: &Settings) -> Duration {
+    settings.get(&keys::gateway::DRAIN_TIMEOUT).min(LONGEST_DRAIN)
 }
 
 fn refused(problem: Problem) -> Resolved {

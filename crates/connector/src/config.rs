@@ -10,8 +10,7 @@ use petasos_platforms::Adapter;
 use petasos_platforms::listener::Place;
 use petasos_relay::session::Terms;
 
-/// The file in the home that holds everything.
-pub const DATABASE: &str = "connector.db";
+pub use petasos_store::connector::DATABASE;
 
 #[derive(Debug)]
 pub struct Config {

@@ -47,6 +47,20 @@ impl AdapterKind {
         Self::BUILT_IN.iter().copied().chain([Self::External(Platform::RELAY)])
     }
 
+    /// Whether a connector serves this platform for gateways. Webhooks are delivered to a gateway itself, and a
+    /// connector does not serve another connector.
+    pub const fn is_fronted(self) -> bool {
+        match self {
+            Self::Telegram | Self::Discord | Self::Slack => true,
+            Self::Webhook | Self::External(_) => false,
+        }
+    }
+
+    /// The names of the platforms that a connector serves.
+    pub fn fronted() -> impl Iterator<Item = &'static str> {
+        Self::all().filter(|kind| kind.is_fronted()).map(|kind| kind.platform().as_str())
+    }
+
     /// The name that people know.
     pub const fn label(self) -> &'static str {
         match self {

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
+use petasos_cli::commands::{Context, warn};
+use petasos_cli::failure::{Failure, WRITABLE};
+use petasos_cli::lock::{Lock, NotTaken};
+use petasos_cli::print::say;
 use petasos_connector::StartError;
 
-use super::super::{Context, warn};
-use crate::failure::{Failure, WRITABLE};
-use crate::lock::{Lock, NotTaken};
-use crate::print::say;
 use crate::signals::Signals;
 use crate::wire;
 

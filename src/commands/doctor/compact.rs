@@ -2,18 +2,17 @@
 
 use std::process::ExitCode;
 
+use petasos_cli::commands::Context;
+use petasos_cli::failure::Failure;
+use petasos_cli::lock;
+use petasos_cli::print::say;
 use petasos_store::Store;
-
-use crate::commands::Context;
-use crate::failure::Failure;
-use crate::print::say;
-use crate::serve;
 
 /// Kept free beside the copy.
 const MARGIN: u64 = 64 << 20;
 
 pub(crate) fn compact(context: &Context) -> Result<ExitCode, Failure> {
-    let _lock = serve::take(&context.home)?;
+    let _lock = lock::take(&context.home)?;
     let path = context.home.database();
     let store = Store::open(&path)?;
     let before = store.database_size()?;

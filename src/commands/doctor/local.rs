@@ -3,6 +3,9 @@
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
+use petasos_cli::commands::{outbox, pairing, vanished};
+use petasos_cli::failure::{Failure, WRITABLE};
+use petasos_cli::print;
 use petasos_config::Home;
 use petasos_core::dead::DeadChat;
 use petasos_core::lifecycle::stamp;
@@ -12,9 +15,6 @@ use petasos_store::{OpenError, Reader};
 use rustix::fs::StatVfsMountFlags;
 
 use super::Finding;
-use crate::commands::{outbox, pairing, vanished};
-use crate::failure::{Failure, WRITABLE};
-use crate::print;
 use crate::wire::Listen;
 
 /// Dead chats worth a line each.

@@ -3,17 +3,17 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use petasos_cli::backup::schedule::Schedule;
+use petasos_cli::backup::{about, newest};
+use petasos_cli::commands::Context;
+use petasos_cli::failure::Failure;
+use petasos_cli::lock;
+use petasos_cli::print::{self, now};
 use petasos_config::Home;
 use petasos_store::{Reader, Salvage, Store};
 use serde_json::json;
 
 use super::Finding;
-use crate::backup::schedule::Schedule;
-use crate::backup::{about, newest};
-use crate::commands::Context;
-use crate::failure::Failure;
-use crate::print::{self, now};
-use crate::serve;
 
 /// A salvage that long ago is no news any more.
 const RECENT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -22,7 +22,7 @@ const OLD: Duration = Duration::from_secs(8 * 24 * 3600);
 
 /// Checks the whole database and salvages it if it is damaged. Takes the home meanwhile.
 pub(crate) fn repair(context: &Context) -> Result<ExitCode, Failure> {
-    let _lock = serve::take(&context.home)?;
+    let _lock = lock::take(&context.home)?;
     let salvaged = Store::repair(context.home.database(), now())?;
     if context.json {
         print::json(&json!({ "damaged": salvaged.is_some(), "salvage": salvaged }))?;

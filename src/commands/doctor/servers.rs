@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use petasos_agent::mcp::{Server, Servers, State};
+use petasos_cli::client::Client;
 use petasos_config::Home;
 use serde::Deserialize;
 
 use super::Finding;
-use crate::client::Client;
 
 /// A program may have to be fetched before it starts.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ fn now(name: &str, state: State) -> Finding {
 }
 
 fn up(name: &str, tools: usize) -> Finding {
-    Finding::ok(CHECK, format!("{name}: up, {}", crate::print::count(tools, "tool", "tools")))
+    Finding::ok(CHECK, format!("{name}: up, {}", petasos_cli::print::count(tools, "tool", "tools")))
 }
 
 fn away(name: &str, state: &str, why: Option<&str>) -> Finding {

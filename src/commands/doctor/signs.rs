@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use petasos_cli::commands::drain::{asked_for, marker};
+use petasos_cli::service::{Found, Scope, Service, look};
 use petasos_config::Home;
 use petasos_core::lifecycle::marker::Standing;
 use petasos_gateway::home::peers::Peer;
 
 use super::Finding;
-use crate::commands::drain::{asked_for, marker};
-use crate::service::{Found, Scope, Service, look};
 
 /// A marker that names a process means nothing after this.
 const MARKER_LIFE: Duration = Duration::from_secs(60);

@@ -2,16 +2,16 @@
 
 use std::io::IsTerminal;
 
+use petasos_cli::commands::Context;
+use petasos_cli::commands::drain::asked_for;
+use petasos_cli::commands::links::state_of;
+use petasos_cli::failure::Failure;
+use petasos_cli::print::{BOLD, DIM, ODD, say, styled};
 use petasos_core::lifecycle::stamp;
 use petasos_core::link::State;
 use petasos_gateway::{Handle, Status};
 use serde_json::json;
 
-use super::super::Context;
-use super::super::drain::asked_for;
-use super::super::links::state_of;
-use crate::failure::Failure;
-use crate::print::{BOLD, DIM, ODD, say, styled};
 use crate::serve::Serving;
 
 /// Set for a process that took over from one that nobody would have started again. A gateway starts no other program

@@ -5,10 +5,9 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use petasos_cli::arguments::Run;
+use petasos_cli::commands::Context;
 use petasos_gateway::{Lifetime, clock, home};
-
-use super::super::Context;
-use crate::arguments::Run;
 
 /// Who started the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +21,7 @@ struct Starter {
 
 /// Counts this start. Returns how long its suspects wait, if there were too many starts.
 pub(super) fn record_start(context: &Context, lifetime: &Lifetime, how: Run) -> Option<Duration> {
-    // The first start creates the home; `serve::take` reports one that cannot be created.
+    // The first start creates the home; `lock::take` reports one that cannot be created.
     let _reported_there = context.home.create();
     let wait = home::starts::record(context.home.path(), lifetime.storm, clock::now())?;
     let starter = Starter {

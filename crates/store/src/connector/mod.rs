@@ -19,6 +19,9 @@ mod records;
 mod tokens;
 mod vault;
 
+/// In the home of a connector.
+pub const DATABASE: &str = "connector.db";
+
 pub use belong::Policy;
 pub use chats::{Chat, Request};
 pub use media::Media;

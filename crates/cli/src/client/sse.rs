@@ -1,0 +1,91 @@
+//! Server-sent events, as our own gateway writes them.
+
+use serde_json::Value;
+
+use super::Error;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub name: String,
+    pub data: Value,
+}
+
+/// An open stream. Dropping it hangs up.
+#[derive(Debug)]
+pub struct Events {
+    response: reqwest::Response,
+    reader: Reader,
+}
+
+impl Events {
+    pub(super) fn new(response: reqwest::Response) -> Self {
+        Self { response, reader: Reader::default() }
+    }
+
+    /// The next event; `Gone` when the gateway has closed the stream.
+    pub async fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            if let Some(event) = self.reader.pop() {
+                return Ok(event);
+            }
+            let chunk = self.response.chunk().await.map_err(|_| Error::Gone)?;
+            self.reader.push(&chunk.ok_or(Error::Gone)?);
+        }
+    }
+}
+
+/// Bytes in, events out.
+#[derive(Debug, Default)]
+struct Reader {
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        loop {
+            let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")?;
+            let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+            if let Some(event) = read(&String::from_utf8_lossy(&block)) {
+                return Some(event);
+            }
+        }
+    }
+}
+
+/// `None` for a block that only keeps the connection alive.
+fn read(block: &str) -> Option<Event> {
+    let field = |name: &str| {
+        let values = block.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let values: Vec<&str> = values.map(|value| value.strip_prefix(' ').unwrap_or(value)).collect();
+        (!values.is_empty()).then(|| values.join("\n"))
+    };
+    let data = serde_json::from_str(&field("data")?).ok()?;
+    Some(Event { name: field("event").unwrap_or_else(|| "message".into()), data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn events_come_out_whole_however_the_bytes_come_in() {
+        let text =
+            ": hello\n\nevent: row\nid: 4\ndata: {\"a\":\"ß\"}\n\nevent: idle\ndata: {}\n\n".as_bytes();
+        for step in 1..text.len() {
+            let mut reader = Reader::default();
+            let mut events = Vec::new();
+            for chunk in text.chunks(step) {
+                reader.push(chunk);
+                events.extend(std::iter::from_fn(|| reader.pop()));
+            }
+            let want = [("row", json!({"a": "ß"})), ("idle", json!({}))];
+            let want = want.map(|(name, data)| Event { name: name.into(), data });
+            assert_eq!(events, want, "chunks of {step}");
+        }
+    }
+}
