@@ -91,14 +91,37 @@ fn find(bug: Bug) -> (u64, Box<Broken>) {
     panic!("{bug:?} was not found within {ENOUGH} seeds");
 }
 
-#[test]
-fn every_planted_bug_is_found_as_what_it_breaks() {
-    for bug in Bug::ALL {
+/// Tests of [`Bug::ALL`], so that they run beside each other.
+const PARTS: usize = 4;
+
+#[track_caller]
+fn planted_bugs_are_found_as_what_they_break(part: usize) {
+    for bug in Bug::ALL.into_iter().skip(part).step_by(PARTS) {
         let (seed, broken) = find(bug);
         let found = broken.violation.promise;
         assert!(bug.breaks().contains(&found), "{bug:?} was found by seed {seed} as {}", broken.violation);
         println!("{bug:?}: seed {seed}, {}", broken.violation);
     }
+}
+
+#[test]
+fn every_planted_bug_is_found_first_part() {
+    planted_bugs_are_found_as_what_they_break(0);
+}
+
+#[test]
+fn every_planted_bug_is_found_second_part() {
+    planted_bugs_are_found_as_what_they_break(1);
+}
+
+#[test]
+fn every_planted_bug_is_found_third_part() {
+    planted_bugs_are_found_as_what_they_break(2);
+}
+
+#[test]
+fn every_planted_bug_is_found_fourth_part() {
+    planted_bugs_are_found_as_what_they_break(3);
 }
 
 #[test]
