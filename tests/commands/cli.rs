@@ -261,6 +261,18 @@ fn a_question_in_a_pipe_is_answered_by_the_demo_model_without_a_gateway() {
 }
 
 #[test]
+fn status_reports_a_database_that_cannot_be_read() {
+    let home = Empty::with("model: {provider: demo}\n");
+    std::fs::write(home.0.path().join("petasos.db"), "not a database, or not one yet").expect("written");
+    let status = json(&home.run(&["status", "--json"]));
+    assert_eq!(status["state"], "stopped");
+    assert_eq!(status["stored_sessions"], serde_json::Value::Null);
+    assert!(status["database_error"].is_string(), "{status}");
+    let text = fine(&home.run(&["status"]));
+    assert!(text.contains("cannot be read") && text.contains("petasos doctor"), "{text}");
+}
+
+#[test]
 fn with_a_gateway_the_companions_tell_what_it_does() {
     let home = Empty::with("model: {provider: demo, demo_delay_ms: 0}\n");
     let gateway = home.gateway();

@@ -209,7 +209,8 @@ impl Bench {
     /// What the gateway says of itself.
     pub fn status(&self) -> serde_json::Value {
         let status = self.run(&["status", "--json"]);
-        serde_json::from_slice(&status.stdout).expect("status is JSON")
+        let error = String::from_utf8_lossy(&status.stderr);
+        serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("status is not JSON: {error}"))
     }
 
     /// `gateway_state.json` as it stands, if it is there.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use petasos_core::message::ChatType;
 use petasos_core::{Inbound, Millis, Platform, SessionKey, Source};
-use petasos_store::{Checkpointer, Error, LogState, Store};
+use petasos_store::{Checkpointer, Error, LogProbe, LogState, Store};
 
 const MOST_IN_GROUP: usize = 512;
 const WRITERS: [usize; 4] = [1, 8, 64, 256];
@@ -148,7 +148,7 @@ struct Owner {
 
 enum Log {
     InCommits,
-    Beside(SyncSender<()>, JoinHandle<()>),
+    Beside(LogProbe, SyncSender<()>, JoinHandle<()>),
     Between(Box<Checkpointer>),
 }
 
@@ -162,7 +162,7 @@ impl Owner {
                 let (due, signals) = mpsc::sync_channel(1);
                 let beside = checkpointer();
                 let run = move || signals.iter().for_each(|()| checkpointed(beside.run()));
-                Log::Beside(due, thread::spawn(run))
+                Log::Beside(LogProbe::default(), due, thread::spawn(run))
             }
         };
         Self { store, log, commits: 0, waits: vec![], paused: Duration::ZERO, last_pause: None }
@@ -178,14 +178,15 @@ impl Owner {
             }
             group.commit().expect("a commit");
             self.commits += 1;
+            let jobs = batch.len();
             let now = Instant::now();
             for job in batch {
                 self.waits.push(self.waited(job.asked, now));
                 let _ = job.done.send(());
             }
-            self.after_commit();
+            self.after_commit(jobs);
         }
-        if let Log::Beside(due, thread) = std::mem::replace(&mut self.log, Log::InCommits) {
+        if let Log::Beside(_, due, thread) = std::mem::replace(&mut self.log, Log::InCommits) {
             drop(due);
             thread.join().expect("the checkpointer");
         }
@@ -198,11 +199,11 @@ impl Owner {
         now.duration_since(asked).saturating_sub(stood.unwrap_or_default())
     }
 
-    fn after_commit(&mut self) {
-        match &self.log {
+    fn after_commit(&mut self, jobs: usize) {
+        match &mut self.log {
             Log::InCommits => {}
-            Log::Beside(due, _) => {
-                let log = self.store.log_state().expect("a log");
+            Log::Beside(probe, due, _) => {
+                let Some(log) = probe.read(&self.store, jobs).expect("a log") else { return };
                 if log.is_due() {
                     // Full: it was asked already.
                     let _ = due.try_send(());

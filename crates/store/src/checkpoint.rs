@@ -9,6 +9,9 @@
 //! writer therefore copies the little that is left by itself ([`Store::bound_log`]).
 //!
 //! A store without a checkpointer checkpoints in its own commits, every 1,000 pages.
+//!
+//! Reading the state of the log takes a few microseconds, a measurable part of a small commit. [`LogProbe`] therefore
+//! leaves it out after most commits.
 
 use rusqlite::Connection;
 
@@ -47,6 +50,30 @@ impl LogState {
     /// A reader that does not end its transaction keeps the log from starting over.
     pub const fn is_held_back(self) -> bool {
         self.pages > MOST
+    }
+}
+
+/// Jobs after which the state of the log is read again. At a few pages each they are a small part of [`DUE`].
+const JOBS_PER_PROBE: usize = 16;
+
+/// Decides after which commits the writer reads the state of the log.
+#[derive(Debug, Default)]
+pub struct LogProbe {
+    jobs: usize,
+    last: LogState,
+}
+
+impl LogProbe {
+    /// The state of the log if it is worth reading after a commit of so many jobs. A log near its bound is read after
+    /// every commit, because one job may write many pages.
+    pub fn read(&mut self, store: &Store, jobs: usize) -> Result<Option<LogState>> {
+        self.jobs += jobs;
+        if self.jobs < JOBS_PER_PROBE && self.last.pages <= RESET {
+            return Ok(None);
+        }
+        self.jobs = 0;
+        self.last = store.log_state()?;
+        Ok(Some(self.last))
     }
 }
 

@@ -77,7 +77,7 @@ pub use begin::{Batch, Begun};
 pub use binding::{Binding, Bound};
 pub use boot::{Booted, Candidate, Candidates, Found, GivenUp, Marked, Report, Terms};
 pub use cards::{CardQuery, SessionCard};
-pub use checkpoint::{Checkpointer, LogState};
+pub use checkpoint::{Checkpointer, LogProbe, LogState};
 pub use clock::local_time;
 pub use completions::{Completion, CompletionId, CompletionState};
 pub use delegations::DelegationRow;

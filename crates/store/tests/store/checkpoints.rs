@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use petasos_store::{LogState, Reader, Store};
+use petasos_store::{LogProbe, LogState, Reader, Store};
 
 use crate::fixture::{Home, NOW, inbound, key};
 
@@ -62,6 +62,29 @@ fn writer_bounds_a_log_whose_checkpointer_never_catches_up() {
         largest = largest.max(log.pages);
     }
     assert!(largest < 6_000, "{largest} pages");
+}
+
+#[test]
+fn state_of_a_small_log_is_not_read_after_every_commit() {
+    let mut home = Home::new();
+    let _checkpointer = home.store.checkpointer().unwrap();
+    let mut probe = LogProbe::default();
+    home.accept("7", "small");
+    assert_eq!(probe.read(&home.store, 15), Ok(None));
+    let read = probe.read(&home.store, 1).unwrap();
+    assert_eq!(read, Some(home.store.log_state().unwrap()), "the sixteenth job");
+    assert_eq!(probe.read(&home.store, 1), Ok(None), "counted anew");
+}
+
+#[test]
+fn state_of_a_log_near_its_bound_is_read_after_every_commit() {
+    let mut home = Home::new();
+    let _checkpointer = home.store.checkpointer().unwrap();
+    let mut probe = LogProbe::default();
+    (0..110).for_each(|number| fill(&mut home, number));
+    assert!(home.store.log_state().unwrap().pages > 4096);
+    assert!(probe.read(&home.store, 16).unwrap().is_some());
+    assert!(probe.read(&home.store, 1).unwrap().is_some());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use petasos_config::limits;
 use petasos_core::lifecycle::marker::Standing;
 use petasos_gateway::home::process::Record;
 use petasos_gateway::home::state::{self, Load, Process};
+use petasos_store::{Backlog, OutboxCounts};
 use serde_json::{Map, Value, json};
 
 use super::{line, stored};
@@ -113,34 +114,60 @@ fn silent(context: &Context, record: &Record, fields: &Map<String, Value>) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nobody runs; the database still knows what is open.
+/// Open work in the database of a gateway that does not run.
+struct Stored {
+    sessions: usize,
+    inbox: Backlog,
+    outbox: OutboxCounts,
+}
+
+impl Stored {
+    fn read(context: &Context) -> Result<Option<Self>, Failure> {
+        let Some(reader) = reader(&context.home)? else { return Ok(None) };
+        let sessions = stored(context)?;
+        Ok(Some(Self { sessions, inbox: reader.backlog()?, outbox: reader.outbox_counts()? }))
+    }
+}
+
+/// No process runs. A database that cannot be read, because it is damaged or a gateway is just creating it, is
+/// reported and hides nothing else.
 fn stopped(context: &Context, end: &End) -> Result<ExitCode, Failure> {
-    let open = match reader(&context.home)? {
-        Some(reader) => Some((reader.backlog()?, reader.outbox_counts()?)),
-        None => None,
+    let (open, unreadable) = match Stored::read(context) {
+        Ok(open) => (open, None),
+        Err(failure) => (None, Some(failure.to_string())),
     };
     let restrictions = limits::summary(&petasos_config::load(&context.home).settings);
     let marker = marker(&context.home).filter(|(_, standing)| *standing == Standing::Active);
     if context.json {
-        let inbox =
-            open.as_ref().map(|(inbox, _)| json!({ "queued": inbox.queued, "running": inbox.claimed }));
-        let outbox =
-            open.as_ref().map(|(_, owed)| json!({ "due": owed.due + owed.sending, "dead": owed.dead }));
+        let inbox = open.as_ref().map(|it| json!({ "queued": it.inbox.queued, "running": it.inbox.claimed }));
+        let outbox = open
+            .as_ref()
+            .map(|it| json!({ "due": it.outbox.due + it.outbox.sending, "dead": it.outbox.dead }));
+        let sessions = match (&open, &unreadable) {
+            (_, Some(_)) => Value::Null,
+            (open, None) => json!(open.as_ref().map_or(0, |it| it.sessions)),
+        };
         print::json(&json!({
             "state": end.state(), "gateway_state": end.state(), "gateway_running": false, "active_agents": 0,
             "gateway_busy": false, "gateway_drainable": false, "gateway_exit_reason": end.reason(),
-            "ended": end.as_str(), "home": context.home.path(), "stored_sessions": stored(context)?,
+            "ended": end.as_str(), "home": context.home.path(), "stored_sessions": sessions,
             "inbox": inbox, "outbox": outbox, "drain_marker": marker.map(|(marker, _)| marker),
-            "restrictions": restrictions,
+            "restrictions": restrictions, "database_error": unreadable,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     tell(end);
     line("home", &context.home.path().display().to_string());
-    if let Some((inbox, owed)) = open {
-        line("sessions", &format!("{} stored", stored(context)?));
+    if let Some(error) = unreadable {
+        line(
+            "database",
+            &styled(BAD, &format!("cannot be read: {error}; petasos doctor looks for the cause")),
+        );
+    }
+    if let Some(Stored { sessions, inbox, outbox }) = open {
+        line("sessions", &format!("{sessions} stored"));
         line("inbox", &format!("{} to be answered", inbox.queued + inbox.claimed));
-        line("outbox", &format!("{} due, {} given up", owed.due + owed.sending, owed.dead));
+        line("outbox", &format!("{} due, {} given up", outbox.due + outbox.sending, outbox.dead));
     }
     super::restrictions(&restrictions);
     if let Some((marker, _)) = marker {

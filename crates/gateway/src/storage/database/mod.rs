@@ -346,6 +346,7 @@ impl Thread {
         }
         if !jobs.is_empty() {
             let outcomes = self.write_group(jobs, commits);
+            let count = jobs.len();
             commits.clear();
             note_health(&self.health, &outcomes);
             let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
@@ -353,7 +354,7 @@ impl Thread {
             for (job, outcome) in jobs.drain(..).zip(outcomes) {
                 job.answer(outcome);
             }
-            self.keeper.after_commit(&self.store);
+            self.keeper.after_commit(&self.store, count);
         } else if verify {
             self.verify();
         }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use petasos_core::Millis;
-use petasos_store::{Checkpointer, Error as StoreError, LogState, OpenError, Store};
+use petasos_store::{Checkpointer, Error as StoreError, LogProbe, LogState, OpenError, Store};
 use tokio::sync::mpsc::WeakSender;
 use tokio::sync::watch;
 
@@ -39,11 +39,12 @@ pub(super) struct Keeper {
     told: watch::Sender<Upkeep>,
     stopper: Stopper,
     running: Option<(SyncSender<()>, JoinHandle<()>)>,
+    probe: LogProbe,
 }
 
 impl Keeper {
     pub(super) fn new(asks: WeakSender<Ask>, told: watch::Sender<Upkeep>, stopper: Stopper) -> Self {
-        Self { asks, told, stopper, running: None }
+        Self { asks, told, stopper, running: None, probe: LogProbe::default() }
     }
 
     /// Without a checkpointer commits do its work.
@@ -91,18 +92,19 @@ impl Keeper {
         }
     }
 
-    /// Between two commits: asks for a checkpoint if one is due, and keeps the log within its bound.
-    pub(super) fn after_commit(&self, store: &Store) {
+    /// After a commit of so many jobs: asks for a checkpoint if one is due, and keeps the log within its bound.
+    pub(super) fn after_commit(&mut self, store: &Store, jobs: usize) {
         let Some((due, _)) = &self.running else { return };
-        let bounded = store.log_state().and_then(|log| {
+        let bounded = self.probe.read(store, jobs).and_then(|log| {
+            let Some(log) = log else { return Ok(None) };
             if log.is_due() {
                 // Full: it was asked already.
                 let _ = due.try_send(());
             }
-            store.bound_log(log)
+            store.bound_log(log).map(Some)
         });
         match bounded {
-            Ok(log) => self.note_log(log),
+            Ok(log) => log.into_iter().for_each(|log| self.note_log(log)),
             // Another process is at it, or the next commit finds what is wrong.
             Err(error) => tracing::debug!(%error, "the log's size could not be bounded"),
         }
