@@ -172,12 +172,12 @@ pub(crate) struct Plan {
     /// Frames that may wait for their commit.
     pub(crate) room: usize,
     /// The gateway sleeps when nobody needs it.
-    pub(crate) doze: Option<Doze>,
+    pub(crate) doze: Option<Idling>,
 }
 
 /// How a gateway sleeps. Times in milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Doze {
+pub(crate) struct Idling {
     pub(crate) after: u64,
     pub(crate) tick: u64,
     /// The process ends, and is woken by the connector. Otherwise its machine tries to sleep.
@@ -262,7 +262,7 @@ impl Plan {
         (self.wire_odds, self.stops, self.full) = (rng.pick(&[0, 10, 40]), rng.below(2), rng.below(2));
         self.session.window = rng.pick(&[1, 2, 8, 64]);
         self.room = rng.pick(&[2, 256]);
-        let doze = Doze {
+        let doze = Idling {
             after: rng.between(1_000, 20_000),
             tick: rng.between(1_000, 10_000),
             exits: rng.odds(500),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use petasos_core::message::{ChatType, Delivery};
+use petasos_core::message::ChatType;
 use petasos_core::{Fault, InboxId, Millis, OutboxId, Platform, Reached, Source, TurnId};
 
 use petasos_runtime::simulation::rng::Rng;
@@ -39,13 +39,6 @@ impl Class {
     pub(crate) fn of(platform: Platform) -> Self {
         let pushed = [Self::Plain, Self::Keyed, Self::Relayed];
         pushed.into_iter().find(|it| it.platform() == platform).unwrap_or(Self::Pull)
-    }
-
-    pub(crate) const fn delivery(self) -> Delivery {
-        match self {
-            Self::Plain | Self::Keyed | Self::Relayed => Delivery::Push,
-            Self::Pull => Delivery::Pull,
-        }
     }
 
     /// How long we may count on a key. It is kept for longer.
@@ -211,11 +204,6 @@ impl World {
 
     pub(crate) fn chat_of(&self, class: Class, id: &str) -> Option<usize> {
         self.chats.iter().position(|chat| chat.class == class && chat.id == id)
-    }
-
-    pub(crate) fn chat_of_lane(&self, lane: &str) -> Option<usize> {
-        let (platform, id) = lane.split_once(':')?;
-        self.chats.iter().position(|chat| chat.class.platform().as_str() == platform && chat.id == id)
     }
 
     /// What a platform has for us behind this number, oldest first: the numbers of what was said there.

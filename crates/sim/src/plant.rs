@@ -1,9 +1,8 @@
 //! Bugs that are planted to show that the simulation can fail.
 //!
-//! Each is a mistake somebody could make in the code that turns decisions into commits and effects. It is a switch at
-//! the exact place where the real code does it right, or changes what core has decided before the store sees it.
+//! Each is a mistake somebody could make in the code that turns decisions into commits and effects: a switch at the
+//! exact place where the shipped code does it right.
 
-use petasos_core::journal::Write;
 use petasos_gateway::simulation::Planted;
 
 use crate::case::Scenario;
@@ -164,9 +163,9 @@ impl Bug {
         }
     }
 
-    /// The same bug in the shipped gateway. `None`: it is one of the connector, or of the way to it.
-    pub(crate) const fn in_gateway(self) -> Option<Planted> {
-        Some(match self {
+    /// The switch of it in the shipped code.
+    pub(crate) const fn planted(self) -> Planted {
+        match self {
             Self::CursorFirst => Planted::CursorFirst,
             Self::ForgetsMerged => Planted::ForgetsMerged,
             Self::AnswerAfterEnd => Planted::AnswerAfterEnd,
@@ -189,26 +188,12 @@ impl Bug {
             Self::AcksBeforeCommit => Planted::AcksBeforeCommit,
             Self::BeginsWhileDraining => Planted::BeginsWhileDraining,
             Self::RefusedStep => Planted::RefusedStep,
-            Self::AcksFirst
-            | Self::GrantsWithoutFlip
-            | Self::DeletesOnDelivery
-            | Self::CursorBeforeQueue
-            | Self::RepeatsRequests
-            | Self::StaysConnected => return None,
-        })
-    }
-
-    /// What the store gets to see of a decision.
-    pub(crate) fn twist(bug: Option<Self>, writes: Vec<Write>) -> Vec<Write> {
-        if bug != Some(Self::ForgetsMerged) {
-            return writes;
+            Self::AcksFirst => Planted::AcksFirst,
+            Self::GrantsWithoutFlip => Planted::GrantsWithoutFlip,
+            Self::DeletesOnDelivery => Planted::DeletesOnDelivery,
+            Self::CursorBeforeQueue => Planted::CursorBeforeQueue,
+            Self::RepeatsRequests => Planted::RepeatsRequests,
+            Self::StaysConnected => Planted::StaysConnected,
         }
-        let ends = writes.iter().any(|write| matches!(write, Write::EndTurn { .. }));
-        let mut settled = 0;
-        let keep = |write: &Write| {
-            settled += usize::from(matches!(write, Write::SettleInbox { .. }));
-            !(ends && settled > 1 && matches!(write, Write::SettleInbox { .. }))
-        };
-        writes.into_iter().filter(keep).collect()
     }
 }

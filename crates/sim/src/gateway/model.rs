@@ -76,7 +76,7 @@ impl State {
     fn think(&mut self, request: &Request) -> Thought {
         self.figures.calls += 1;
         let (asked, rounds) = asked(&request.messages);
-        let tag = self.answer_for(request);
+        let tag = self.answer_for(request, rounds);
         let mut text = format!("‹{tag}› re");
         for letter in ['m', 'c', 'j'] {
             for number in cited(&asked, letter) {
@@ -119,10 +119,12 @@ impl State {
     }
 
     /// The same number for every attempt at the same place of a conversation.
-    fn answer_for(&mut self, request: &Request) -> i64 {
+    fn answer_for(&mut self, request: &Request, rounds: usize) -> i64 {
         let last = request.messages.iter().rev().find(|row| row.role != Role::Notice);
         let at = last.map(|row| row.at.0).unwrap_or_default();
-        let words = last.map(|row| format!("{}{:?}", row.content, row.tool_call_id)).unwrap_or_default();
+        // The note of a resumed turn stays the last row, however often tools were used since.
+        let words =
+            last.map(|row| format!("{}{:?}{rounds}", row.content, row.tool_call_id)).unwrap_or_default();
         let next = self.answers.len() as i64 + 1;
         *self.answers.entry((request.session.as_str().to_owned(), at, words)).or_insert(next)
     }
