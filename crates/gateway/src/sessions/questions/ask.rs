@@ -143,6 +143,7 @@ impl Asker {
         // Before the commit: whoever answers finds somebody waiting.
         let (answer, mut answered) = oneshot::channel();
         let waiter = Waiter {
+            expires_at,
             key: self.key.clone(),
             kind: kind(&question),
             show: self.show.clone(),
