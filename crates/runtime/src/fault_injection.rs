@@ -61,6 +61,14 @@ pub enum Planted {
     CursorBeforeQueue,
     /// The connector forgets request ids, and repeats what it has done under one.
     RepeatsRequests,
+    /// A question that nobody answered in time counts as a yes.
+    SilenceIsConsent,
+    /// A summary hides the rows behind those that it stands for.
+    HidesTooMuch,
+    /// After a restart a message is let in without its files.
+    ForgetsFiles,
+    /// A run is one commit, the name of its request another.
+    RepeatsRuns,
     /// A gateway that can store nothing stays connected, until the connector dead-letters its messages.
     StaysConnected,
 }

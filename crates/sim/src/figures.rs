@@ -25,6 +25,16 @@ pub struct Figures {
     pub refusals: u64,
     /// How often a clock was set.
     pub jumps: u64,
+    /// Commands that a person consented to, and those that were not run.
+    pub consents: u64,
+    pub denials: u64,
+    /// Summaries that were asked for.
+    pub summaries: u64,
+    /// Files that were handed out, and files that arrived in a chat.
+    pub fetches: u64,
+    pub files: u64,
+    /// Runs of programs that have ended.
+    pub runs: u64,
 }
 
 impl Figures {
@@ -41,5 +51,11 @@ impl Figures {
         self.sleeps += one.sleeps;
         self.refusals += one.refusals;
         self.jumps += one.jumps;
+        self.consents += one.consents;
+        self.denials += one.denials;
+        self.summaries += one.summaries;
+        self.fetches += one.fetches;
+        self.files += one.files;
+        self.runs += one.runs;
     }
 }

@@ -63,6 +63,8 @@ pub(crate) struct World {
     pub(crate) ended: Vec<Ended>,
     /// What is to be done again and again.
     pub(crate) errands: Vec<Errand>,
+    /// What programs ask for.
+    pub(crate) runs: Vec<Run>,
     /// How often each call of a tool that changes something took effect.
     pub(crate) effects: BTreeMap<String, u32>,
 }
@@ -106,6 +108,10 @@ pub(crate) struct Said {
     pub(crate) buffer: Option<String>,
     /// The connector has put it aside, and lists it.
     pub(crate) aside: bool,
+    /// It comes with a file, which has this number, too.
+    pub(crate) file: bool,
+    /// If a question is open in its chat when it is written, it is an answer to that.
+    pub(crate) answers: bool,
 }
 
 /// Work in the background, told as `[c0]`.
@@ -122,6 +128,19 @@ pub(crate) struct Errand {
     pub(crate) minutes: u64,
     pub(crate) runs: u32,
     pub(crate) made: bool,
+}
+
+/// A run, told as `[r0]`, and what its program knows of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Run {
+    pub(crate) chat: u64,
+    /// The name that it got.
+    pub(crate) id: Option<String>,
+    pub(crate) inbox: Option<InboxId>,
+    /// Somebody wants it to stop.
+    pub(crate) stopped: bool,
+    /// How it ended, as its program was told.
+    pub(crate) ended: Option<petasos_core::journal::Outcome>,
 }
 
 #[derive(Debug, Clone)]
@@ -184,6 +203,7 @@ impl World {
             said: vec![],
             ended: vec![],
             errands: vec![],
+            runs: vec![],
             effects: BTreeMap::new(),
         }
     }

@@ -66,10 +66,18 @@ pub enum Bug {
     BeginsWhileDraining,
     /// A step that the store refused counts as stored.
     RefusedStep,
+    /// A question that nobody answered in time counts as a yes.
+    SilenceIsConsent,
+    /// A summary hides the rows behind those that it stands for.
+    HidesTooMuch,
+    /// After a restart a message is let in without its files.
+    ForgetsFiles,
+    /// A run is one commit, the name of its request another.
+    RepeatsRuns,
 }
 
 impl Bug {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 32] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -98,6 +106,10 @@ impl Bug {
         Self::AcksBeforeCommit,
         Self::BeginsWhileDraining,
         Self::RefusedStep,
+        Self::SilenceIsConsent,
+        Self::HidesTooMuch,
+        Self::ForgetsFiles,
+        Self::RepeatsRuns,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -114,12 +126,14 @@ impl Bug {
             | Self::StaysConnected
             | Self::ForgetsSuspects
             | Self::LosesSteering
+            | Self::HidesTooMuch
+            | Self::ForgetsFiles
             | Self::ForgetsCandidates => &[Promise::G2],
             // What it began is not on disk, and its answer is in no outbox.
             Self::RefusedStep => &[Promise::G2, Promise::G3, Promise::G4],
             Self::BeginsWhileDraining => &[Promise::G6],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
-            Self::RepeatsTools | Self::RunsAgain => &[Promise::G3],
+            Self::RepeatsTools | Self::RunsAgain | Self::RepeatsRuns => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
             Self::HearsOldWork => &[Promise::G2, Promise::G3],
             Self::UnmarkedCopy
@@ -132,6 +146,7 @@ impl Bug {
             Self::GivesUpLink => &[Promise::G7],
             Self::DeliveredFirst => &[Promise::G8],
             Self::EndlessQueue => &[Promise::G9],
+            Self::SilenceIsConsent => &[Promise::Consent],
         }
     }
 
@@ -160,6 +175,10 @@ impl Bug {
             | Self::RepeatsRequests => Scenario::Relay,
             Self::IgnoresRefusals | Self::StaysConnected | Self::RefusedStep => Scenario::Disk,
             Self::RunsAgain | Self::TellsTwice => Scenario::Jobs,
+            Self::SilenceIsConsent => Scenario::Approvals,
+            Self::HidesTooMuch => Scenario::Compaction,
+            Self::ForgetsFiles => Scenario::Media,
+            Self::RepeatsRuns => Scenario::Runs,
         }
     }
 
@@ -194,6 +213,10 @@ impl Bug {
             Self::CursorBeforeQueue => Planted::CursorBeforeQueue,
             Self::RepeatsRequests => Planted::RepeatsRequests,
             Self::StaysConnected => Planted::StaysConnected,
+            Self::SilenceIsConsent => Planted::SilenceIsConsent,
+            Self::HidesTooMuch => Planted::HidesTooMuch,
+            Self::ForgetsFiles => Planted::ForgetsFiles,
+            Self::RepeatsRuns => Planted::RepeatsRuns,
         }
     }
 }

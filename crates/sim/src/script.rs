@@ -5,7 +5,7 @@ use petasos_core::lifecycle::{From, How, Leave};
 
 use crate::case::Plan;
 use crate::figures::START;
-use crate::outside::{Ended, Errand, Said, World};
+use crate::outside::{Class, Ended, Errand, Run, Said, World};
 use petasos_runtime::simulation::rng::Rng;
 
 /// Something that happens by itself, whatever the program does.
@@ -14,6 +14,8 @@ pub(crate) enum Scripted {
     Say(usize),
     WorkEnds(usize),
     NewJob(usize),
+    StartRun(usize),
+    StopRun(usize),
     Drain { on: bool },
     Leave(Leave),
     Disk { whose: Whose, full: bool },
@@ -47,12 +49,17 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
             0 => "/stop".to_owned(),
             1 => "/new".to_owned(),
             2 => format!("/queue [m{number}]"),
+            3 if plan.rows.is_some() => "/compress".to_owned(),
             _ => format!("hello [m{number}]"),
         };
         let at = Millis(START.0 + 1_000 + time);
         let (user, written, acked, inbox) = (user.to_owned(), false, false, None);
         let (buffer, aside) = (None, false);
-        world.said.push(Said { chat, user, text, at, written, acked, inbox, buffer, aside });
+        let pulled = world.chats[chat].class == Class::Pull;
+        let file = plan.file_odds > 0 && !pulled && script.odds(plan.file_odds) && !text.starts_with('/');
+        let answers = plan.consent.is_some() && script.odds(700);
+        let said = Said { chat, user, text, at, written, acked, inbox, buffer, aside, file, answers };
+        world.said.push(said);
         events.push((at, Scripted::Say(number)));
     }
     for number in 0..plan.completions {
@@ -68,6 +75,16 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
         world.errands.push(Errand { chat, minutes, runs, made: false });
         let at = Millis(START.0 + 1_000 + script.below(span / 2));
         events.push((at, Scripted::NewJob(usize::try_from(number).unwrap_or_default())));
+    }
+    for number in 0..plan.runs {
+        let number = usize::try_from(number).unwrap_or_default();
+        world.runs.push(Run { chat: script.below(2), ..Run::default() });
+        let at = Millis(START.0 + 1_000 + script.below(span));
+        events.push((at, Scripted::StartRun(number)));
+        if script.odds(200) {
+            let later = script.below(30_000);
+            events.push((Millis(at.0 + later), Scripted::StopRun(number)));
+        }
     }
     for _ in 0..plan.drains {
         let from = script.below(span);

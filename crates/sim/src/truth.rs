@@ -6,12 +6,13 @@ use std::time::Duration;
 use petasos_core::admission::{Ack, QUEUE_CAP};
 use petasos_core::journal::Outcome;
 use petasos_core::link;
+use petasos_core::media::extract;
 use petasos_core::outbox::{Kind, State};
 use petasos_core::transcript::Role;
 use petasos_core::{InboxId, Millis, OutboxId, TurnId};
-use petasos_store::{Reads, Stage};
+use petasos_store::{Reads, RowState, Stage};
 
-use crate::outside::{Class, MARK, Said, World, cited, tag_of};
+use crate::outside::{Class, MARK, Said, Shown, World, cited, tag_of};
 use crate::promise::Promise;
 
 /// What has been seen to happen, as far as later checks need it.
@@ -154,7 +155,8 @@ impl Truth {
             let homes =
                 homes.chain(cited(&shown.text, 'c').into_iter().map(|number| world.ended[number].chat));
             let jobs = cited(&shown.text, 'j').into_iter().map(|number| world.errands[number].chat);
-            let mut homes = homes.chain(jobs);
+            let files = cited(&shown.text, 'f').into_iter().map(|number| world.said[number].chat);
+            let mut homes = homes.chain(jobs).chain(files);
             if let Some(home) = homes.find(|home| *home != at) {
                 let text = &shown.text;
                 return broken(Promise::G5, format!("{text:?} is for chat {home} and stands in chat {at}"));
@@ -168,7 +170,8 @@ impl Truth {
                     && it.about.item.map_or(0, |(_, part)| part)
                         == last.about.item.map_or(0, |(_, part)| part)
             }
-            (None, None) => it.about.item == last.about.item,
+            // A message that was changed in place is no copy of what could not be changed.
+            (None, None) => it.about.item == last.about.item && it.text == last.text,
             (Some(_), None) | (None, Some(_)) => false,
         });
         if same.count() > 1 {
@@ -196,7 +199,60 @@ impl Truth {
     pub(crate) fn end(&self, world: &World, store: &Reads) -> Check {
         self.answers(world, store)?;
         self.occurrences(world, store)?;
-        self.completions(world, store)
+        self.completions(world, store)?;
+        self.questions(store)?;
+        self.conversations(world, store)?;
+        self.files(world, store)
+    }
+
+    /// No question is left open.
+    fn questions(&self, store: &Reads) -> Check {
+        match store.all_open_questions() {
+            Ok(open) if open.is_empty() => Ok(()),
+            found => broken(Promise::G2, format!("questions never ended: {found:?}")),
+        }
+    }
+
+    /// Nothing that was said is gone from its conversation, and a summary stands for what the model does not see.
+    fn conversations(&self, world: &World, store: &Reads) -> Check {
+        let lost = |error: petasos_store::Error| (Promise::G1, format!("the store cannot be read: {error}"));
+        for (number, said) in world.said.iter().enumerate().filter(|(_, said)| said.text.starts_with("hello"))
+        {
+            let Some(turn) = said.inbox.and_then(|inbox| self.claims.get(&inbox)) else { continue };
+            let Some(journaled) = store.turn(*turn).map_err(lost)? else { continue };
+            let rows = store.rows_last(&journaled.turn.session, 10_000).map_err(lost)?;
+            let name = format!("[m{number}]");
+            let there = |row: &&petasos_store::Said| row.message.content.contains(&name);
+            if !rows.iter().filter(|row| row.message.role != Role::Assistant).any(|row| there(&row)) {
+                return broken(Promise::G1, format!("{name} is gone from its conversation"));
+            }
+            let hidden = rows.iter().any(|row| row.state == RowState::Compacted);
+            let stands = |row: &petasos_store::Said| {
+                row.message.role == Role::Summary && row.state == RowState::Active
+            };
+            if hidden && !rows.iter().any(stands) {
+                return broken(Promise::G1, "rows are hidden, and no summary stands for them");
+            }
+        }
+        Ok(())
+    }
+
+    /// What a delivered answer names as files has arrived with it.
+    fn files(&self, world: &World, store: &Reads) -> Check {
+        for (at, said) in world.said.iter().enumerate().filter(|(_, said)| said.file) {
+            let Some(turn) = said.inbox.and_then(|inbox| self.claims.get(&inbox)) else { continue };
+            let items = store.items_of_turn(*turn).unwrap_or_default();
+            let delivered = items.iter().filter(|item| item.state == State::Done);
+            for item in delivered.filter(|item| !extract(&item.draft.text).files.is_empty()) {
+                let of_item = |it: &&Shown| it.about.item.is_some_and(|(id, _)| id == item.id);
+                let mut there = world.chats[said.chat].shown.iter().filter(of_item);
+                // The file itself, or why it was not sent.
+                if !there.any(|it| it.text.contains('📎')) {
+                    return broken(Promise::G4, format!("the answer to [m{at}] came without its file"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Every message has its outcome, and people see it.
@@ -260,8 +316,8 @@ impl Truth {
         outcome: Outcome,
     ) -> Check {
         let said = &world.said[number];
-        if said.text.starts_with('/') {
-            return Ok(()); // commands are answered with notices, which are counted
+        if said.text.starts_with('/') || !said.text.contains("[m") {
+            return Ok(()); // commands and answers to questions are answered with notices, which are counted
         }
         match outcome {
             Outcome::Answered | Outcome::Merged => {

@@ -40,6 +40,7 @@ pub(crate) struct Simulated {
 
 impl Simulated {
     pub(crate) fn new(outside: Outside, class: Class) -> Self {
+        let sends_files = outside.lock().plan.file_odds > 0;
         let capabilities = Capabilities {
             label: class.platform().to_string(),
             delivery: Delivery::Push,
@@ -55,7 +56,7 @@ impl Simulated {
             buttons: false,
             marks: false,
             threads_stand_alone: false,
-            files: None,
+            files: sends_files.then_some(1 << 20),
             async_delivery: true,
             pace: Duration::from_secs(1),
             longest_silence: Some(Duration::from_secs(120)),
@@ -293,11 +294,11 @@ impl Given for Simulated {
 
     fn fetch<'a>(
         &'a self,
-        _attachment: &'a Attachment,
+        attachment: &'a Attachment,
         _most: u64,
-        _to: &'a mut tokio::fs::File,
+        to: &'a mut tokio::fs::File,
     ) -> Pending<'a, Result<Fetched, download::Error>> {
-        Box::pin(async { Err(download::Error::Barred("a simulation".into())) })
+        Box::pin(async move { self.outside.hand_out(&attachment.reference, to).await })
     }
 
     fn render(&self, text: &str) -> Vec<Part> {
@@ -324,9 +325,13 @@ impl Given for Simulated {
                 Class::Relayed => self.outside.lock().simulation.annotation(),
                 Class::Plain | Class::Keyed | Class::Pull => key.map(str::to_owned),
             };
-            let about = about(&part.text, key.as_deref());
+            let text = match &part.file {
+                Some(file) => self.outside.shown_file(file, &part.text),
+                None => part.text.clone(),
+            };
+            let about = about(&text, key.as_deref());
             let known = key.unwrap_or_else(|| format!("preview {}", self.outside.lock().number()));
-            let ask = Ask::Send { text: part.text.clone(), key: known };
+            let ask = Ask::Send { text, key: known };
             let message_id = self.ask(to, ask, about).await?;
             Ok(Receipt { message_id, ..Receipt::default() })
         })

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use petasos_core::cron::NewJob;
+use petasos_core::message::Attachment;
 use petasos_core::{Inbound, Millis, Platform};
 use petasos_gateway::home::drain;
 use petasos_store::Reader;
 use tokio::time::Instant;
 
+use super::files;
 use super::state::{Event, Outside, Stage, State};
 use crate::figures::START;
 use crate::outside::{Class, Said};
@@ -85,6 +87,7 @@ impl Outside {
                 self.boot();
             }
             Event::NewJob(number) => state.new_job(self, number),
+            Event::StartRun(number) => state.ask_for_run(self, number),
             Event::StartConnector => {
                 drop(state);
                 self.start_connector();
@@ -109,12 +112,14 @@ impl Outside {
         let mut state = self.lock();
         match event {
             Scripted::Say(number) => {
-                state.world.said[number].written = true;
+                state.written(number);
                 if state.world.chats[state.world.said[number].chat].class == Class::Pull {
                     state.soon(Event::Submit(number), 0, 50);
                 }
             }
             Scripted::NewJob(number) => state.new_job(self, number),
+            Scripted::StartRun(number) => state.ask_for_run(self, number),
+            Scripted::StopRun(number) => state.stop_run(number),
             Scripted::Drain { on } => state.drain(on),
             Scripted::Leave(why) => {
                 if let Some(handle) = state.handle() {
@@ -258,7 +263,17 @@ impl State {
         let said = &self.world.said[number];
         let mut source = self.world.source(said.chat, &said.user);
         source.message_id = Some(format!("in{number}"));
-        Inbound { sent_at: Some(said.at), ..Inbound::new(source, format!("bot:{number}"), said.text.clone()) }
+        let file = Attachment {
+            kind: "document".into(),
+            reference: files::name(number),
+            name: Some(files::name(number)),
+            ..Attachment::default()
+        };
+        Inbound {
+            sent_at: Some(said.at),
+            attachments: said.file.then_some(file).into_iter().collect(),
+            ..Inbound::new(source, format!("bot:{number}"), said.text.clone())
+        }
     }
 
     /// Nothing is under way that could still change what people see.
@@ -269,6 +284,7 @@ impl State {
             || self.leaving.is_some()
             || !self.world.said.iter().all(accepted)
             || !self.world.errands.iter().all(|errand| errand.made)
+            || !self.world.runs.iter().all(|run| run.ended.is_some())
         {
             return false;
         }
@@ -295,7 +311,8 @@ impl State {
             return Err((Promise::G2, "the process never came back".into()));
         }
         let store = self.reader().map_err(|error| (Promise::G1, format!("no database: {error}")))?;
-        self.truth.end(&self.world, &store)
+        self.truth.end(&self.world, &store)?;
+        self.runs_have_ended(&store)
     }
 
     pub(super) fn reader(&self) -> Result<Reader, petasos_store::OpenError> {

@@ -118,6 +118,12 @@ impl Outside {
         // The disk of the machine that runs the simulation plays no part.
         settings.retention.disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
         settings.cron.timezone = Some("UTC".into());
+        if let Some(seconds) = state.plan.consent {
+            settings.consent.timeout = Duration::from_secs(seconds);
+        }
+        if let Some(rows) = state.plan.rows {
+            settings.compression.rows = rows;
+        }
         let reconnect = link::Terms {
             fast_attempts: Some(4),
             slow_probe: Duration::from_secs(600),

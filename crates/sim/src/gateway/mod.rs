@@ -10,11 +10,14 @@
 //! uncommitted transaction is in the copy as SQLite has left it, and SQLite has to roll it back.
 
 pub(crate) mod adapter;
+mod consent;
 pub(crate) mod disk;
 mod events;
+mod files;
 mod life;
 mod model;
 mod observe;
+mod programs;
 pub(crate) mod state;
 
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petasos_core::outbox::State as Stored;
 use petasos_core::turn::Turn;
-use petasos_core::{Inbound, InboxId, Millis};
+use petasos_core::{Inbound, InboxId, Millis, Platform};
 use petasos_gateway::Commit;
 use petasos_store::Reads;
 
@@ -75,6 +75,12 @@ impl State {
                 return Err((Promise::G3, format!("[m{number}] was accepted twice")));
             }
             return self.truth.in_order(&self.world, number);
+        }
+        if inbound.source.platform == Platform::API_SERVER
+            && let Some(number) = cited(text, 'r').first()
+            && self.world.runs[*number].inbox.replace(id).is_some()
+        {
+            return Err((Promise::G3, format!("[r{number}] was accepted twice")));
         }
         if dedup.starts_with("completion:") {
             for work in cited(text, 'c') {

@@ -49,6 +49,7 @@ pub(crate) enum Event {
     Kill,
     Boot,
     NewJob(usize),
+    StartRun(usize),
     StartConnector,
     KillConnector,
     /// The connector calls the address that wakes the gateway.
@@ -93,6 +94,8 @@ pub(crate) struct State {
     /// Numbers of answers, by the place in the conversation that they are for.
     pub(crate) answers: BTreeMap<(String, u64, String), i64>,
     pub(crate) calls: u64,
+    /// Programs that wait for their runs, and for which process.
+    pub(crate) programs: BTreeMap<usize, u32>,
     /// Work that the model is to give to a subagent the next time it is asked in its chat.
     pub(crate) wanted: BTreeSet<usize>,
     /// Handles of killed processes: dropping them would run destructors of theirs.
@@ -139,6 +142,7 @@ impl Outside {
             dies_after_commit: false,
             answers: BTreeMap::new(),
             calls: 0,
+            programs: BTreeMap::new(),
             wanted: BTreeSet::new(),
             left_behind: Vec::new(),
             relay,
