@@ -92,10 +92,10 @@ pub(crate) struct Guest {
     pub(crate) place: Option<Place>,
 }
 
-/// `Err`: the answer to somebody for whom there is no socket.
+/// `Err`: the response if no socket may be opened.
 pub(crate) async fn guest(shell: &Shell, authorization: Option<&str>) -> Result<Guest, Response> {
     let who = proof::admit(shell, authorization).await.map_err(|error| troubled(&error))?;
-    // Those who are told that they may not come in sit elsewhere.
+    // Refused callers, who get a close frame, have a limit of their own.
     let (seats, place) = match &who {
         Ok(gateway) => {
             let place = shell.guests.enter_now(Kind::Socket, gateway);

@@ -1,4 +1,4 @@
-//! What a simulation brings instead of the network: sockets that come through a door, and a call that wakes an instance.
+//! What a simulation provides instead of the network: a door for sockets, and the call of a wake address.
 
 use std::fmt;
 use std::future::Future;

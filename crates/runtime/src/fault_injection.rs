@@ -43,9 +43,9 @@ pub enum Planted {
     ForgetsCandidates,
     /// The old preview stays beside the new message that takes its place.
     LeavesPreview,
-    /// The answer of a job is enqueued in one commit, and marked as told in another.
+    /// The answer of a job is enqueued in one commit, and marked as delivered in another.
     TellsTwice,
-    /// The page hears that a message is kept before it is.
+    /// The page is answered before its message is committed.
     AcksBeforeCommit,
     /// Turns of people begin during a drain.
     BeginsWhileDraining,
@@ -61,7 +61,7 @@ pub enum Planted {
     CursorBeforeQueue,
     /// The connector forgets request ids, and repeats what it has done under one.
     RepeatsRequests,
-    /// A question that nobody answered in time counts as a yes.
+    /// A question that timed out counts as consent.
     SilenceIsConsent,
     /// A summary hides the rows behind those that it stands for.
     HidesTooMuch,

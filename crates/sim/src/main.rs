@@ -58,7 +58,7 @@ fn replay(case: &Case) -> ExitCode {
     }
 }
 
-/// Of the scenario that is about it.
+/// Runs seeds of the scenario that is about a bug until its check fails.
 fn find(bug: Bug) -> ExitCode {
     const SEEDS: u64 = 500;
     let shop = workshop();

@@ -73,6 +73,8 @@ pub(crate) struct World {
 pub(crate) struct Chat {
     pub(crate) class: Class,
     pub(crate) id: String,
+    /// It has refused us as a whole: for a while the gateway enqueues no notifications for it.
+    pub(crate) blocked: bool,
     /// Everything that was ever visible, in order.
     pub(crate) shown: Vec<Shown>,
     keys: BTreeMap<String, (String, Millis)>,
@@ -130,16 +132,16 @@ pub(crate) struct Errand {
     pub(crate) made: bool,
 }
 
-/// A run, told as `[r0]`, and what its program knows of it.
+/// An API run, named `[r0]` in texts, as its program knows it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Run {
     pub(crate) chat: u64,
-    /// The name that it got.
+    /// The run id.
     pub(crate) id: Option<String>,
     pub(crate) inbox: Option<InboxId>,
-    /// Somebody wants it to stop.
+    /// A stop was requested.
     pub(crate) stopped: bool,
-    /// How it ended, as its program was told.
+    /// Its outcome, as its program received it.
     pub(crate) ended: Option<petasos_core::journal::Outcome>,
 }
 
@@ -196,7 +198,8 @@ impl World {
             } else {
                 rng.pick(&[Class::Plain, Class::Keyed, Class::Pull])
             };
-            Chat { class, id: format!("{}", 100 + number), shown: vec![], keys: BTreeMap::new() }
+            let id = format!("{}", 100 + number);
+            Chat { class, id, blocked: false, shown: vec![], keys: BTreeMap::new() }
         });
         Self {
             chats: chats.collect(),
@@ -263,7 +266,10 @@ impl World {
                 taken.and_then(|_| failed(later(None), Reached::Maybe))
             }
             Trouble::Refused => failed(Fault::Refused, Reached::No),
-            Trouble::Blocked => Err(Failed { fault: Fault::Refused, reached: Reached::No, dead_chat: true }),
+            Trouble::Blocked => {
+                self.chats[chat].blocked = true;
+                Err(Failed { fault: Fault::Refused, reached: Reached::No, dead_chat: true })
+            }
         }
     }
 }
@@ -340,7 +346,8 @@ mod tests {
     #[test]
     fn a_keyed_platform_shows_a_repeated_message_once_and_a_plain_one_twice() {
         for (class, want) in [(Class::Keyed, 1), (Class::Plain, 2)] {
-            let mut chat = Chat { class, id: "1".into(), shown: vec![], keys: BTreeMap::new() };
+            let mut chat =
+                Chat { class, id: "1".into(), blocked: false, shown: vec![], keys: BTreeMap::new() };
             let ask = Ask::Send { text: "a".into(), key: "k".into() };
             for _ in 0..2 {
                 assert!(chat.take(&ask, About::default(), Millis(5)).is_ok());

@@ -1,7 +1,7 @@
 //! Bugs that are planted to show that the simulation can fail.
 //!
-//! Each is a mistake somebody could make in the code that turns decisions into commits and effects: a switch at the
-//! exact place where the shipped code does it right.
+//! Each is a plausible mistake in the code that turns decisions into commits and effects: a switch at the exact place
+//! where the shipped code does it right.
 
 use petasos_gateway::simulation::Planted;
 
@@ -66,7 +66,7 @@ pub enum Bug {
     BeginsWhileDraining,
     /// A step that the store refused counts as stored.
     RefusedStep,
-    /// A question that nobody answered in time counts as a yes.
+    /// A question that timed out counts as consent.
     SilenceIsConsent,
     /// A summary hides the rows behind those that it stands for.
     HidesTooMuch,

@@ -293,8 +293,9 @@ impl Truth {
             let words = store.last_words(*inbox, Role::Assistant).ok().flatten().unwrap_or_default();
             let Some(tag) = tag_of(&words) else { continue };
             let told = |text: &str| tag_of(text) == Some(tag);
-            let seen = world.chats[world.errands[*job].chat].visible().any(|it| told(&it.text));
-            if !seen && !dead.iter().any(|item| told(&item.draft.text)) {
+            let chat = &world.chats[world.errands[*job].chat];
+            let seen = chat.visible().any(|it| told(&it.text));
+            if !seen && !chat.blocked && !dead.iter().any(|item| told(&item.draft.text)) {
                 return broken(Promise::G8, format!("[j{job}] of {run} was never told"));
             }
         }

@@ -70,7 +70,7 @@ pub(crate) fn queued(waiting: usize) {
     });
 }
 
-/// Whether the machine takes the command that suspends it.
+/// Whether the machine accepts the command that suspends it.
 pub(crate) fn suspended() -> bool {
     COMMITS.with_borrow_mut(|met| met.as_mut().is_some_and(|met| met.suspended()))
 }

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::state::{Outside, State};
 use crate::outside::{About, Answer, Ask, Class, Failed, Trouble, tag_of};
 
-/// Characters in one part. A gateway takes no connector at its word that allows much fewer than a relay's 256.
+/// Characters in one part. The relay adapter splits at no fewer than 256, whatever the descriptor says.
 const fn part(class: Class) -> usize {
     match class {
         Class::Plain | Class::Keyed | Class::Pull => 80,
@@ -146,7 +146,7 @@ impl Simulated {
         let mut state = self.outside.lock();
         let now = state.time();
         match self.class {
-            // What the gateway hears of it comes from the connector.
+            // The gateway's link is alive by what the connector sends.
             Class::Relayed => state.relay().heard = Some(now),
             Class::Plain | Class::Keyed | Class::Pull => drop(state.heard.insert(self.class, now)),
         }
@@ -244,7 +244,7 @@ fn item_of(key: &str) -> Option<(OutboxId, usize)> {
     Some((OutboxId(item.parse().ok()?), part.parse().ok()?))
 }
 
-/// At most so many characters each, broken between words; each part names its answer.
+/// Parts of at most `most` characters, split between words; each part names its answer.
 fn parts(text: &str, most: usize) -> Vec<String> {
     let tag = tag_of(text).map(|tag| format!("‹{tag}› ")).unwrap_or_default();
     let mut parts = vec![String::new()];
@@ -320,7 +320,7 @@ impl Given for Simulated {
         key: Option<&'a str>,
     ) -> Pending<'a, Result<Receipt, Error>> {
         Box::pin(async move {
-            // A connector has the key of the gateway in the name of the request.
+            // The connector passes no key on; the request id of the gateway is one.
             let key = match self.class {
                 Class::Relayed => self.outside.lock().simulation.annotation(),
                 Class::Plain | Class::Keyed | Class::Pull => key.map(str::to_owned),

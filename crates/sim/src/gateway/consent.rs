@@ -1,4 +1,4 @@
-//! Commands that need the consent of a person, and people who answer.
+//! Approvals: a command that needs consent, people who answer, and the check that consent was stored.
 
 use petasos_agent::SessionCtx;
 use petasos_approval::Ending;
@@ -10,11 +10,11 @@ use crate::truth::Check;
 
 /// A command that needs consent wherever it runs.
 pub(super) const COMMAND: &str = "rm -rf build";
-/// Where it runs: the home of the gateway has another name in every run.
+/// Where it runs. A fixed path: the home of the gateway has another name in every run.
 pub(super) const FOLDER: &str = "/srv/project";
 
 impl State {
-    /// Somebody writes. Where a question is open they may have seen it.
+    /// A person writes: in a chat with an open question, an answer to it.
     pub(super) fn written(&mut self, number: usize) {
         let said = &self.world.said[number];
         if said.answers && self.is_asked(said.chat) {
@@ -33,7 +33,7 @@ impl State {
         open.unwrap_or_default().iter().any(here)
     }
 
-    /// A command is about to run: its consent is on disk.
+    /// Before a command runs its consent must be on disk.
     pub(super) fn consented(&mut self, ctx: &SessionCtx) -> Check {
         self.figures.consents += 1;
         let lost =

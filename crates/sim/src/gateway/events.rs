@@ -100,7 +100,7 @@ impl Outside {
             }
             Event::Poke => {
                 let odds = state.plan.poll_odds;
-                // A process that is just leaving does not hear it.
+                // A process that is still shutting down misses the call.
                 if !state.fails(odds) && std::mem::take(&mut state.asleep) {
                     state.soon(Event::Boot, 200, 8_000);
                 }
@@ -188,8 +188,8 @@ impl State {
         asked.expect("a marker in the home");
     }
 
-    /// Somebody sets a clock. Where one of the two would be so far ahead that the connector takes the gateway's token for
-    /// one without an end, which only a person mends, both are set.
+    /// Sets a clock. A gateway far ahead of its connector is refused for good (see [`REFUSED_AHEAD`]) until a person sets
+    /// the clock right, so such a jump moves both clocks.
     fn clock_is_set(&mut self, whose: Whose, by: i64) {
         self.figures.jumps += 1;
         let theirs = self.relay.as_ref().map(|relay| relay.ahead);

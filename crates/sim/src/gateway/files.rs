@@ -1,4 +1,4 @@
-//! Files: what people send, what the model is told of it, and what arrives in a chat.
+//! Files: attachments of messages, their paths in model requests, and files that arrive in a chat.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ pub(super) fn content(number: usize) -> String {
     format!("file {number} ").repeat(40)
 }
 
-/// The handle of a file at its platform, and its name there.
+/// Reference and name of a file at its platform.
 pub(super) fn name(number: usize) -> String {
     format!("f{number}.txt")
 }
@@ -28,7 +28,7 @@ fn number_in(content: &str) -> Option<usize> {
 }
 
 impl Outside {
-    /// A platform hands out a file, or a part of it, or nothing.
+    /// The download of a file: complete, cut off half way, or refused.
     pub(super) async fn hand_out(
         &self,
         reference: &str,
@@ -59,7 +59,7 @@ impl Outside {
         Ok(Fetched { size: all.len() as u64, mime: Some("text/plain".into()), head })
     }
 
-    /// A file arrives in a chat. Gives what is seen of it.
+    /// A file arrives in a chat. Returns the text that stands for it there.
     pub(super) fn shown_file(&self, file: &File, caption: &str) -> String {
         let mut bytes = vec![0; 4_096];
         let read = file.opened.read_at(&mut bytes, 0).unwrap_or_default();
@@ -80,8 +80,8 @@ impl Outside {
 }
 
 impl State {
-    /// What the model is told of the files of these messages: each is on disk, whole, or could not be had. Gives their
-    /// paths.
+    /// Paths of the files of these messages as the model request names them. Each file must be on disk, complete, unless
+    /// the request says that it could not be read.
     pub(super) fn files_of(
         &self,
         request: &Request,
@@ -113,7 +113,7 @@ impl State {
     }
 }
 
-/// Nothing of a path is the same in two runs.
+/// For the trace: paths differ from run to run.
 pub(super) fn without_paths(text: &str) -> String {
     let line = |line: &str| if line.starts_with("MEDIA:") { "MEDIA:…".to_owned() } else { line.to_owned() };
     text.lines().map(line).collect::<Vec<_>>().join("\n")

@@ -21,7 +21,7 @@ use crate::outside::Class;
 use crate::promise::Promise;
 use crate::relay::gateway_adapters;
 
-/// Why a gateway ends that nobody needs.
+/// The reason of a process that ends because it is idle; see `links/idle.rs`.
 const NOTHING_TO_DO: &str = "nothing to do";
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -80,7 +80,6 @@ impl Outside {
         state.stage = Stage::Down;
         let took = state.leaving.take().map_or(Duration::ZERO, |since| state.time().since(since));
         let panics = state.simulation.panics();
-        // `links/idle.rs` says why.
         state.asleep = state.plan.doze.is_some() && end.reason.as_deref() == Some(NOTHING_TO_DO);
         if state.asleep {
             state.figures.sleeps += 1;

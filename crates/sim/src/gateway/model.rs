@@ -146,7 +146,7 @@ impl State {
         Thought { text, calls, took, fails, check }
     }
 
-    /// What was said before is to be shortened.
+    /// Answers a request for a summary.
     fn sum_up(&mut self) -> Thought {
         self.figures.summaries += 1;
         let (took, odds) = (self.luck.between(50, 15_000), self.plan.model_odds);

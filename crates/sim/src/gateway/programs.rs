@@ -1,4 +1,4 @@
-//! Programs that ask for runs: they repeat what was not answered, under the same name, and wait for the end.
+//! API runs: programs that start runs, repeat a request under its idempotency key, and wait for the end.
 
 use petasos_core::journal::Outcome;
 use petasos_gateway::{Handle, NotStarted, Once, Place, RunAsk, Wish, fresh_id};
@@ -12,7 +12,7 @@ use crate::truth::Check;
 const AGAIN: u64 = 5_000;
 
 impl State {
-    /// A program asks for a run, unless it does so already.
+    /// A program starts a run, unless its request is under way in this process.
     pub(super) fn ask_for_run(&mut self, outside: &Outside, number: usize) {
         if self.world.runs[number].ended.is_some() {
             return;
@@ -45,7 +45,7 @@ impl State {
         }));
     }
 
-    /// Every run has ended once, as its program was told.
+    /// Every run is in the final state that its program received.
     pub(super) fn runs_have_ended(&self, store: &Reads) -> Check {
         for (number, run) in self.world.runs.iter().enumerate() {
             let row = run.id.as_deref().and_then(|id| store.run(id).ok().flatten());
@@ -107,7 +107,7 @@ impl Outside {
             state.luck.odds(200)
         };
         if lost {
-            return Ok(()); // and it asks again
+            return Ok(()); // the program repeats the request
         }
         if let Ok(Some(row)) = handle.run_ended(&id).await
             && let Some(end) = row.end

@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) full: bool,
     pub(crate) life: u32,
     pub(crate) stage: Stage,
-    /// The process has ended until somebody needs it.
+    /// The process has ended because it was idle, until the connector wakes it.
     pub(crate) asleep: bool,
     /// Since when the process leaves.
     pub(crate) leaving: Option<Millis>,

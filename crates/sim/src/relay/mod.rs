@@ -1,9 +1,9 @@
-//! The shipped connector in a simulated world, and what lies between it and the gateway.
+//! The shipped connector in a simulated world, and the connections between it and the gateway.
 //!
 //! The connector is a process of its own (`process.rs`), with its own home, clock, disk and crashes. Its platform is the
 //! simulated adapter of `gateway/adapter.rs`. The gateway dials it with its relay adapter; both ends speak WebSocket over
-//! the bytes of `wire.rs`, which arrive late, are cut off, or stop to arrive without a word. `observe.rs` hands what is in
-//! the connector's queue to the checker.
+//! the bytes of `wire.rs`, which arrive late, are cut off, or stop to arrive without a close. `observe.rs` hands the
+//! connector's queue to the checker.
 
 mod observe;
 mod process;
@@ -38,16 +38,16 @@ pub(crate) struct Relay {
     pub(crate) ahead: i64,
     /// Its disk takes nothing.
     pub(crate) full: bool,
-    /// When its platform was last heard by this process.
+    /// When this process last received anything from its platform.
     pub(crate) heard: Option<Millis>,
-    /// What the gateway shows when it dials.
+    /// The gateway's credentials.
     credentials: Credentials,
     wires: BTreeMap<u64, Wire>,
-    /// What is in its queue.
+    /// Entries of its queue.
     queue: BTreeSet<String>,
     /// Which message each entry is that was ever in its queue.
     entries: BTreeMap<String, usize>,
-    /// How often a wire stood and was slow.
+    /// How often a connection was slow.
     stalls: u64,
     /// Doors of killed processes: dropping them would run destructors of theirs.
     left_behind: Vec<Stage>,
@@ -91,12 +91,12 @@ impl Relay {
         matches!(self.stage, Stage::Down)
     }
 
-    /// Nothing waits here for the gateway.
+    /// It runs, and its queue is empty.
     pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self.stage, Stage::Up { .. }) && self.queue.is_empty()
     }
 
-    /// What knows the world, and would keep it for ever.
+    /// The handles, which hold references to the world, so that dropping them breaks the cycle.
     pub(crate) fn take_handles(&mut self) -> impl Sized + use<> {
         (std::mem::replace(&mut self.stage, Stage::Down), std::mem::take(&mut self.left_behind))
     }

@@ -1,4 +1,4 @@
-//! What is on the connector's disk, read after every commit, and handed to the checker.
+//! Reads the connector's queue after every commit, for the checker.
 
 use petasos_relay::Event as Message;
 use petasos_store::Reads;
@@ -9,7 +9,7 @@ use crate::promise::Promise;
 use crate::truth::Check;
 
 impl State {
-    /// After a commit of the connector: nobody has been told of it yet.
+    /// After a commit of the connector, before its effects.
     pub(crate) fn connector_committed(&mut self, store: &Reads) -> Check {
         let lost = |error: petasos_store::Error| (Promise::G1, format!("the queue cannot be read: {error}"));
         let (entries, _idle) = store.owed_to(INSTANCE).map_err(lost)?;
@@ -32,7 +32,7 @@ impl State {
         self.all_kept()
     }
 
-    /// The connector has given an entry up, and lists it.
+    /// The connector has dead-lettered an entry.
     fn put_aside(&mut self, id: &str) -> Check {
         let Some(number) = self.relay().entries.get(id).copied() else { return Ok(()) };
         if std::mem::replace(&mut self.world.said[number].aside, true) {
@@ -46,7 +46,7 @@ impl State {
         Ok(())
     }
 
-    /// What a platform has forgotten is in the inbox, or at the connector: in its queue, or put aside and listed.
+    /// Every message that the platform has forgotten is in the inbox, in the connector's queue, or a dead letter.
     pub(crate) fn all_kept(&self) -> Check {
         let Some(relay) = &self.relay else { return Ok(()) };
         let queued = |id: &String| relay.queue.contains(id);

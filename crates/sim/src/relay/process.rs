@@ -1,4 +1,4 @@
-//! The connector's process: starting the shipped connector, what its end means, and how the gateway reaches it.
+//! The connector's process: start, crash, configuration, and the gateway's way to it.
 
 use std::future::{Future, pending};
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::promise::Promise;
 
 /// The name of the gateway at the connector.
 const GATEWAY: &str = "gw";
-/// Nobody listens there: the simulation dials.
+/// Has no listener: the simulation dials.
 const ADDRESS: &str = "http://127.0.0.1:9";
 const WAKE: &str = "https://wake.example/";
 
@@ -98,7 +98,7 @@ impl Outside {
         state.relay().stage = Stage::Up { door, links: running.links().to_vec() };
     }
 
-    /// Nothing starts on a full disk; somebody tries again.
+    /// Nothing starts on a full disk; the start is repeated.
     fn connector_did_not_start(&self, error: &StartError) {
         let mut state = self.lock();
         state.note(&format!("the connector does not start: {error}"));
@@ -135,7 +135,7 @@ impl Outside {
         }
     }
 
-    /// The connector's links count as up only if something came in, and are tried for ever.
+    /// Checks the connector's links like those of the gateway.
     pub(crate) fn look_at_connector(&self) {
         let state = self.lock();
         let Some(relay) = &state.relay else { return };
@@ -167,7 +167,7 @@ impl State {
     }
 }
 
-/// Whoever runs the gateway's process starts it when the connector calls.
+/// The wake address: its call starts the gateway's process.
 #[derive(Debug)]
 struct Waker(Outside);
 

@@ -1,5 +1,5 @@
-//! Connections between gateway and connector: bytes arrive late and in order, or not at all. Each end learns of the other
-//! end's end by itself; of some it does not learn at all.
+//! Connections between gateway and connector: bytes arrive late and in order, or not at all. Each end is closed on its
+//! own; after a cut an end may never see a close.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use crate::gateway::state::{Outside, State};
 use crate::outside::Class;
 use crate::promise::Promise;
 
-/// The longest that an end does not notice that a line was cut, if it notices by itself.
+/// Longest time until an end of a cut connection sees the reset, if it sees one.
 const NOTICED: u64 = 60_000;
 /// The frame that lets a gateway sleep, and one that must not follow it.
 const GRANT: &[u8] = b"\"type\":\"going_idle_ack\"";
@@ -45,15 +45,15 @@ impl Side {
 pub(super) struct Wire {
     gateway: Half,
     connector: Half,
-    /// Nothing crosses any more.
+    /// Nothing is delivered any more.
     cut: bool,
     /// The connector has let the gateway sleep.
     granted: bool,
-    /// Something is on its way, or nothing will be any more.
+    /// Signalled when something was sent or an end was closed.
     changed: Arc<Notify>,
 }
 
-/// What one end has of a connection.
+/// One end of a connection.
 #[derive(Debug)]
 struct Half {
     process: Process,
@@ -123,7 +123,7 @@ impl State {
         if matches!(piece, Piece::Bytes(_)) && self.fails(odds) {
             match self.luck.below(3) {
                 0 => {
-                    // It stands, and is slow.
+                    // Slow, not lost.
                     takes += self.luck.between(1_000, 90_000);
                     self.relay().stalls += 1;
                 }
@@ -142,7 +142,7 @@ impl State {
         self.wire(number).changed.notify_one();
     }
 
-    /// When something arrives next. `None`: never again.
+    /// When something arrives next. `None`: both ends are closed and nothing is in flight.
     fn next_arrival(&mut self, number: u64) -> Option<u64> {
         let wire = self.wire(number);
         let next =
@@ -152,7 +152,7 @@ impl State {
         if over { next } else { next.or(Some(u64::MAX)) }
     }
 
-    /// What is due at both ends arrives.
+    /// Delivers what is due at both ends.
     fn arrives(&mut self, number: u64) {
         let now = self.elapsed();
         for side in Side::BOTH {
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// Nobody says goodbye: both ends find out in their time, or have to ask for a sign of life.
+    /// A cut without a close: each end sees a reset later, or only its own heartbeat finds out.
     fn cut(&mut self, number: u64) {
         self.note(&format!("wire {number} is cut"));
         self.wire(number).cut = true;
@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    /// One end is closed: by its process, or with it.
+    /// A process closes its end.
     fn close(&mut self, number: u64, side: Side, over: Over) {
         let half = self.wire(number).half(side);
         if std::mem::replace(&mut half.open, false) {
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// The system closes what a dead process had open, unless the machine went with it.
+    /// The operating system closes the connections of a dead process, unless the machine died as well.
     pub(crate) fn close_wires_of(&mut self, process: Process) {
         let Some(relay) = &self.relay else { return };
         let numbers: Vec<_> = relay.wires.keys().copied().collect();
@@ -276,7 +276,7 @@ impl AsyncWrite for End {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if !state.wire(self.number).half(self.side.other()).open {
-            // The other system has nobody for it.
+            // The other end is closed: its system answers with a reset.
             state.send(self.number, self.side.other(), Piece::Over(Over::Reset));
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -303,7 +303,7 @@ impl AsyncWrite for End {
 impl Drop for End {
     fn drop(&mut self) {
         let mut state = self.outside.lock();
-        // A system that has something nobody has read says so less kindly.
+        // Closing with unread bytes sends a reset.
         let unread = !state.wire(self.number).half(self.side).arrived.is_empty();
         let over = if unread { Over::Reset } else { Over::Closed };
         state.close(self.number, self.side, over);
@@ -325,7 +325,7 @@ impl Dial for Dialler {
             };
             sleep(Duration::from_millis(there)).await;
             if fails && outside.lock().luck.odds(300) {
-                // Nothing answers, not even with a refusal.
+                // No answer at all: the dial has to time out.
                 return std::future::pending().await;
             }
             let door = outside.door().filter(|_| !fails).ok_or(None)?;
@@ -334,7 +334,7 @@ impl Dial for Dialler {
             let simulation = outside.lock().simulation.clone();
             drop(simulation.spawn_in(process, async move {
                 let shown = bearer.map(|bearer| format!("Bearer {bearer}"));
-                // Whoever dialled may have given up.
+                // The dial may have timed out.
                 let _ = answer.send(door.open(shown.as_deref(), far).await);
             }));
             let opened = answered.await.map_err(|_gone| None)?;
@@ -346,7 +346,7 @@ impl Dial for Dialler {
 }
 
 impl Outside {
-    /// Brings what is said on a wire to its other end, in time.
+    /// Delivers the bytes of a connection when they are due.
     async fn carry(self, number: u64, changed: Arc<Notify>) {
         loop {
             let wait = {

@@ -62,7 +62,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// How its question ends if nobody waits any more.
+    /// The ending of an abandoned question.
     fn left_with(&self, now: Millis) -> Ending {
         if now >= self.expires_at { Ending::TimedOut } else { stopped() }
     }
