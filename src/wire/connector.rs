@@ -64,6 +64,7 @@ pub(crate) fn connector(
         wake_hosts: settings.get(&keys::connector::WAKE_HOSTS),
         max_sockets: settings.get(&keys::connector::MAX_SOCKETS),
         max_gateways: settings.get(&keys::connector::MAX_GATEWAYS),
+        outward: petasos_gateway::network::outward,
         ..Config::new(home.path())
     };
     Ok(Fronting { connector, warnings: problems })

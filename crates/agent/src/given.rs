@@ -10,7 +10,8 @@ use petasos_core::transcript::ToolCall;
 use crate::compact::Window;
 use crate::failure::Failure;
 use crate::request::{Answer, Chunk, Request, ToolSpec};
-use crate::tools::ToolResult;
+use crate::terminal::Judge;
+use crate::tools::{SessionCtx, ToolResult};
 
 /// A model in place of the configured one.
 pub trait Model: fmt::Debug + Send + Sync {
@@ -34,5 +35,11 @@ pub trait Tools: fmt::Debug + Send + Sync {
     /// `None`: it is not one of these. Otherwise whether it changes nothing.
     fn read_only(&self, name: &str) -> Option<bool>;
 
-    fn run<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
+    /// `judge`: decides about commands, as it does for the terminal.
+    fn run<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        ctx: &'a SessionCtx,
+        judge: &'a dyn Judge,
+    ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 }

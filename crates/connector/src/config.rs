@@ -6,6 +6,7 @@ use std::time::Duration;
 use petasos_core::access::Access;
 use petasos_core::session::KeyOptions;
 use petasos_gateway::home::bot_lock::Sole;
+use petasos_gateway::network::Outward;
 use petasos_platforms::Adapter;
 use petasos_platforms::listener::Place;
 use petasos_relay::session::Terms;
@@ -38,6 +39,11 @@ pub struct Config {
     pub silence: Duration,
     /// How long a socket may take to say who it is.
     pub hello_within: Duration,
+    /// Which addresses we have towards the world: [`petasos_gateway::network::outward`], or what a test says.
+    pub outward: fn() -> Outward,
+    /// What a simulation calls to wake an instance.
+    #[cfg(feature = "simulation")]
+    pub wake: Option<std::sync::Arc<dyn crate::simulation::Wake>>,
 }
 
 impl Config {
@@ -57,6 +63,9 @@ impl Config {
             max_gateways: 64,
             silence: Duration::from_secs(30),
             hello_within: Duration::from_secs(30),
+            outward: Outward::default,
+            #[cfg(feature = "simulation")]
+            wake: None,
         }
     }
 }

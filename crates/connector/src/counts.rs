@@ -1,7 +1,9 @@
 //! What befell an instance since its task began, for onlookers.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Sockets that may be superseded within a minute before it is worth a word.
 const MOST_TAKEN_OVER: usize = 3;

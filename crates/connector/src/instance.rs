@@ -4,16 +4,18 @@
 //! delivered, granted, closed, poked. If the commit fails nothing is carried out, the sockets are closed, and the
 //! machine is read back from the store. A crash leaves the queue, and whether the instance idles.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use petasos_core::{Platform, Route};
 use petasos_gateway::{Error, clock};
 use petasos_relay::session::{Buried, Carries, Decision, Effect, Event, Mode, Write};
 use petasos_relay::{FromConnector, Session, close};
+use petasos_runtime::fault_injection::{Planted, planted};
 use petasos_store::connector::Arrival;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::counts::Counts;
 use crate::queue::Books;
@@ -80,7 +82,7 @@ pub(crate) struct Seen {
 
 /// The mailboxes. A task is started with the first ask, and stays.
 #[derive(Debug, Default)]
-pub(crate) struct Instances(Mutex<HashMap<String, mpsc::Sender<Ask>>>);
+pub(crate) struct Instances(Mutex<BTreeMap<String, mpsc::Sender<Ask>>>);
 
 impl Instances {
     pub(crate) async fn ask(&self, shell: &Arc<Shell>, instance: &str, ask: Ask) -> Result<(), Error> {
@@ -99,11 +101,11 @@ impl Instances {
             id: instance.to_owned(),
             shell: shell.clone(),
             session: Session::default(),
-            wires: HashMap::new(),
+            wires: BTreeMap::new(),
             counts: Counts::default(),
             told: HashSet::new(),
         };
-        tokio::spawn(task.run(asks));
+        petasos_runtime::spawn(task.run(asks));
         all.insert(instance.to_owned(), mailbox.clone());
         mailbox
     }
@@ -119,7 +121,7 @@ struct Task {
     shell: Arc<Shell>,
     session: Session,
     /// By their numbers; those that count no longer go as soon as they are told.
-    wires: HashMap<u64, Wire>,
+    wires: BTreeMap<u64, Wire>,
     counts: Counts,
     /// Chats that know that the queue is full, until it is empty again.
     told: HashSet<(Platform, String)>,
@@ -156,7 +158,7 @@ impl Task {
         loop {
             self.turn(std::mem::take(&mut waiting)).await;
             let due = self.session.due(&self.shell.terms);
-            tokio::select! {
+            petasos_runtime::select! {
                 () = stopper.stopped() => break,
                 count = asks.recv_many(&mut waiting, TOGETHER) => if count == 0 { break },
                 () = clock::sleep_until(due.unwrap_or_default()), if due.is_some() => {}
@@ -206,7 +208,7 @@ impl Task {
                 for done in done {
                     let _ = done.send(Err(error.clone()));
                 }
-                for (_, wire) in self.wires.drain() {
+                for (_, wire) in std::mem::take(&mut self.wires) {
                     wire.close(close::INTERNAL, "");
                 }
                 self.read_back().await;
@@ -240,6 +242,9 @@ impl Task {
                 }
             }
             Ask::Acked { id } => self.step(Event::Acked { id }, turn),
+            Ask::GoingIdle { epoch } if planted(Planted::GrantsWithoutFlip) => {
+                turn.effects.push(Effect::GrantIdle { epoch });
+            }
             Ask::GoingIdle { epoch } => self.step(Event::GoingIdle { epoch }, turn),
             Ask::Closed { epoch } => {
                 self.wires.remove(&epoch);
@@ -259,6 +264,13 @@ impl Task {
     fn step(&mut self, event: Event, turn: &mut Turn) {
         let Decision { writes, effects } = self.session.step(clock::now(), event, &self.shell.terms);
         turn.books.writes.extend(writes);
+        if planted(Planted::DeletesOnDelivery) {
+            let sent = effects.iter().filter_map(|effect| match effect {
+                Effect::Deliver { id, .. } => Some(Write::Delete { id: id.clone() }),
+                _other => None,
+            });
+            turn.books.writes.extend(sent);
+        }
         turn.effects.extend(effects);
     }
 
@@ -355,7 +367,7 @@ impl Task {
     }
 
     fn poke(&self) {
-        tokio::spawn(crate::wake::poke(self.shell.clone(), self.id.clone()));
+        petasos_runtime::spawn(crate::wake::poke(self.shell.clone(), self.id.clone()));
     }
 
     /// `false`: the connector stops.
@@ -368,7 +380,7 @@ impl Task {
                 }
                 Err(error) => tracing::error!(instance = self.id, %error, "its queue cannot be read"),
             }
-            tokio::select! {
+            petasos_runtime::select! {
                 () = self.shell.stopper.stopped() => return false,
                 () = tokio::time::sleep(AGAIN) => {}
             }

@@ -15,6 +15,7 @@ use petasos_gateway::{Error, clock};
 use petasos_platforms::{Adapter, Post, Posted, Unreadable};
 use petasos_relay::session::{Carries, Entry};
 use petasos_relay::{Event, FromConnector, context};
+use petasos_runtime::fault_injection::{Planted, planted};
 use petasos_store::Unread;
 use petasos_store::connector::{Arrival, Chat};
 use tokio::sync::oneshot;
@@ -49,6 +50,9 @@ impl Taker for Intake {
         unreadable: Vec<Unreadable>,
         cursor: Option<String>,
     ) -> Result<Kept, Error> {
+        if planted(Planted::CursorBeforeQueue) {
+            self.move_on(link.clone(), vec![], cursor.clone()).await?;
+        }
         let mut kept = Kept { news: events.is_empty(), answered: Vec::with_capacity(events.len()) };
         let mut waiting = Vec::with_capacity(events.len());
         let mut here = HashSet::new();

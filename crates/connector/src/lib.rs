@@ -28,6 +28,8 @@ mod requests;
 mod routes;
 mod say;
 mod shell;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod socket;
 mod start;
 mod status;

@@ -24,7 +24,10 @@ pub(crate) async fn answer(
         Ok(action) => action,
         Err(unread) => return Answer::failed(unread.to_string()),
     };
-    let done = tokio::spawn(async move { perform(&shell, &gateway, &adapter, &request, action).await });
+    let done = petasos_runtime::spawn(async move {
+        petasos_runtime::annotate(&request);
+        perform(&shell, &gateway, &adapter, &request, action).await
+    });
     done.await
         .unwrap_or_else(|_panicked| Answer::doubtful("the connector failed while it asked the platform"))
 }

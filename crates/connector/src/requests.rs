@@ -12,6 +12,7 @@ use petasos_gateway::Commit;
 use petasos_gateway::shell::Db;
 use petasos_gateway::{Error, clock};
 use petasos_relay::Answer;
+use petasos_runtime::fault_injection::{Planted, planted};
 use petasos_store::connector::Request;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -94,6 +95,9 @@ impl Requests {
 }
 
 async fn begin(db: &Db, (instance, request): &Name) -> Result<Request, Error> {
+    if planted(Planted::RepeatsRequests) {
+        return Ok(Request::New);
+    }
     let (instance, request, now) = (instance.clone(), request.clone(), clock::now());
     db.write(Commit::Connector, move |tx| tx.begin_request(&instance, &request, now)).await
 }

@@ -65,25 +65,16 @@ async fn open(shell: Arc<Shell>, mut request: Request) -> Response {
     if text(headers, &SEC_WEBSOCKET_VERSION).as_deref() != Some("13") {
         return refused(StatusCode::BAD_REQUEST, "sockets are spoken in version 13");
     }
-    let who = match proof::admit(&shell, text(headers, &AUTHORIZATION).as_deref()).await {
-        Ok(who) => who,
-        Err(error) => return troubled(&error),
-    };
-    // Those who are told that they may not come in sit elsewhere.
-    let (seats, place) = match &who {
-        Ok(gateway) => match shell.guests.enter_now(Kind::Socket, gateway) {
-            Some(place) => (&shell.seats, Some(place)),
-            None => return busy(),
-        },
-        Err(_refused) => (&shell.strangers, None),
-    };
-    let Ok(seat) = seats.clone().try_acquire_owned() else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "too many sockets");
+    let guest = match guest(&shell, text(headers, &AUTHORIZATION).as_deref()).await {
+        Ok(guest) => guest,
+        Err(response) => return response,
     };
     let upgrading = hyper::upgrade::on(&mut request);
-    tokio::spawn(async move {
-        socket::serve(shell, upgrading, who).await;
-        drop((seat, place));
+    petasos_runtime::spawn(async move {
+        if let Some(upgraded) = socket::upgraded(upgrading).await {
+            socket::serve(shell, upgraded, guest.who).await;
+        }
+        drop((guest.seat, guest.place));
     });
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -92,6 +83,29 @@ async fn open(shell: Arc<Shell>, mut request: Request) -> Response {
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     response
+}
+
+/// Who opens a socket, and the limits that it counts towards until it ends.
+pub(crate) struct Guest {
+    pub(crate) who: Result<Gateway, Refused>,
+    pub(crate) seat: OwnedSemaphorePermit,
+    pub(crate) place: Option<Place>,
+}
+
+/// `Err`: the response if no socket may be opened.
+pub(crate) async fn guest(shell: &Shell, authorization: Option<&str>) -> Result<Guest, Response> {
+    let who = proof::admit(shell, authorization).await.map_err(|error| troubled(&error))?;
+    // Refused callers, who get a close frame, have a limit of their own.
+    let (seats, place) = match &who {
+        Ok(gateway) => {
+            let place = shell.guests.enter_now(Kind::Socket, gateway);
+            (&shell.seats, Some(place.ok_or_else(busy)?))
+        }
+        Err(_refused) => (&shell.strangers, None),
+    };
+    let seat = seats.clone().try_acquire_owned();
+    let seat = seat.map_err(|_full| refused(StatusCode::SERVICE_UNAVAILABLE, "too many sockets"))?;
+    Ok(Guest { who, seat, place })
 }
 
 /// A gateway that has shown who it is: it keeps its seat, unless it has enough of them. `Err`: what it is told.

@@ -9,7 +9,7 @@ use crate::shell::Shell;
 
 pub(crate) fn say(shell: &Arc<Shell>, route: Route, text: &'static str) {
     let Some(adapter) = shell.adapters.of(route.platform).cloned() else { return };
-    tokio::spawn(async move {
+    petasos_runtime::spawn(async move {
         for part in adapter.render(text) {
             if let Err(error) = adapter.send(&route, &part, &SendOptions::default()).await {
                 tracing::warn!(%error, "a notice was not sent");

@@ -1,6 +1,6 @@
 //! What every task of a connector shares.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) struct Shell {
 #[derive(Debug)]
 pub(crate) struct Adapters {
     first: Option<Platform>,
-    all: HashMap<Platform, Arc<Adapter>>,
+    all: BTreeMap<Platform, Arc<Adapter>>,
 }
 
 impl Adapters {

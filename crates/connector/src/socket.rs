@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use petasos_relay::token::Refused;
 use petasos_relay::{FromConnector, FromGateway, LONGEST_READ, Lines, close};
 use petasos_store::connector::Gateway;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -29,8 +29,6 @@ use crate::shell::Shell;
 mod heard;
 
 use heard::Conversation;
-
-type Stream = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Lines that may wait to be written: a window's worth of events, and as many answers.
 const DEPTH: usize = 512;
@@ -95,14 +93,23 @@ impl Wire {
     }
 }
 
+/// What is below the socket when the request has become one.
+pub(crate) async fn upgraded(upgrading: OnUpgrade) -> Option<TokioIo<Upgraded>> {
+    timeout(FAREWELL, upgrading).await.ok()?.ok().map(TokioIo::new)
+}
+
+/// What a socket is spoken over.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
+
 /// Keeps the socket until it ends.
-pub(crate) async fn serve(shell: Arc<Shell>, upgrading: OnUpgrade, who: Result<Gateway, Refused>) {
-    let Ok(Ok(upgraded)) = timeout(FAREWELL, upgrading).await else { return };
+pub(crate) async fn serve(shell: Arc<Shell>, io: impl Io, who: Result<Gateway, Refused>) {
     let limits = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .max_message_size(Some(LONGEST_READ))
         .max_frame_size(Some(LONGEST_READ));
-    let stream = Stream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
+    let stream = WebSocketStream::from_raw_socket(io, Role::Server, Some(limits)).await;
     match who {
         Ok(gateway) => converse(shell, stream, gateway).await,
         Err(refused) => refuse(stream, refused).await,
@@ -110,7 +117,7 @@ pub(crate) async fn serve(shell: Arc<Shell>, upgrading: OnUpgrade, who: Result<G
 }
 
 /// A gateway learns that it may not come in from the close frame; an HTTP status would tell it to try for ever.
-async fn refuse(mut stream: Stream, refused: Refused) {
+async fn refuse(mut stream: WebSocketStream<impl Io>, refused: Refused) {
     let reason = match refused {
         Refused::Expired => close::EXPIRED,
         Refused::Unauthorized => close::REFUSED,
@@ -124,26 +131,26 @@ async fn refuse(mut stream: Stream, refused: Refused) {
     let _ = timeout(FAREWELL, goodbye).await;
 }
 
-async fn converse(shell: Arc<Shell>, stream: Stream, gateway: Gateway) {
+async fn converse(shell: Arc<Shell>, stream: WebSocketStream<impl Io>, gateway: Gateway) {
     let (sink, stream) = stream.split();
     let (lines, waiting) = mpsc::channel(DEPTH);
     let (over, ending) = watch::channel(None);
     let bytes = Arc::new(AtomicUsize::new(0));
     let wire = Wire { gateway: gateway.id.clone(), lines, waiting: bytes.clone(), over };
     let every = shell.silence / 2;
-    let writer = tokio::spawn(write(sink, waiting, bytes, ending, every));
+    let writer = petasos_runtime::spawn(write(sink, waiting, bytes, ending, every));
     let mut conversation = Conversation::new(shell.clone(), gateway, wire.clone());
     read(&shell, stream, &mut conversation, &wire, writer).await;
     conversation.over().await;
 }
 
 /// Until either end has had enough.
-async fn read(
+async fn read<S: Io>(
     shell: &Shell,
-    mut stream: SplitStream<Stream>,
+    mut stream: SplitStream<WebSocketStream<S>>,
     conversation: &mut Conversation,
     wire: &Wire,
-    mut writer: JoinHandle<SplitSink<Stream, Message>>,
+    mut writer: JoinHandle<SplitSink<WebSocketStream<S>, Message>>,
 ) {
     let mut sink = None;
     let (mut lines, mut skipped) = (Lines::default(), 0_u32);
@@ -151,7 +158,7 @@ async fn read(
     loop {
         let patience = Instant::now() + shell.silence;
         let until = if conversation.has_begun() { patience } else { patience.min(hello_by) };
-        let message = tokio::select! {
+        let message = petasos_runtime::select! {
             message = tokio::time::timeout_at(until, stream.next()) => message,
             ended = &mut writer => {
                 sink = ended.ok();
@@ -223,17 +230,17 @@ async fn drain(raw: &mut (impl AsyncRead + Unpin)) {
 }
 
 /// The one writer: lines in the order in which they came, pings between them, and the end.
-async fn write(
-    mut sink: SplitSink<Stream, Message>,
+async fn write<S: Io>(
+    mut sink: SplitSink<WebSocketStream<S>, Message>,
     mut lines: mpsc::Receiver<String>,
     waiting: Arc<AtomicUsize>,
     mut ending: watch::Receiver<Option<(u16, &'static str)>>,
     every: Duration,
-) -> SplitSink<Stream, Message> {
+) -> SplitSink<WebSocketStream<S>, Message> {
     let mut pings = tokio::time::interval(every);
     pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let message = tokio::select! {
+        let message = petasos_runtime::select! {
             biased;
             over = ending.wait_for(Option::is_some) => {
                 let (code, reason) = over.ok().and_then(|over| *over).unwrap_or((close::GOING_AWAY, ""));

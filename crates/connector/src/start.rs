@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use petasos_gateway::Commit;
 use petasos_gateway::shell::{self as gateway, LinkHandle, Stopper, Writer};
-use petasos_gateway::{Error, Lifetime, clock};
+use petasos_gateway::{Error, Lifetime, clock, network};
 use petasos_platforms::body_budget;
 use petasos_platforms::listener::{Listener, NotBound};
 use petasos_store::{OpenError, Store};
@@ -53,9 +53,17 @@ pub struct Running {
 
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let listener = Listener::bind(&config.listen).await?.with_budget(&body_budget::GATEWAYS);
-    let address = listener.address();
+    let mut running = assemble(config, listener.address()).await?;
+    let door = serve(listener, running.shell.clone());
+    running.tasks.push(gateway::vital("door", &running.shell.stopper, door));
+    tracing::info!(address = %running.address, platforms = running.links.len(), "the connector listens");
+    Ok(running)
+}
+
+/// Everything but the listener.
+async fn assemble(config: Config, address: SocketAddr) -> Result<Running, StartError> {
     let path = config.home.join(DATABASE);
-    let opened = tokio::task::spawn_blocking(move || Store::open_connector(path)).await;
+    let opened = petasos_runtime::blocking(move || Store::open_connector(path)).await;
     let store = opened.map_err(|_panicked| Error::Io("opening the database panicked".into()))??;
     let stopper = Stopper::default();
     let (db, writer) = gateway::open(store, stopper.clone())?;
@@ -63,6 +71,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         let now = clock::now();
         db.write(Commit::Connector, move |tx| tx.ensure_single(&single, now)).await?;
     }
+    let waker = Waker::new(config.wake_hosts);
+    #[cfg(feature = "simulation")]
+    let waker = waker.with(config.wake);
     let shell = Arc::new(Shell {
         queue: Queue::new(db.clone()),
         db,
@@ -71,7 +82,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         single: config.single_instance,
         keys: config.keys,
         terms: config.terms,
-        waker: Waker::new(config.wake_hosts),
+        waker,
         instances: Instances::default(),
         requests: Requests::default(),
         seats: Arc::new(Semaphore::new(limits::sockets(config.max_sockets))),
@@ -97,15 +108,22 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         let keeping = gateway::keep_rate_limits(adapter.clone(), shell.db.clone(), stopper.clone());
         tasks.push(gateway::vital("rate limits", &stopper, keeping));
     }
-    let door = serve(listener, shell.clone());
-    tasks.push(gateway::vital("door", &stopper, door));
     tasks.push(gateway::vital("watch", &stopper, watch::run(shell.clone())));
     tasks.push(gateway::vital("sweep", &stopper, sweep::run(shell.clone())));
     tasks.push(gateway::vital("check", &stopper, shell.db.clone().check_pages(stopper.clone())));
+    // A link measures its waits and its silence by the wall clock.
+    let network = network::watch(links.clone(), config.outward, stopper.clone());
+    tasks.push(gateway::vital("network", &stopper, network));
     let publishing = status::run(shell.clone(), links.clone(), address.to_string());
     tasks.push(gateway::vital("status", &stopper, publishing));
-    tracing::info!(%address, platforms = links.len(), "the connector listens");
     Ok(Running { address, shell, writer, tasks, links })
+}
+
+/// A connector without a listener: its sockets come through the door.
+#[cfg(feature = "simulation")]
+pub(crate) async fn start_given(config: Config) -> Result<(crate::simulation::Door, Running), StartError> {
+    let running = assemble(config, SocketAddr::from(([127, 0, 0, 1], 9))).await?;
+    Ok((crate::simulation::Door::new(running.shell.clone()), running))
 }
 
 /// Puts the rate limits in force that platforms imposed on earlier processes.
@@ -130,7 +148,7 @@ fn listen(shell: &Arc<Shell>, lifetime: &Lifetime) -> (Vec<LinkHandle>, Vec<Join
 
 async fn serve(listener: Listener, shell: Arc<Shell>) {
     let stopper = shell.stopper.clone();
-    tokio::select! {
+    petasos_runtime::select! {
         _never = listener.serve(move |request| routes::answer(shell.clone(), request)) => {}
         () = stopper.stopped() => {}
     }
@@ -148,7 +166,7 @@ impl Running {
     /// Resolves when everything has ended: because of `stop`, or because a part of it failed. `true`: it was asked to.
     pub async fn wait(self, stop: impl Future<Output = ()>) -> bool {
         let Self { shell, writer, tasks, .. } = self;
-        tokio::select! {
+        petasos_runtime::select! {
             () = stop => {}
             () = shell.stopper.stopped() => {}
         }
@@ -160,8 +178,7 @@ impl Running {
         shell.db.fold().await;
         drop(shell);
         // Tasks that hold on to the file keep the thread; it is complete either way.
-        let closed = tokio::task::spawn_blocking(move || writer.join());
-        let _ = tokio::time::timeout(Duration::from_secs(1), closed).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), writer.closed()).await;
         asked
     }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn run(shell: Arc<Shell>, links: Vec<LinkHandle>, listen: Strin
                 Err(error) => tracing::warn!(%error, "connector_state.json cannot be written"),
             }
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(EVERY) => {}
         }

@@ -1,6 +1,7 @@
 //! What is of no use any more goes, once an hour.
 
 use petasos_gateway::Commit;
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
         if let Err(error) = once(&shell).await {
             tracing::warn!(%error, "what is old stays for another hour");
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
@@ -44,35 +45,37 @@ async fn once(shell: &Shell) -> Result<(), Error> {
         })
         .await?;
     let folder = files::folder(shell);
-    for id in gone {
-        remove(&folder.join(&id)).await;
-    }
-    strays(shell, &folder).await
+    let known = shell.db.read(|reader| reader.media_here()).await?;
+    let swept = petasos_runtime::blocking(move || {
+        gone.iter().for_each(|id| remove(&folder.join(id)));
+        strays(&folder, &known)
+    });
+    swept.await.map_err(|_panicked| Error::Io("the sweep of connector-media panicked".into()))?
 }
 
 /// Files that lie here and belong to nobody: whoever was to write their row has died.
-async fn strays(shell: &Shell, folder: &Path) -> Result<(), Error> {
+fn strays(folder: &Path, known: &HashSet<String>) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::Io(format!("connector-media cannot be read: {error}"));
-    let mut entries = match tokio::fs::read_dir(folder).await {
+    let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    let known = shell.db.read(|reader| reader.media_here()).await?;
-    while let Some(entry) = entries.next_entry().await.map_err(failed)? {
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
         let named = entry.file_name().to_str().is_some_and(|name| known.contains(name));
-        let written = entry.metadata().await.and_then(|about| about.modified());
+        let written = entry.metadata().and_then(|about| about.modified());
         // One that is being written now has no row yet.
         let old = written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > EVERY));
         if old && !named {
-            remove(&entry.path()).await;
+            remove(&entry.path());
         }
     }
     Ok(())
 }
 
-async fn remove(path: &Path) {
-    match tokio::fs::remove_file(path).await {
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             tracing::warn!(%error, "a file that nobody wants stays");
         }

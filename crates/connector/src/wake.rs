@@ -22,6 +22,8 @@ pub(crate) struct Waker {
     hosts: Vec<String>,
     /// Made when first needed: it reads the system's certificates.
     open: OnceLock<Client>,
+    #[cfg(feature = "simulation")]
+    given: Option<Arc<dyn crate::simulation::Wake>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -38,10 +40,26 @@ pub(crate) enum NotCalled {
 
 impl Waker {
     pub(crate) fn new(hosts: Vec<String>) -> Self {
-        Self { hosts, open: OnceLock::new() }
+        Self {
+            hosts,
+            open: OnceLock::new(),
+            #[cfg(feature = "simulation")]
+            given: None,
+        }
+    }
+
+    /// One that calls what a simulation gives, if it gives anything.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn with(self, given: Option<Arc<dyn crate::simulation::Wake>>) -> Self {
+        Self { given, ..self }
     }
 
     async fn call(&self, url: &str) -> Result<(), NotCalled> {
+        #[cfg(feature = "simulation")]
+        if let Some(given) = &self.given {
+            given.wake(url).await;
+            return Ok(());
+        }
         let url = Url::parse(url).map_err(|_| NotCalled::Malformed)?;
         let client = self.client_for(&url)?;
         let failed = |error: reqwest::Error| NotCalled::Failed(error.without_url().to_string());

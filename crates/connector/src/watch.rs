@@ -23,7 +23,7 @@ pub(crate) async fn run(shell: Arc<Shell>) {
             },
             Err(error) => tracing::warn!(%error, "the records cannot be read"),
         }
-        tokio::select! {
+        petasos_runtime::select! {
             () = shell.stopper.stopped() => return,
             () = tokio::time::sleep(EVERY) => {}
         }

@@ -1,4 +1,4 @@
-//! An adapter for a platform that is given as a value: simulations bring their own.
+//! An adapter for a platform, and a connection to a connector, that are given as values: simulations bring their own.
 
 use std::fmt;
 use std::future::Future;
@@ -7,10 +7,20 @@ use std::time::Duration;
 
 use petasos_core::message::Attachment;
 use petasos_core::{Capabilities, Fault, Platform, Reached, Route};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{Fetched, Health, Intake, Kind, Limits, Part, Receipt, SendOptions, download};
 
-/// A future of a method of [`Given`].
+/// The bytes below a connection.
+pub trait Io: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
+
+/// Opens connections to a connector.
+pub trait Dial: fmt::Debug + Send + Sync {
+    /// `Err`: the status of the refusal; none, if nothing answers.
+    fn dial(&self, bearer: Option<String>) -> Pending<'_, Result<Box<dyn Io>, Option<u16>>>;
+}
+
+/// A future of a method of [`Given`] or [`Dial`].
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What an adapter does; see the methods of [`crate::Adapter`].

@@ -6,10 +6,11 @@
 //! The gateway stores what is recorded here, and restores it before anything is sent. A crash loses what was not stored.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use petasos_core::rate_limit::{Penalties, Penalty, Scope};
 use petasos_core::{Fault, Millis, Platform, Route};
+use petasos_runtime::clock;
 use tokio::sync::Notify;
 
 use crate::{Adapter, Error};
@@ -47,7 +48,7 @@ pub struct Held {
 
 impl Limits {
     pub fn new(platform: Platform) -> Self {
-        let state = State { penalties: Penalties::default(), unsaved: Vec::new(), clock: wall_clock };
+        let state = State { penalties: Penalties::default(), unsaved: Vec::new(), clock: clock::now };
         Self { platform, shared: Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() }) }
     }
 
@@ -224,11 +225,6 @@ impl Adapter {
         }
         answered
     }
-}
-
-fn wall_clock() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

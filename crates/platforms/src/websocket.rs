@@ -1,8 +1,13 @@
 //! Opens a WebSocket. The HTTP client dials, so that proxies, certificates and loopback follow one rule; the
 //! upgraded connection is spoken to by tungstenite. What is said over it is for the platform to know.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use reqwest::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use reqwest::{StatusCode, Upgraded, Url};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -10,7 +15,50 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::http::{self, Failure};
 
-pub(crate) type Stream = WebSocketStream<Upgraded>;
+pub(crate) type Stream = WebSocketStream<Connection>;
+
+/// The bytes below a WebSocket.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    Upgraded(Upgraded),
+    #[cfg(feature = "simulation")]
+    Given(Box<dyn crate::given::Io>),
+}
+
+/// The same call on whichever kind of connection it is.
+macro_rules! each {
+    ($connection:expr, $it:ident => $call:expr) => {
+        match $connection {
+            Connection::Upgraded($it) => $call,
+            #[cfg(feature = "simulation")]
+            Connection::Given($it) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), it => Pin::new(it).poll_read(context, to))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), it => Pin::new(it).poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), it => Pin::new(it).poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), it => Pin::new(it).poll_shutdown(context))
+    }
+}
 
 /// There is no socket.
 #[derive(Debug)]
@@ -62,8 +110,26 @@ pub(crate) async fn dial(
         return Err(Failure::Garbage("no WebSocket".into()).into());
     }
     let upgraded = response.upgrade().await.map_err(http::failure)?;
+    Ok(stream(Connection::Upgraded(upgraded), largest).await)
+}
+
+/// The same over a connection of a simulation.
+#[cfg(feature = "simulation")]
+pub(crate) async fn dial_given(
+    dial: &dyn crate::given::Dial,
+    largest: usize,
+    bearer: Option<String>,
+) -> Result<Stream, NotOpened> {
+    match dial.dial(bearer).await {
+        Ok(io) => Ok(stream(Connection::Given(io), largest).await),
+        Err(Some(status)) => Err(NotOpened::Answered { status }),
+        Err(None) => Err(NotOpened::Failed(Failure::Unreached("simulated".into()))),
+    }
+}
+
+async fn stream(connection: Connection, largest: usize) -> Stream {
     let limits = WebSocketConfig::default().max_message_size(Some(largest)).max_frame_size(Some(largest));
-    Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(limits)).await)
+    WebSocketStream::from_raw_socket(connection, Role::Client, Some(limits)).await
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! the seed decides which one. A thread without a simulation sees no difference.
 
 pub mod clock;
+pub mod fault_injection;
 pub mod random;
 mod select;
 #[cfg(feature = "simulation")]
@@ -12,7 +13,7 @@ pub mod simulation;
 pub mod task;
 
 pub use select::first_branch;
-pub use task::{blocking, scheduled, spawn};
+pub use task::{annotate, blocking, scheduled, spawn};
 
 #[doc(hidden)]
 pub use tokio;

@@ -10,7 +10,7 @@
 //! There is no I/O driver: a socket that is opened here panics.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::rng::Rng;
+use crate::fault_injection::Planted;
 
 pub mod rng;
 
@@ -50,6 +51,8 @@ struct State {
     ready: BTreeSet<u64>,
     granted: Option<u64>,
     running: Process,
+    /// The task that is being polled.
+    polled: Option<u64>,
     dead: BTreeSet<Process>,
     conductor: Option<Waker>,
     /// Hash of everything that was decided and noted.
@@ -64,15 +67,27 @@ struct Task {
     process: Process,
     /// Tokio's; `None` before its first poll.
     waker: Option<Waker>,
+    /// What it works on; see [`crate::annotate`].
+    annotation: Option<String>,
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Simulation>> = const { RefCell::new(None) };
+    static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
 }
 
 /// The simulation that this thread runs.
 pub fn current() -> Option<Simulation> {
     CURRENT.with_borrow(Clone::clone)
+}
+
+/// From now on what this thread runs has this bug.
+pub fn plant(bug: Option<Planted>) {
+    PLANTED.set(bug);
+}
+
+pub(crate) fn planted() -> Option<Planted> {
+    PLANTED.get()
 }
 
 /// Payload of the unwinding that ends a task of a process that kills itself.
@@ -92,6 +107,7 @@ impl Simulation {
             ready: BTreeSet::new(),
             granted: None,
             running: Process::default(),
+            polled: None,
             dead: BTreeSet::new(),
             conductor: None,
             trace: 0xcbf2_9ce4_8422_2325,
@@ -167,6 +183,20 @@ impl Simulation {
         self.lock().running
     }
 
+    /// What the task that runs now works on.
+    pub fn annotation(&self) -> Option<String> {
+        let state = self.lock();
+        state.tasks.get(&state.polled?)?.annotation.clone()
+    }
+
+    pub(crate) fn annotate(&self, what: &str) {
+        let mut state = self.lock();
+        let Some(polled) = state.polled else { return };
+        if let Some(task) = state.tasks.get_mut(&polled) {
+            task.annotation = Some(what.to_owned());
+        }
+    }
+
     /// Virtual time since the start.
     pub fn elapsed(&self) -> Duration {
         let began = self.lock().began;
@@ -230,7 +260,7 @@ impl Simulation {
         let mut state = self.lock();
         let id = state.next_task;
         state.next_task += 1;
-        state.tasks.insert(id, Task { process, waker: None });
+        state.tasks.insert(id, Task { process, waker: None, annotation: None });
         state.make_ready(id);
         drop(state);
         let waker = Waker::from(Arc::new(TaskWaker { id, simulation: self.clone() }));
@@ -273,6 +303,7 @@ impl Simulation {
             state.granted = None;
         }
         state.running = Process::default();
+        state.polled = None;
         let conductor = state.conductor.clone();
         drop(state);
         if let Some(conductor) = conductor {
@@ -347,6 +378,7 @@ impl<F: Future> Future for Scheduled<F> {
                 return Poll::Pending;
             }
             state.running = process;
+            state.polled = Some(id);
         }
         let waker = self.waker.clone();
         let future = self.future.as_mut();

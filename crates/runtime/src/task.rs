@@ -46,3 +46,15 @@ where
         None => crate::simulation::MaybeScheduled::Plain(Box::pin(future)),
     }
 }
+
+/// Names what the current task works on, for a simulation that has to relate what the task does to a request.
+#[cfg(feature = "simulation")]
+pub fn annotate(what: &str) {
+    if let Some(simulation) = crate::simulation::current() {
+        simulation.annotate(what);
+    }
+}
+
+/// Names what the current task works on, for a simulation that has to relate what the task does to a request.
+#[cfg(not(feature = "simulation"))]
+pub const fn annotate(_what: &str) {}

@@ -34,10 +34,18 @@ pub enum Scenario {
     Clock,
     /// Work that is due again and again.
     Jobs,
+    /// Commands need the consent of a person, who answers, or does not.
+    Approvals,
+    /// Conversations become too long for their model.
+    Compaction,
+    /// People send files, and answers name them.
+    Media,
+    /// Programs ask for runs, and repeat what was not answered.
+    Runs,
 }
 
 impl Scenario {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Conversation,
         Self::Crash,
         Self::Drain,
@@ -50,6 +58,10 @@ impl Scenario {
         Self::Disk,
         Self::Clock,
         Self::Jobs,
+        Self::Approvals,
+        Self::Compaction,
+        Self::Media,
+        Self::Runs,
     ];
 
     pub fn named(name: &str) -> Option<Self> {
@@ -70,6 +82,10 @@ impl Scenario {
             Self::Disk => "disk",
             Self::Clock => "clock",
             Self::Jobs => "jobs",
+            Self::Approvals => "approvals",
+            Self::Compaction => "compaction",
+            Self::Media => "media",
+            Self::Runs => "runs",
         }
     }
 }
@@ -163,6 +179,14 @@ pub(crate) struct Plan {
     /// How often a clock is set.
     pub(crate) jumps: u64,
     pub(crate) jobs: u64,
+    /// How long a person has to consent to a command, in seconds. `None`: no command needs it.
+    pub(crate) consent: Option<u64>,
+    /// Rows of a conversation from which on it is made shorter.
+    pub(crate) rows: Option<usize>,
+    /// A message comes with a file.
+    pub(crate) file_odds: u64,
+    /// Runs that programs ask for.
+    pub(crate) runs: u64,
     /// Everything comes through a connector.
     pub(crate) relayed: bool,
     /// What is said between the two is cut off, or held up.
@@ -172,12 +196,12 @@ pub(crate) struct Plan {
     /// Frames that may wait for their commit.
     pub(crate) room: usize,
     /// The gateway sleeps when nobody needs it.
-    pub(crate) doze: Option<Doze>,
+    pub(crate) doze: Option<Idling>,
 }
 
 /// How a gateway sleeps. Times in milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Doze {
+pub(crate) struct Idling {
     pub(crate) after: u64,
     pub(crate) tick: u64,
     /// The process ends, and is woken by the connector. Otherwise its machine tries to sleep.
@@ -205,6 +229,10 @@ impl Plan {
             full: 0,
             jumps: 0,
             jobs: 0,
+            consent: None,
+            rows: None,
+            file_odds: 0,
+            runs: 0,
             relayed: false,
             wire_odds: 0,
             session: session::Terms::default(),
@@ -234,6 +262,34 @@ impl Plan {
                 (plan.drains, plan.stops, plan.full) = (rng.below(2), rng.below(2), rng.below(2));
                 (plan.jumps, plan.span) = (rng.below(3), rng.between(60_000, 600_000));
             }
+            Scenario::Approvals => {
+                if rng.odds(200) {
+                    plan.relay(&mut rng);
+                }
+                (plan.consent, plan.chats) = (Some(rng.between(10, 90)), rng.between(1, 2));
+                plan.messages = rng.between(6, 30);
+                (plan.crash_odds, plan.crashes) = (rng.pick(&[0, 20, 60]), 4);
+                (plan.stops, plan.full, plan.completions) = (rng.below(2), rng.below(2), rng.below(2));
+            }
+            Scenario::Compaction => {
+                if rng.odds(200) {
+                    plan.relay(&mut rng);
+                }
+                (plan.rows, plan.chats) = (Some(rng.pick(&[24, 30])), rng.between(1, 2));
+                (plan.messages, plan.span) = (rng.between(30, 60), rng.between(300_000, 900_000));
+                (plan.crash_odds, plan.crashes) = (rng.pick(&[0, 5, 20]), 4);
+                (plan.stops, plan.model_odds) = (rng.below(2), 100);
+            }
+            Scenario::Media => {
+                (plan.file_odds, plan.messages) = (600, rng.between(5, 20));
+                (plan.crash_odds, plan.crashes) = (rng.pick(&[0, 20, 60]), 5);
+                (plan.stops, plan.drains, plan.send_odds) = (rng.below(2), rng.below(2), 60);
+            }
+            Scenario::Runs => {
+                (plan.runs, plan.messages) = (rng.between(3, 12), rng.between(1, 8));
+                (plan.crash_odds, plan.crashes) = (rng.pick(&[0, 20, 60]), 5);
+                (plan.stops, plan.drains, plan.full) = (rng.below(2), rng.below(2), rng.below(2));
+            }
             Scenario::Clock => {
                 if rng.odds(300) {
                     plan.relay(&mut rng);
@@ -262,7 +318,7 @@ impl Plan {
         (self.wire_odds, self.stops, self.full) = (rng.pick(&[0, 10, 40]), rng.below(2), rng.below(2));
         self.session.window = rng.pick(&[1, 2, 8, 64]);
         self.room = rng.pick(&[2, 256]);
-        let doze = Doze {
+        let doze = Idling {
             after: rng.between(1_000, 20_000),
             tick: rng.between(1_000, 10_000),
             exits: rng.odds(500),

@@ -1,4 +1,5 @@
-//! `petasos-sim replay CASE` tells a case again; `petasos-sim soak SEEDS [FIRST [SCENARIO]]` runs many and keeps what fails.
+//! `petasos-sim replay CASE` tells a case again; `petasos-sim soak SEEDS [FIRST [SCENARIO]]` runs many and keeps what fails;
+//! `petasos-sim find BUG` names the first seed that shows a planted bug.
 
 #![allow(clippy::expect_used, reason = "a tool for whoever develops")]
 
@@ -6,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use petasos_sim::{Case, Figures, Scenario, Story, run, shrink, workshop};
+use petasos_sim::{Bug, Case, Figures, Scenario, Story, run, shrink, workshop};
 
 /// Cases that once failed; the ordinary tests run them all.
 const REGRESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/regressions.txt");
@@ -25,13 +26,19 @@ fn main() -> ExitCode {
             Some(scenario) => soak(seeds, first, Some(scenario)),
             None => usage("no scenario is called that"),
         },
+        ["find", name] => match Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == *name) {
+            Some(bug) => find(bug),
+            None => usage("no planted bug is called that"),
+        },
         _ => usage("say what to do"),
     }
 }
 
 fn usage(error: &str) -> ExitCode {
     let names: Vec<_> = Scenario::ALL.iter().map(|it| it.name()).collect();
-    eprintln!("{error}\nusage: petasos-sim replay SCENARIO:SEED | petasos-sim soak SEEDS [FIRST [SCENARIO]]");
+    eprintln!(
+        "{error}\nusage: petasos-sim replay SCENARIO:SEED | petasos-sim soak SEEDS [FIRST [SCENARIO]] | petasos-sim find BUG"
+    );
     eprintln!("scenarios: {}", names.join(", "));
     ExitCode::from(2)
 }
@@ -49,6 +56,20 @@ fn replay(case: &Case) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs seeds of the scenario that is about a bug until its check fails.
+fn find(bug: Bug) -> ExitCode {
+    const SEEDS: u64 = 500;
+    let shop = workshop();
+    for seed in 0..SEEDS {
+        if let Err(broken) = run(&Case::new(bug.shows_in(), seed), Some(bug), shop.path(), Story::Untold) {
+            println!("{bug:?}: seed {seed}, {}", broken.violation);
+            return ExitCode::SUCCESS;
+        }
+    }
+    println!("{bug:?}: not found within {SEEDS} seeds");
+    ExitCode::FAILURE
 }
 
 /// Of all scenarios in turn, or of one.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use petasos_core::message::{ChatType, Delivery};
+use petasos_core::message::ChatType;
 use petasos_core::{Fault, InboxId, Millis, OutboxId, Platform, Reached, Source, TurnId};
 
 use petasos_runtime::simulation::rng::Rng;
@@ -41,13 +41,6 @@ impl Class {
         pushed.into_iter().find(|it| it.platform() == platform).unwrap_or(Self::Pull)
     }
 
-    pub(crate) const fn delivery(self) -> Delivery {
-        match self {
-            Self::Plain | Self::Keyed | Self::Relayed => Delivery::Push,
-            Self::Pull => Delivery::Pull,
-        }
-    }
-
     /// How long we may count on a key. It is kept for longer.
     pub(crate) const fn memory(self) -> Option<Duration> {
         match self {
@@ -70,6 +63,8 @@ pub(crate) struct World {
     pub(crate) ended: Vec<Ended>,
     /// What is to be done again and again.
     pub(crate) errands: Vec<Errand>,
+    /// What programs ask for.
+    pub(crate) runs: Vec<Run>,
     /// How often each call of a tool that changes something took effect.
     pub(crate) effects: BTreeMap<String, u32>,
 }
@@ -78,6 +73,8 @@ pub(crate) struct World {
 pub(crate) struct Chat {
     pub(crate) class: Class,
     pub(crate) id: String,
+    /// It has refused us as a whole: for a while the gateway enqueues no notifications for it.
+    pub(crate) blocked: bool,
     /// Everything that was ever visible, in order.
     pub(crate) shown: Vec<Shown>,
     keys: BTreeMap<String, (String, Millis)>,
@@ -113,6 +110,10 @@ pub(crate) struct Said {
     pub(crate) buffer: Option<String>,
     /// The connector has put it aside, and lists it.
     pub(crate) aside: bool,
+    /// It comes with a file, which has this number, too.
+    pub(crate) file: bool,
+    /// If a question is open in its chat when it is written, it is an answer to that.
+    pub(crate) answers: bool,
 }
 
 /// Work in the background, told as `[c0]`.
@@ -129,6 +130,19 @@ pub(crate) struct Errand {
     pub(crate) minutes: u64,
     pub(crate) runs: u32,
     pub(crate) made: bool,
+}
+
+/// An API run, named `[r0]` in texts, as its program knows it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Run {
+    pub(crate) chat: u64,
+    /// The run id.
+    pub(crate) id: Option<String>,
+    pub(crate) inbox: Option<InboxId>,
+    /// A stop was requested.
+    pub(crate) stopped: bool,
+    /// Its outcome, as its program received it.
+    pub(crate) ended: Option<petasos_core::journal::Outcome>,
 }
 
 #[derive(Debug, Clone)]
@@ -184,13 +198,15 @@ impl World {
             } else {
                 rng.pick(&[Class::Plain, Class::Keyed, Class::Pull])
             };
-            Chat { class, id: format!("{}", 100 + number), shown: vec![], keys: BTreeMap::new() }
+            let id = format!("{}", 100 + number);
+            Chat { class, id, blocked: false, shown: vec![], keys: BTreeMap::new() }
         });
         Self {
             chats: chats.collect(),
             said: vec![],
             ended: vec![],
             errands: vec![],
+            runs: vec![],
             effects: BTreeMap::new(),
         }
     }
@@ -211,11 +227,6 @@ impl World {
 
     pub(crate) fn chat_of(&self, class: Class, id: &str) -> Option<usize> {
         self.chats.iter().position(|chat| chat.class == class && chat.id == id)
-    }
-
-    pub(crate) fn chat_of_lane(&self, lane: &str) -> Option<usize> {
-        let (platform, id) = lane.split_once(':')?;
-        self.chats.iter().position(|chat| chat.class.platform().as_str() == platform && chat.id == id)
     }
 
     /// What a platform has for us behind this number, oldest first: the numbers of what was said there.
@@ -255,7 +266,10 @@ impl World {
                 taken.and_then(|_| failed(later(None), Reached::Maybe))
             }
             Trouble::Refused => failed(Fault::Refused, Reached::No),
-            Trouble::Blocked => Err(Failed { fault: Fault::Refused, reached: Reached::No, dead_chat: true }),
+            Trouble::Blocked => {
+                self.chats[chat].blocked = true;
+                Err(Failed { fault: Fault::Refused, reached: Reached::No, dead_chat: true })
+            }
         }
     }
 }
@@ -332,7 +346,8 @@ mod tests {
     #[test]
     fn a_keyed_platform_shows_a_repeated_message_once_and_a_plain_one_twice() {
         for (class, want) in [(Class::Keyed, 1), (Class::Plain, 2)] {
-            let mut chat = Chat { class, id: "1".into(), shown: vec![], keys: BTreeMap::new() };
+            let mut chat =
+                Chat { class, id: "1".into(), blocked: false, shown: vec![], keys: BTreeMap::new() };
             let ask = Ask::Send { text: "a".into(), key: "k".into() };
             for _ in 0..2 {
                 assert!(chat.take(&ask, About::default(), Millis(5)).is_ok());

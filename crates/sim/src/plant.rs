@@ -1,9 +1,8 @@
 //! Bugs that are planted to show that the simulation can fail.
 //!
-//! Each is a mistake somebody could make in the code that turns decisions into commits and effects. It is a switch at
-//! the exact place where the real code does it right, or changes what core has decided before the store sees it.
+//! Each is a plausible mistake in the code that turns decisions into commits and effects: a switch at the exact place
+//! where the shipped code does it right.
 
-use petasos_core::journal::Write;
 use petasos_gateway::simulation::Planted;
 
 use crate::case::Scenario;
@@ -67,10 +66,18 @@ pub enum Bug {
     BeginsWhileDraining,
     /// A step that the store refused counts as stored.
     RefusedStep,
+    /// A question that timed out counts as consent.
+    SilenceIsConsent,
+    /// A summary hides the rows behind those that it stands for.
+    HidesTooMuch,
+    /// After a restart a message is let in without its files.
+    ForgetsFiles,
+    /// A run is one commit, the name of its request another.
+    RepeatsRuns,
 }
 
 impl Bug {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 32] = [
         Self::CursorFirst,
         Self::ForgetsMerged,
         Self::AnswerAfterEnd,
@@ -99,6 +106,10 @@ impl Bug {
         Self::AcksBeforeCommit,
         Self::BeginsWhileDraining,
         Self::RefusedStep,
+        Self::SilenceIsConsent,
+        Self::HidesTooMuch,
+        Self::ForgetsFiles,
+        Self::RepeatsRuns,
     ];
 
     /// The promises that it breaks; it must be found as one of them.
@@ -115,12 +126,14 @@ impl Bug {
             | Self::StaysConnected
             | Self::ForgetsSuspects
             | Self::LosesSteering
+            | Self::HidesTooMuch
+            | Self::ForgetsFiles
             | Self::ForgetsCandidates => &[Promise::G2],
             // What it began is not on disk, and its answer is in no outbox.
             Self::RefusedStep => &[Promise::G2, Promise::G3, Promise::G4],
             Self::BeginsWhileDraining => &[Promise::G6],
             Self::AnswerAfterEnd => &[Promise::G2, Promise::G4],
-            Self::RepeatsTools | Self::RunsAgain => &[Promise::G3],
+            Self::RepeatsTools | Self::RunsAgain | Self::RepeatsRuns => &[Promise::G3],
             // The wrong answer counts as one: nobody sees the right one.
             Self::HearsOldWork => &[Promise::G2, Promise::G3],
             Self::UnmarkedCopy
@@ -133,6 +146,7 @@ impl Bug {
             Self::GivesUpLink => &[Promise::G7],
             Self::DeliveredFirst => &[Promise::G8],
             Self::EndlessQueue => &[Promise::G9],
+            Self::SilenceIsConsent => &[Promise::Consent],
         }
     }
 
@@ -161,12 +175,16 @@ impl Bug {
             | Self::RepeatsRequests => Scenario::Relay,
             Self::IgnoresRefusals | Self::StaysConnected | Self::RefusedStep => Scenario::Disk,
             Self::RunsAgain | Self::TellsTwice => Scenario::Jobs,
+            Self::SilenceIsConsent => Scenario::Approvals,
+            Self::HidesTooMuch => Scenario::Compaction,
+            Self::ForgetsFiles => Scenario::Media,
+            Self::RepeatsRuns => Scenario::Runs,
         }
     }
 
-    /// The same bug in the shipped gateway. `None`: it is one of the connector, or of the way to it.
-    pub(crate) const fn in_gateway(self) -> Option<Planted> {
-        Some(match self {
+    /// The switch of it in the shipped code.
+    pub(crate) const fn planted(self) -> Planted {
+        match self {
             Self::CursorFirst => Planted::CursorFirst,
             Self::ForgetsMerged => Planted::ForgetsMerged,
             Self::AnswerAfterEnd => Planted::AnswerAfterEnd,
@@ -189,26 +207,16 @@ impl Bug {
             Self::AcksBeforeCommit => Planted::AcksBeforeCommit,
             Self::BeginsWhileDraining => Planted::BeginsWhileDraining,
             Self::RefusedStep => Planted::RefusedStep,
-            Self::AcksFirst
-            | Self::GrantsWithoutFlip
-            | Self::DeletesOnDelivery
-            | Self::CursorBeforeQueue
-            | Self::RepeatsRequests
-            | Self::StaysConnected => return None,
-        })
-    }
-
-    /// What the store gets to see of a decision.
-    pub(crate) fn twist(bug: Option<Self>, writes: Vec<Write>) -> Vec<Write> {
-        if bug != Some(Self::ForgetsMerged) {
-            return writes;
+            Self::AcksFirst => Planted::AcksFirst,
+            Self::GrantsWithoutFlip => Planted::GrantsWithoutFlip,
+            Self::DeletesOnDelivery => Planted::DeletesOnDelivery,
+            Self::CursorBeforeQueue => Planted::CursorBeforeQueue,
+            Self::RepeatsRequests => Planted::RepeatsRequests,
+            Self::StaysConnected => Planted::StaysConnected,
+            Self::SilenceIsConsent => Planted::SilenceIsConsent,
+            Self::HidesTooMuch => Planted::HidesTooMuch,
+            Self::ForgetsFiles => Planted::ForgetsFiles,
+            Self::RepeatsRuns => Planted::RepeatsRuns,
         }
-        let ends = writes.iter().any(|write| matches!(write, Write::EndTurn { .. }));
-        let mut settled = 0;
-        let keep = |write: &Write| {
-            settled += usize::from(matches!(write, Write::SettleInbox { .. }));
-            !(ends && settled > 1 && matches!(write, Write::SettleInbox { .. }))
-        };
-        writes.into_iter().filter(keep).collect()
     }
 }

@@ -24,11 +24,23 @@ pub enum Promise {
     G8,
     /// Nothing grows without a bound.
     G9,
+    /// A command that needs the consent of a person does not run without it.
+    Consent,
 }
 
 impl Promise {
-    pub const ALL: [Self; 9] =
-        [Self::G1, Self::G2, Self::G3, Self::G4, Self::G5, Self::G6, Self::G7, Self::G8, Self::G9];
+    pub const ALL: [Self; 10] = [
+        Self::G1,
+        Self::G2,
+        Self::G3,
+        Self::G4,
+        Self::G5,
+        Self::G6,
+        Self::G7,
+        Self::G8,
+        Self::G9,
+        Self::Consent,
+    ];
 
     pub const fn words(self) -> &'static str {
         match self {
@@ -41,6 +53,7 @@ impl Promise {
             Self::G7 => "a link is tried for ever, and alive only if heard",
             Self::G8 => "ended background work is told once",
             Self::G9 => "nothing grows without a bound",
+            Self::Consent => "no command runs without the consent it needs",
         }
     }
 }

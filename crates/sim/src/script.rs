@@ -4,11 +4,8 @@ use petasos_core::Millis;
 use petasos_core::lifecycle::{From, How, Leave};
 
 use crate::case::Plan;
-use crate::clock;
-use crate::outside::{Ended, Errand, Said, World};
-use crate::relay;
-use crate::shell::Event;
-use crate::sim::{START, Sim, Whose};
+use crate::figures::START;
+use crate::outside::{Class, Ended, Errand, Run, Said, World};
 use petasos_runtime::simulation::rng::Rng;
 
 /// Something that happens by itself, whatever the program does.
@@ -17,6 +14,8 @@ pub(crate) enum Scripted {
     Say(usize),
     WorkEnds(usize),
     NewJob(usize),
+    StartRun(usize),
+    StopRun(usize),
     Drain { on: bool },
     Leave(Leave),
     Disk { whose: Whose, full: bool },
@@ -24,6 +23,13 @@ pub(crate) enum Scripted {
     ConnectorStarts,
     Boot,
     Calm,
+}
+
+/// Of the two processes that keep something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Gateway,
+    Connector,
 }
 
 /// Fills the world with what people will write, and says when everything happens.
@@ -43,12 +49,17 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
             0 => "/stop".to_owned(),
             1 => "/new".to_owned(),
             2 => format!("/queue [m{number}]"),
+            3 if plan.rows.is_some() => "/compress".to_owned(),
             _ => format!("hello [m{number}]"),
         };
         let at = Millis(START.0 + 1_000 + time);
         let (user, written, acked, inbox) = (user.to_owned(), false, false, None);
         let (buffer, aside) = (None, false);
-        world.said.push(Said { chat, user, text, at, written, acked, inbox, buffer, aside });
+        let pulled = world.chats[chat].class == Class::Pull;
+        let file = plan.file_odds > 0 && !pulled && script.odds(plan.file_odds) && !text.starts_with('/');
+        let answers = plan.consent.is_some() && script.odds(700);
+        let said = Said { chat, user, text, at, written, acked, inbox, buffer, aside, file, answers };
+        world.said.push(said);
         events.push((at, Scripted::Say(number)));
     }
     for number in 0..plan.completions {
@@ -65,6 +76,16 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
         let at = Millis(START.0 + 1_000 + script.below(span / 2));
         events.push((at, Scripted::NewJob(usize::try_from(number).unwrap_or_default())));
     }
+    for number in 0..plan.runs {
+        let number = usize::try_from(number).unwrap_or_default();
+        world.runs.push(Run { chat: script.below(2), ..Run::default() });
+        let at = Millis(START.0 + 1_000 + script.below(span));
+        events.push((at, Scripted::StartRun(number)));
+        if script.odds(200) {
+            let later = script.below(30_000);
+            events.push((Millis(at.0 + later), Scripted::StopRun(number)));
+        }
+    }
     for _ in 0..plan.drains {
         let from = script.below(span);
         let to = from + script.between(500, 40_000);
@@ -77,7 +98,7 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
         events.push((Millis(START.0 + 2_000 + script.below(span)), Scripted::Leave(why)));
     }
     for _ in 0..plan.full {
-        let whose = if plan.relayed && script.odds(500) { Whose::Theirs } else { Whose::Ours };
+        let whose = if plan.relayed && script.odds(500) { Whose::Connector } else { Whose::Gateway };
         let from = script.below(span);
         let longest = script.pick(&[5_000, 45_000, 1_200_000]);
         let to = from + script.between(500, longest);
@@ -85,8 +106,8 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
         events.push((Millis(START.0 + to), Scripted::Disk { whose, full: false }));
     }
     for _ in 0..plan.jumps {
-        let whose = if plan.relayed && script.odds(300) { Whose::Theirs } else { Whose::Ours };
-        let by = clock::jump(script, plan.jobs > 0);
+        let whose = if plan.relayed && script.odds(300) { Whose::Connector } else { Whose::Gateway };
+        let by = jump(script, plan.jobs > 0);
         events.push((Millis(START.0 + script.below(span + 30_000)), Scripted::Clock { whose, by }));
     }
     if plan.relayed {
@@ -99,25 +120,10 @@ pub(crate) fn script(plan: &Plan, world: &mut World, script: &mut Rng) -> Vec<(M
     events
 }
 
-impl Sim {
-    pub(crate) fn write_script(&mut self, rng: &mut Rng) {
-        for (at, event) in script(&self.plan, &mut self.world, rng) {
-            let event = match event {
-                Scripted::Say(number) => Event::Say(number),
-                Scripted::WorkEnds(number) => Event::WorkEnds(number),
-                Scripted::NewJob(number) => Event::NewJob(number),
-                Scripted::Drain { on } => Event::Drain { on },
-                Scripted::Leave(why) => Event::Leave(why),
-                Scripted::Disk { whose, full } => Event::Disk { whose, full },
-                Scripted::Clock { whose, by } => Event::Clock { whose, by },
-                Scripted::ConnectorStarts => {
-                    self.relay_soon(relay::Event::Start, 0, 1_000);
-                    continue;
-                }
-                Scripted::Boot => Event::Boot,
-                Scripted::Calm => Event::Calm,
-            };
-            self.at(at, event);
-        }
-    }
+/// Seconds, minutes, hours; forward or back. `near`: no hours, for what waits for the clock itself.
+fn jump(script: &mut Rng, near: bool) -> i64 {
+    let far = if near { 600_000 } else { 12 * 3_600_000 };
+    let longest = script.pick(&[25_000, 600_000, far]);
+    let by = i64::try_from(script.between(500, longest)).unwrap_or_default();
+    if script.odds(500) { by } else { -by }
 }

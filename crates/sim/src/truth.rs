@@ -1,35 +1,31 @@
-//! What must be so, checked against the world and the store. It knows nothing of what the shell believes.
+//! What must be so, checked against the world and the store. It knows nothing of what the gateway believes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use petasos_core::admission::{Ack, QUEUE_CAP};
-use petasos_core::journal::{Outcome, Write};
+use petasos_core::journal::Outcome;
 use petasos_core::link;
+use petasos_core::media::extract;
 use petasos_core::outbox::{Kind, State};
 use petasos_core::transcript::Role;
 use petasos_core::{InboxId, Millis, OutboxId, TurnId};
-use petasos_store::{Reads, Stage};
+use petasos_store::{Reads, RowState, Stage};
 
-use crate::outside::{Class, MARK, Said, World, cited, tag_of};
+use crate::outside::{Class, MARK, Said, Shown, World, cited, tag_of};
 use crate::promise::Promise;
-use crate::relay::Relay;
-use crate::shell::Line;
 
 /// What has been seen to happen, as far as later checks need it.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     /// Which turn each accepted message went into.
     claims: BTreeMap<InboxId, TurnId>,
-    over: BTreeSet<TurnId>,
     /// Growing answers: they keep their place, whatever is sent meanwhile.
     pub(crate) streamed: BTreeSet<(TurnId, u32)>,
     /// Their items, from the commit that stages them.
     staged: BTreeSet<OutboxId>,
     last_sent: BTreeMap<usize, OutboxId>,
-    /// Runs of jobs, by their due times.
-    runs: BTreeMap<(usize, Millis), InboxId>,
-    /// The same in the shipped gateway, where a job has an id of its own.
+    /// Runs of jobs, by the job and its due time.
     occurrences: BTreeMap<(usize, String), InboxId>,
     /// Work that was given away and is not waited for.
     dispatched: BTreeSet<usize>,
@@ -41,64 +37,12 @@ fn broken(promise: Promise, what: impl Into<String>) -> Check {
     Err((promise, what.into()))
 }
 
-/// In our inbox, or at a connector: in its queue, or put aside and listed. Whoever is down changes nothing.
-fn is_kept(said: &Said, relay: &Relay) -> bool {
-    let queued = |id: &String| match &relay.connector {
-        Some(connector) => connector.store.payload(id).is_ok_and(|found| found.is_some()),
-        None => true,
-    };
-    said.inbox.is_some() || said.aside || said.buffer.as_ref().is_some_and(queued)
-}
-
 impl Truth {
-    /// What has just been committed.
-    pub(crate) fn committed(&mut self, writes: &[Write]) -> Check {
-        for write in writes {
-            match write {
-                Write::ClaimInbox { inbox, turn } => {
-                    for id in inbox {
-                        if *self.claims.entry(*id).or_insert(*turn) != *turn {
-                            return broken(Promise::G3, format!("message {id} is in two turns"));
-                        }
-                    }
-                }
-                Write::EndTurn { turn, .. } if !self.over.insert(*turn) => {
-                    return broken(Promise::G3, format!("turn {turn} ended twice"));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// A job runs.
-    pub(crate) fn run(&mut self, job: usize, due: Millis, inbox: InboxId) -> Check {
-        if *self.runs.entry((job, due)).or_insert(inbox) != inbox {
-            return broken(Promise::G3, format!("[j{job}] runs twice for {}", due.0));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn model_asked(&self, turn: TurnId) -> Check {
-        if self.over.contains(&turn) {
-            return broken(Promise::G3, format!("turn {turn} is over and asks the model"));
-        }
-        Ok(())
-    }
-
     pub(crate) fn tool_ran(&self, world: &World, call: &str) -> Check {
         if world.effects.get(call).is_some_and(|times| *times > 1) {
             return broken(Promise::G3, format!("tool call {call} took effect twice"));
         }
         Ok(())
-    }
-
-    /// After every step.
-    pub(crate) fn step(&self, world: &World, relay: &Relay, store: &Reads) -> Check {
-        if let Some(said) = world.said.iter().find(|said| said.acked && !is_kept(said, relay)) {
-            return broken(Promise::G1, format!("{} was acknowledged and is on no disk", said.text));
-        }
-        self.stranded(store)
     }
 
     /// No message belongs to a turn that is over.
@@ -121,7 +65,7 @@ impl Truth {
         self.claims.contains_key(&inbox)
     }
 
-    /// A link of the shipped gateway. `set`: its clock was set, so what it measures may be wrong for a while.
+    /// `set`: its clock was set, so what it measures may be wrong for a while.
     /// `heard`: how long ago something came in.
     pub(crate) fn link_state(
         &self,
@@ -154,7 +98,7 @@ impl Truth {
         }
     }
 
-    /// A job of the shipped gateway runs; `run` names the job and the due time.
+    /// A job runs; `run` names the job and the due time.
     pub(crate) fn job_ran(&mut self, job: usize, run: &str, inbox: InboxId) -> Check {
         let name = run.split('!').next().unwrap_or_default().to_owned();
         if *self.occurrences.entry((job, name)).or_insert(inbox) != inbox {
@@ -211,7 +155,8 @@ impl Truth {
             let homes =
                 homes.chain(cited(&shown.text, 'c').into_iter().map(|number| world.ended[number].chat));
             let jobs = cited(&shown.text, 'j').into_iter().map(|number| world.errands[number].chat);
-            let mut homes = homes.chain(jobs);
+            let files = cited(&shown.text, 'f').into_iter().map(|number| world.said[number].chat);
+            let mut homes = homes.chain(jobs).chain(files);
             if let Some(home) = homes.find(|home| *home != at) {
                 let text = &shown.text;
                 return broken(Promise::G5, format!("{text:?} is for chat {home} and stands in chat {at}"));
@@ -225,7 +170,8 @@ impl Truth {
                     && it.about.item.map_or(0, |(_, part)| part)
                         == last.about.item.map_or(0, |(_, part)| part)
             }
-            (None, None) => it.about.item == last.about.item,
+            // A message that was changed in place is no copy of what could not be changed.
+            (None, None) => it.about.item == last.about.item && it.text == last.text,
             (Some(_), None) | (None, Some(_)) => false,
         });
         if same.count() > 1 {
@@ -242,56 +188,71 @@ impl Truth {
         Ok(())
     }
 
-    pub(crate) fn queue(&self, waiting: usize, internal: usize, mailbox: usize) -> Check {
-        if waiting > QUEUE_CAP + internal + 1 {
+    pub(crate) fn queue(&self, waiting: usize) -> Check {
+        if waiting > QUEUE_CAP + 1 {
             return broken(Promise::G9, format!("{waiting} messages wait in one session"));
         }
-        if mailbox > crate::shell::MAILBOX {
-            return broken(Promise::G9, format!("{mailbox} words wait in one mailbox"));
-        }
         Ok(())
-    }
-
-    /// `set`: the clock that a link goes by was set; what it measures is wrong by as much, until that is noticed.
-    pub(crate) fn link(&self, line: &Line, terms: &link::Terms, set: bool, now: Millis) -> Check {
-        let Line { link, heard, waits } = line;
-        let slack = Duration::from_secs(if set { 40 } else { 1 });
-        match &link.state {
-            // It says itself that it is down, and has its own patience.
-            link::State::Up { .. } if link.trouble.is_some() => Ok(()),
-            link::State::Up { .. } => match *heard {
-                None => broken(Promise::G7, "a link counts as up that never said anything"),
-                Some(at) if terms.longest_silence.is_some_and(|most| now.since(at) > most + slack) => {
-                    broken(Promise::G7, format!("a link counts as up that is silent since {} ms", at.0))
-                }
-                Some(_) => Ok(()),
-            },
-            link::State::Waiting { .. } => {
-                let waits = waits.map_or(Duration::ZERO, |since| now.since(since));
-                if waits > Duration::from_secs(3600) + slack {
-                    return broken(Promise::G7, format!("the last try was {} s ago", waits.as_secs()));
-                }
-                Ok(())
-            }
-            link::State::Connecting { .. } => Ok(()),
-            link::State::Fatal { .. } | link::State::Paused => {
-                broken(Promise::G7, "a link was given up, though time would have healed it")
-            }
-        }
     }
 
     /// When everything has come to rest.
     pub(crate) fn end(&self, world: &World, store: &Reads) -> Check {
         self.answers(world, store)?;
-        self.jobs(world, store)?;
-        self.completions(world, store, |_all| true)
+        self.occurrences(world, store)?;
+        self.completions(world, store)?;
+        self.questions(store)?;
+        self.conversations(world, store)?;
+        self.files(world, store)
     }
 
-    /// The same for the shipped gateway.
-    pub(crate) fn end_of_gateway(&self, world: &World, store: &Reads) -> Check {
-        self.answers(world, store)?;
-        self.occurrences(world, store)?;
-        self.completions(world, store, |work| self.dispatched.contains(&work))
+    /// No question is left open.
+    fn questions(&self, store: &Reads) -> Check {
+        match store.all_open_questions() {
+            Ok(open) if open.is_empty() => Ok(()),
+            found => broken(Promise::G2, format!("questions never ended: {found:?}")),
+        }
+    }
+
+    /// Nothing that was said is gone from its conversation, and a summary stands for what the model does not see.
+    fn conversations(&self, world: &World, store: &Reads) -> Check {
+        let lost = |error: petasos_store::Error| (Promise::G1, format!("the store cannot be read: {error}"));
+        for (number, said) in world.said.iter().enumerate().filter(|(_, said)| said.text.starts_with("hello"))
+        {
+            let Some(turn) = said.inbox.and_then(|inbox| self.claims.get(&inbox)) else { continue };
+            let Some(journaled) = store.turn(*turn).map_err(lost)? else { continue };
+            let rows = store.rows_last(&journaled.turn.session, 10_000).map_err(lost)?;
+            let name = format!("[m{number}]");
+            let there = |row: &&petasos_store::Said| row.message.content.contains(&name);
+            if !rows.iter().filter(|row| row.message.role != Role::Assistant).any(|row| there(&row)) {
+                return broken(Promise::G1, format!("{name} is gone from its conversation"));
+            }
+            let hidden = rows.iter().any(|row| row.state == RowState::Compacted);
+            let stands = |row: &petasos_store::Said| {
+                row.message.role == Role::Summary && row.state == RowState::Active
+            };
+            if hidden && !rows.iter().any(stands) {
+                return broken(Promise::G1, "rows are hidden, and no summary stands for them");
+            }
+        }
+        Ok(())
+    }
+
+    /// What a delivered answer names as files has arrived with it.
+    fn files(&self, world: &World, store: &Reads) -> Check {
+        for (at, said) in world.said.iter().enumerate().filter(|(_, said)| said.file) {
+            let Some(turn) = said.inbox.and_then(|inbox| self.claims.get(&inbox)) else { continue };
+            let items = store.items_of_turn(*turn).unwrap_or_default();
+            let delivered = items.iter().filter(|item| item.state == State::Done);
+            for item in delivered.filter(|item| !extract(&item.draft.text).files.is_empty()) {
+                let of_item = |it: &&Shown| it.about.item.is_some_and(|(id, _)| id == item.id);
+                let mut there = world.chats[said.chat].shown.iter().filter(of_item);
+                // The file itself, or why it was not sent.
+                if !there.any(|it| it.text.contains('📎')) {
+                    return broken(Promise::G4, format!("the answer to [m{at}] came without its file"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Every message has its outcome, and people see it.
@@ -332,36 +293,14 @@ impl Truth {
             let words = store.last_words(*inbox, Role::Assistant).ok().flatten().unwrap_or_default();
             let Some(tag) = tag_of(&words) else { continue };
             let told = |text: &str| tag_of(text) == Some(tag);
-            let seen = world.chats[world.errands[*job].chat].visible().any(|it| told(&it.text));
-            if !seen && !dead.iter().any(|item| told(&item.draft.text)) {
+            let chat = &world.chats[world.errands[*job].chat];
+            let seen = chat.visible().any(|it| told(&it.text));
+            if !seen && !chat.blocked && !dead.iter().any(|item| told(&item.draft.text)) {
                 return broken(Promise::G8, format!("[j{job}] of {run} was never told"));
             }
         }
         for (number, errand) in world.errands.iter().enumerate().filter(|(_, errand)| errand.made) {
             let ran = self.occurrences.keys().filter(|(job, _)| *job == number).count();
-            if ran as u32 != errand.runs {
-                return broken(Promise::G8, format!("[j{number}] ran {ran} times, not {}", errand.runs));
-            }
-        }
-        Ok(())
-    }
-
-    /// Every run was told, once.
-    fn jobs(&self, world: &World, store: &Reads) -> Check {
-        let dead = store.items_in(State::Dead, 10_000).unwrap_or_default();
-        for (job, due) in self.runs.keys() {
-            let name = format!("⏰ [j{job}] at {}", due.0);
-            let there = world.chats[world.errands[*job].chat].visible().filter(|it| it.text.contains(&name));
-            let (seen, unmarked) = there
-                .fold((0, 0), |(all, bare), it| (all + 1, bare + usize::from(!it.text.starts_with(MARK))));
-            let given_up = dead.iter().any(|item| item.draft.text.contains(&name));
-            if unmarked > 1 || (seen == 0 && !given_up) {
-                return broken(Promise::G8, format!("[j{job}] at {} was told {unmarked} times", due.0));
-            }
-        }
-        let all = world.errands.iter().enumerate();
-        for (number, errand) in all.filter(|(_, errand)| errand.made) {
-            let ran = self.runs.keys().filter(|(job, _)| *job == number).count();
             if ran as u32 != errand.runs {
                 return broken(Promise::G8, format!("[j{number}] ran {ran} times, not {}", errand.runs));
             }
@@ -378,8 +317,8 @@ impl Truth {
         outcome: Outcome,
     ) -> Check {
         let said = &world.said[number];
-        if said.text.starts_with('/') {
-            return Ok(()); // commands are answered with notices, which are counted
+        if said.text.starts_with('/') || !said.text.contains("[m") {
+            return Ok(()); // commands and answers to questions are answered with notices, which are counted
         }
         match outcome {
             Outcome::Answered | Outcome::Merged => {
@@ -472,13 +411,14 @@ impl Truth {
         Ok(())
     }
 
-    /// `counts`: whether the end of this work had to be told.
-    fn completions(&self, world: &World, store: &Reads, counts: impl Fn(usize) -> bool) -> Check {
+    fn completions(&self, world: &World, store: &Reads) -> Check {
         let waiting = store.queued_completions().unwrap_or_default();
         if let Some(first) = waiting.first() {
             return broken(Promise::G8, format!("{} was never handed over", first.dispatch));
         }
-        for (number, ended) in world.ended.iter().enumerate().filter(|(number, _)| counts(*number)) {
+        for (number, ended) in
+            world.ended.iter().enumerate().filter(|(number, _)| self.dispatched.contains(number))
+        {
             // A conversation that was ended meanwhile is not told.
             let renewed = world.said.iter().any(|said| said.chat == ended.chat && said.text == "/new");
             let Some(inbox) = ended.inbox else {

@@ -31,6 +31,8 @@ fn all_keep_their_promises(seeds: impl Iterator<Item = u64>) {
     assert!(total.crashes > 40 && total.faults > 200 && total.stops > 10, "{total:?}");
     assert!(total.held > 3, "{total:?}");
     assert!(total.grants > 5 && total.sleeps > 3 && total.refusals > 50, "{total:?}");
+    assert!(total.consents > 1 && total.denials > 10 && total.summaries > 10, "{total:?}");
+    assert!(total.fetches > 15 && total.files > 8 && total.runs > 25, "{total:?}");
 }
 
 #[test]

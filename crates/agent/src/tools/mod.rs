@@ -78,7 +78,7 @@ pub struct Tools {
     servers: Servers,
     delegate: Option<Arc<dyn Delegate>>,
     #[cfg(feature = "simulation")]
-    given: Option<Arc<dyn crate::given::Tools>>,
+    given: Option<(Arc<dyn crate::given::Tools>, Arc<dyn crate::terminal::Judge>)>,
 }
 
 impl Default for Tools {
@@ -129,10 +129,14 @@ impl Tools {
         self
     }
 
-    /// With tools that are given as values.
+    /// With tools that are given as values, and what judges their commands.
     #[cfg(feature = "simulation")]
-    pub fn with_given(mut self, given: Arc<dyn crate::given::Tools>) -> Self {
-        self.given = Some(given);
+    pub fn with_given(
+        mut self,
+        given: Arc<dyn crate::given::Tools>,
+        judge: Arc<dyn crate::terminal::Judge>,
+    ) -> Self {
+        self.given = Some((given, judge));
         self
     }
 
@@ -192,7 +196,7 @@ impl Tools {
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         let own = self.own.get_or_init(|| self.on.iter().map(|tool| tool.spec()).collect());
         #[cfg(feature = "simulation")]
-        if let Some(given) = &self.given {
+        if let Some((given, _)) = &self.given {
             return own.iter().cloned().chain(given.specs()).collect();
         }
         let mut others = self.servers.specs().peekable();
@@ -214,7 +218,7 @@ impl Tools {
 
     pub fn knows(&self, name: &str) -> bool {
         #[cfg(feature = "simulation")]
-        if self.given.as_ref().is_some_and(|given| given.read_only(name).is_some()) {
+        if self.given.as_ref().is_some_and(|(given, _)| given.read_only(name).is_some()) {
             return true;
         }
         self.find(name).is_some() || self.servers.knows(name)
@@ -223,7 +227,7 @@ impl Tools {
     /// Whether a call changes nothing and may be repeated.
     pub fn read_only(&self, name: &str) -> bool {
         #[cfg(feature = "simulation")]
-        if let Some(known) = self.given.as_ref().and_then(|given| given.read_only(name)) {
+        if let Some(known) = self.given.as_ref().and_then(|(given, _)| given.read_only(name)) {
             return known;
         }
         self.find(name).is_some_and(Definition::read_only)
@@ -236,8 +240,11 @@ impl Tools {
 
     pub async fn run(&self, ctx: &SessionCtx, call: &ToolCall) -> ToolResult {
         #[cfg(feature = "simulation")]
-        if let Some(given) = self.given.as_ref().filter(|given| given.read_only(&call.name).is_some()) {
-            return given.run(call).await;
+        if let Some((given, judge)) =
+            self.given.as_ref().filter(|(given, _)| given.read_only(&call.name).is_some())
+        {
+            let ctx = SessionCtx { call: call.id.clone(), ..ctx.clone() };
+            return given.run(call, &ctx, judge.as_ref()).await;
         }
         if call.name.starts_with(mcp::PREFIX) {
             return self.elsewhere(call).await;

@@ -82,7 +82,7 @@ impl SessionCtx {
         let mut ended = people.ask(&self.call, question, patience);
         let mut pulse = tokio::time::interval(PULSE);
         loop {
-            tokio::select! {
+            petasos_runtime::select! {
                 ending = &mut ended => return ending,
                 _ = pulse.tick() => self.alive.sign(),
             }

@@ -143,7 +143,7 @@ impl Conversation {
             return;
         };
         let (shell, gateway, wire) = (self.shell.clone(), self.gateway.clone(), self.wire.clone());
-        tokio::spawn(async move {
+        petasos_runtime::spawn(async move {
             let answer = outbound::answer(shell, gateway, adapter, request.clone(), action).await;
             if let Ok(line) = (FromConnector::Answer { request, answer }).line() {
                 wire.write_patiently(line).await;

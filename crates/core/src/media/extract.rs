@@ -51,6 +51,21 @@ pub fn growing(text: &str) -> String {
     shown
 }
 
+/// What remains of an answer that was broken off: without a tag or a flag at its end that may not be whole.
+pub fn broken_off(text: &str) -> &str {
+    let cut = unfinished(text).or_else(|| bare_tag_at_end(text));
+    cut.map_or(text, |at| text[..at].trim_end())
+}
+
+/// Where a tag begins whose path has no quotes and reaches the end of the text: the rest of it may be missing.
+fn bare_tag_at_end(text: &str) -> Option<usize> {
+    let line = text.rfind('\n').map_or(0, |at| at + 1);
+    let at = line + text[line..].rfind(TAG)?;
+    let path = text[at + TAG.len()..].trim_start();
+    let bare = !path.starts_with(['"', '\'', '`']) && !path.contains(char::is_whitespace);
+    bare.then_some(at)
+}
+
 /// Where a tag or a flag begins whose end has not been said yet.
 fn unfinished(text: &str) -> Option<usize> {
     let line = text.rfind('\n').map_or(0, |at| at + 1);
@@ -343,6 +358,22 @@ mod tests {
     fn whole_text_is_kept_byte_for_byte_when_there_is_nothing_to_take_out() {
         let text = "a  b\t\n\n\n\nc   \n  d [[x]] MEDIA";
         check(text, text, &[]);
+    }
+
+    #[test]
+    fn a_broken_off_answer_names_no_file_by_half_its_path() {
+        for (text, want) in [
+            ("Here it is.\nMEDIA:/srv/repo", "Here it is."),
+            ("Here it is.\nMEDIA:", "Here it is."),
+            ("Here it is.\nMEDIA:\"/srv/my re", "Here it is."),
+            ("MEDIA:/srv/a.txt\nMED", "MEDIA:/srv/a.txt"),
+            ("MEDIA:/srv/a.txt\nand", "MEDIA:/srv/a.txt\nand"),
+            ("MEDIA:\"/srv/a b.txt\"", "MEDIA:\"/srv/a b.txt\""),
+            ("MEDIA:/srv/a.txt is", "MEDIA:/srv/a.txt is"),
+            ("No file.", "No file."),
+        ] {
+            assert_eq!(broken_off(text), want, "{text:?}");
+        }
     }
 
     #[test]

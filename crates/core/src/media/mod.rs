@@ -3,7 +3,7 @@
 mod extract;
 mod types;
 
-pub use extract::{Media, extract, growing};
+pub use extract::{Media, broken_off, extract, growing};
 pub use types::{Sort, extension_for, image_type, of_name};
 
 /// The folder of the home in which the files that people sent are kept for a while.

@@ -10,6 +10,7 @@ use super::step::{Decision, Effect};
 use super::{Phase, Turn};
 use crate::ids::InboxId;
 use crate::journal::{Outcome, Write};
+use crate::media;
 use crate::message::Delivery;
 use crate::outbox::{Button, Draft, Kind};
 use crate::text::is_silence_marker;
@@ -132,7 +133,7 @@ pub(super) fn stalled(
 /// The transcript is closed with what the author has seen.
 fn broken_off(turn: &Turn, shown: &str, writes: Vec<Write>, now: Millis) -> Decision {
     let mut decision = Decision { writes, effects: vec![] };
-    let shown = shown.trim_end();
+    let shown = media::broken_off(shown.trim_end());
     let kept = if shown.is_empty() {
         "(stopped before an answer)".to_owned()
     } else {

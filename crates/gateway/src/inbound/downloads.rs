@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::error::Error as _;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -129,7 +129,7 @@ impl Fetcher {
         };
         if kept.is_err() {
             // Gone already, if it was never made.
-            let _ = tokio::fs::remove_file(&part).await;
+            let _ = disk(move || std::fs::remove_file(part)).await;
         }
         kept
     }
@@ -170,14 +170,19 @@ impl Fetcher {
         part: &Path,
     ) -> Result<Fetched, Error> {
         folder(&self.cache).await?;
-        let mut options = tokio::fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(part).await?;
+        let path = part.to_owned();
+        let opened = disk(move || {
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600).open(path)
+        });
+        let mut file = tokio::fs::File::from_std(opened.await?);
         let most = self.inward.most.unwrap_or(u64::MAX);
         let fetched = match adapter {
             Some(adapter) => adapter.fetch(source, attachment, most, &mut file).await?,
             None => download::named(&attachment.reference, most, &mut file).await?,
         };
-        file.sync_all().await?;
+        let file = file.into_std().await;
+        disk(move || file.sync_all()).await?;
         Ok(fetched)
     }
 
@@ -203,9 +208,13 @@ impl Fetcher {
         let place = async || -> io::Result<()> {
             folder(&all).await?;
             folder(&within).await?;
-            tokio::fs::rename(part, &path).await?;
-            tokio::fs::File::open(&within).await?.sync_all().await?;
-            tokio::fs::File::open(&all).await?.sync_all().await
+            let (part, path, within, all) = (part.to_owned(), path.clone(), within.clone(), all.clone());
+            disk(move || {
+                std::fs::rename(part, path)?;
+                std::fs::File::open(within)?.sync_all()?;
+                std::fs::File::open(all)?.sync_all()
+            })
+            .await
         };
         let placed = match place().await {
             // The folder was empty and has just been cleared away.
@@ -308,11 +317,16 @@ struct Kept {
 /// For the owner alone.
 async fn folder(path: &Path) -> io::Result<()> {
     let path = path.to_owned();
-    let made = petasos_runtime::blocking(move || {
+    disk(move || {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
-    });
-    made.await.map_err(|_panicked| io::Error::from(io::ErrorKind::Other))?
+    })
+    .await
+}
+
+/// A disk may be slow.
+async fn disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    petasos_runtime::blocking(work).await.map_err(|_panicked| io::Error::from(io::ErrorKind::Other))?
 }
 
 /// Its type, what it is, and how its name ends. Never anything of the sender's path.

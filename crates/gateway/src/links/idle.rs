@@ -213,6 +213,10 @@ async fn slept() {
 }
 
 async fn suspended(command: &str) -> bool {
+    #[cfg(feature = "simulation")]
+    if petasos_runtime::is_simulated() {
+        return crate::runtime::simulation::suspended();
+    }
     let run = Command::new("/bin/sh").arg("-c").arg(command).kill_on_drop(true).status();
     match timeout(HOLD, run).await {
         Ok(Ok(status)) if status.success() => true,

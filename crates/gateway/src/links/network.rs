@@ -46,7 +46,8 @@ fn towards(somewhere: SocketAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-pub(crate) async fn watch(links: Vec<LinkHandle>, outward: fn() -> Outward, stopper: Stopper) {
+/// Tries every link when the machine has moved or its clock was set, until the process stops.
+pub async fn watch(links: Vec<LinkHandle>, outward: fn() -> Outward, stopper: Stopper) {
     let (mut seen, mut clocks) = (outward(), Clocks::now());
     loop {
         petasos_runtime::select! {

@@ -2,6 +2,9 @@
 //!
 //! Named by the variable `PETASOS_BREAKS`. Builds without debug assertions know nothing of it.
 
+pub use petasos_runtime::fault_injection::Planted;
+pub(crate) use petasos_runtime::fault_injection::planted;
+
 /// What can be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
@@ -20,67 +23,6 @@ pub(crate) fn breaks(what: Broken) -> bool {
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn breaks(_what: Broken) -> bool {
-    false
-}
-
-/// Bugs that a simulation plants, each at the place where this code does it right. Builds without the feature
-/// `simulation` know nothing of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "simulation"), allow(dead_code, reason = "named by a simulation only"))]
-pub enum Planted {
-    /// A copy says nothing of being one.
-    UnmarkedCopy,
-    /// What the store refused is acknowledged.
-    IgnoresRefusals,
-    /// The platform's cursor is committed by itself, before the messages.
-    CursorFirst,
-    /// A turn ends without the messages that were merged into it.
-    ForgetsMerged,
-    /// The end of the turn is one commit, its answer in the outbox another.
-    AnswerAfterEnd,
-    /// After a crash every tool whose result is missing is run again.
-    RepeatsTools,
-    /// The result of an abandoned call is given to the turn that runs now.
-    HearsOldWork,
-    /// A preview is shown before the intent is stored.
-    PreviewFirst,
-    /// Answers go to the chat that wrote last.
-    CurrentChat,
-    /// A session that waits for the end of a drain forgets its queue.
-    ForgetsHeld,
-    /// A link gives up after three attempts.
-    GivesUpLink,
-    /// A completion counts as delivered before it is a message.
-    DeliveredFirst,
-    /// The queue of a session has no end.
-    EndlessQueue,
-    /// The run of a job is one commit, its next moment another.
-    RunsAgain,
-    /// Suspects are held, and nothing resumes them.
-    ForgetsSuspects,
-    /// Messages that no tool result took along are dropped at the end of the turn.
-    LosesSteering,
-    /// Turns that were interrupted are not resumed when their platform is connected.
-    ForgetsCandidates,
-    /// The old preview stays beside the new message that takes its place.
-    LeavesPreview,
-    /// The answer of a job is enqueued in one commit, and marked as told in another.
-    TellsTwice,
-    /// The page hears that a message is kept before it is.
-    AcksBeforeCommit,
-    /// Turns of people begin during a drain.
-    BeginsWhileDraining,
-    /// A step that the store refused counts as stored.
-    RefusedStep,
-}
-
-#[cfg(feature = "simulation")]
-pub(crate) fn planted(what: Planted) -> bool {
-    super::simulation::planted() == Some(what)
-}
-
-#[cfg(not(feature = "simulation"))]
-pub(crate) const fn planted(_what: Planted) -> bool {
     false
 }
 

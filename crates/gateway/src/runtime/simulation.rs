@@ -1,6 +1,6 @@
 //! What a simulation does to the gateway of its thread: it meets every commit, and it plants bugs.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 
 use petasos_core::Inbound;
@@ -8,6 +8,7 @@ use petasos_store::{Error as StoreError, Reads};
 
 use super::commit::Commit;
 pub use super::fault_injection::Planted;
+use super::fault_injection::planted;
 
 /// What becomes of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,28 +30,30 @@ pub trait Commits: fmt::Debug {
 
     /// So many messages of people wait in one session.
     fn queued(&mut self, waiting: usize);
+
+    /// The machine is asked to suspend. `false`: it refuses.
+    fn suspended(&mut self) -> bool;
 }
 
 thread_local! {
     static COMMITS: RefCell<Option<Box<dyn Commits>>> = const { RefCell::new(None) };
-    static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
     static WROTE_LAST: RefCell<Option<Inbound>> = const { RefCell::new(None) };
 }
 
 /// From now on the commits of this thread meet these, and it has this bug.
 pub fn install(commits: Box<dyn Commits>, bug: Option<Planted>) {
     COMMITS.set(Some(commits));
-    PLANTED.set(bug);
+    petasos_runtime::simulation::plant(bug);
 }
 
 pub fn uninstall() {
     COMMITS.set(None);
-    PLANTED.set(None);
+    petasos_runtime::simulation::plant(None);
     WROTE_LAST.set(None);
 }
 
 pub(super) fn set_current_chat(inbound: &Inbound) {
-    if PLANTED.get() == Some(Planted::CurrentChat) {
+    if planted(Planted::CurrentChat) {
         WROTE_LAST.set(Some(inbound.clone()));
     }
 }
@@ -67,8 +70,9 @@ pub(crate) fn queued(waiting: usize) {
     });
 }
 
-pub(super) fn planted() -> Option<Planted> {
-    PLANTED.get()
+/// Whether the machine accepts the command that suspends it.
+pub(crate) fn suspended() -> bool {
+    COMMITS.with_borrow_mut(|met| met.as_mut().is_some_and(|met| met.suspended()))
 }
 
 pub(super) fn before(commits: &[Commit]) -> Result<(), StoreError> {

@@ -14,8 +14,6 @@ use super::Error;
 use super::parse::{Told, What};
 use crate::intake::{Intake, NotTaken, Unreadable};
 
-/// Frames that may wait. What has a number and does not fit is said again later.
-const MOST: usize = 256;
 /// What has no number is never said again: it is kept until nothing more can be read.
 const MOST_LIVE: usize = 4096;
 /// The same in bytes, as they came.
@@ -29,7 +27,7 @@ const REST: Duration = Duration::from_secs(1);
 /// Connectors wait for an acknowledgement twice as long.
 const LONGEST_TROUBLE: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Waiting {
     queue: VecDeque<Told>,
     /// Of what is in `queue`.
@@ -39,6 +37,8 @@ pub(super) struct Waiting {
     rests: Option<Instant>,
     /// Since when nothing can be kept.
     troubled: Option<Instant>,
+    /// Frames that may wait. What has a number and does not fit is said again later.
+    most: usize,
     /// Something with a number did not fit: what comes behind it on this connection must not overtake it.
     pub(super) overflowed: bool,
 }
@@ -51,9 +51,21 @@ pub(super) struct Outcome {
 }
 
 impl Waiting {
+    pub(super) const fn new(most: usize) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            bytes: 0,
+            again: Vec::new(),
+            rests: None,
+            troubled: None,
+            most,
+            overflowed: false,
+        }
+    }
+
     pub(super) fn push(&mut self, told: Told) {
         let numbered = told.buffer.is_some();
-        let full = self.queue.len() >= MOST || self.bytes >= MOST_BYTES;
+        let full = self.queue.len() >= self.most || self.bytes >= MOST_BYTES;
         if numbered && (self.overflowed || full) {
             self.overflowed = true;
             return;
@@ -180,7 +192,7 @@ mod tests {
 
     #[test]
     fn while_nothing_can_be_kept_all_wait_in_order_and_none_is_put_aside() {
-        let (mut waiting, mut now) = (Waiting::default(), Instant::now());
+        let (mut waiting, mut now) = (Waiting::new(256), Instant::now());
         ["b1", "b2"].into_iter().for_each(|name| waiting.push(said(name)));
         let mut given_up = 0;
         for _ in 0..65 {
@@ -199,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_kept_is_put_aside_and_the_others_go_on() {
-        let (mut waiting, mut now) = (Waiting::default(), Instant::now());
+        let (mut waiting, mut now) = (Waiting::new(256), Instant::now());
         ["bad", "good"].into_iter().for_each(|name| waiting.push(said(name)));
         let (mut kept, mut aside, mut troubled) = (vec![], vec![], true);
         while !waiting.is_empty() {
@@ -229,7 +241,7 @@ mod tests {
         let told = |buffer: Option<&str>| {
             Told::unreadable(Malformed::NotJson, &megabyte, buffer.map(str::to_owned), 1)
         };
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::new(256);
         let now = Instant::now();
         (0..40).for_each(|_| waiting.push(told(Some("b"))));
         assert!(waiting.overflowed && !waiting.is_full());

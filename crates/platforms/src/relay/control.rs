@@ -1,7 +1,7 @@
 //! The connector's HTTP side: credentials for a gateway that has none, and what it is to pass on. One request is one
 //! try; redirects are not followed, so that nobody else is shown who we are.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use futures_util::future::join_all;
@@ -119,7 +119,7 @@ struct Granted {
 
 /// Fresh for every use.
 pub(super) fn token(credentials: &Credentials) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = petasos_runtime::clock::now().0 / 1000;
     tokens::mint(&credentials.gateway_id, credentials.secret.expose(), now + tokens::LIFETIME, sign)
 }
 

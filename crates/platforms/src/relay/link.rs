@@ -12,6 +12,8 @@ use petasos_core::{Millis, Platform};
 use petasos_relay::channel::{Channel, Closed, Effect, Event, State};
 use petasos_relay::frame::hellos;
 use petasos_relay::{Answer, Descriptor, FromConnector, FromGateway, Lines};
+use petasos_runtime::fault_injection::{Planted, planted};
+use petasos_runtime::random;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
@@ -98,7 +100,7 @@ impl<'a> Link<'a> {
             socket: None,
             lines: Lines::default(),
             described: 0,
-            waiting: Waiting::default(),
+            waiting: Waiting::new(wire.config.most_waiting),
             committing: None,
             pending: HashMap::new(),
             idlers: Vec::new(),
@@ -123,7 +125,7 @@ impl<'a> Link<'a> {
             }
             let due = self.due();
             let full = self.waiting.is_full();
-            let done = tokio::select! {
+            let done = petasos_runtime::select! {
                 () = done(&mut self.preparing) => self.feed(Event::Connect),
                 heard = hear(&mut self.socket), if !full => self.heard(heard),
                 dialled = done(&mut self.dialling) => self.dialled(dialled),
@@ -194,9 +196,9 @@ impl<'a> Link<'a> {
         self.close();
         let wire = self.wire;
         self.dialling = Some(Box::pin(async move {
-            let (url, bearer) = (wire.dial_url(), wire.credentials().map(|it| control::token(&it)));
+            let bearer = wire.credentials().map(|it| control::token(&it));
             let within = wire.config.open_timeout;
-            let dialled = tokio::time::timeout(within, Socket::dial(generation, &url, bearer)).await;
+            let dialled = tokio::time::timeout(within, Socket::dial(generation, &wire.config, bearer)).await;
             (generation, dialled.unwrap_or(Err(Error::Silent)))
         }));
     }
@@ -307,6 +309,9 @@ impl<'a> Link<'a> {
             wire.learn(&event.source);
             wire.descriptor(event.source.platform).is_some_and(|it| it.supports_context)
         });
+        if let (true, Some(buffer)) = (planted(Planted::AcksFirst), told.buffer.clone()) {
+            self.say(&FromGateway::Ack { buffer });
+        }
         self.waiting.push(told);
     }
 
@@ -327,7 +332,8 @@ impl<'a> Link<'a> {
             Err(NotTaken::Closed) => return Err(Error::Deserted),
             Err(NotTaken::Refused) => {
                 (self.health)(Health::Degraded { reason: "relay_not_taken" });
-                if !self.waiting.put_back(outcome.told, Instant::now()) {
+                let patient = self.waiting.put_back(outcome.told, Instant::now());
+                if !patient && !planted(Planted::StaysConnected) {
                     return self.lost(self.channel.generation, None, Error::NotTaken);
                 }
             }
@@ -430,9 +436,7 @@ impl<'a> Link<'a> {
 }
 
 fn roll() -> u64 {
-    let mut bytes = [0; 8];
-    // Without chance waits are the longest they can be.
-    getrandom::fill(&mut bytes).map(|()| u64::from_le_bytes(bytes)).unwrap_or_default()
+    u64::from_le_bytes(random::bytes())
 }
 
 async fn hear(socket: &mut Option<Socket>) -> (u64, Heard) {

@@ -56,6 +56,11 @@ pub struct Config {
     pub ping_every: Duration,
     /// Without a sign of life for so long, a connection is lost.
     pub silence: Duration,
+    /// Frames that may wait for their commit. A numbered one that does not fit is sent again by the connector.
+    pub most_waiting: usize,
+    /// How a simulation dials.
+    #[cfg(feature = "simulation")]
+    pub dial: Option<Arc<dyn crate::given::Dial>>,
 }
 
 /// A platform and who we are there.
@@ -80,6 +85,9 @@ impl Config {
             answer_timeout: Duration::from_secs(30),
             ping_every: Duration::from_secs(30),
             silence: Duration::from_secs(60),
+            most_waiting: 256,
+            #[cfg(feature = "simulation")]
+            dial: None,
         }
     }
 }

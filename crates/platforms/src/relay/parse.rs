@@ -4,6 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use petasos_core::{Inbound, Platform};
 use petasos_relay::action::held;
 use petasos_relay::{Event, Forward};
+use petasos_runtime::random;
 use serde_json::Value;
 
 use crate::AdapterKind;
@@ -109,13 +110,7 @@ fn hash(raw: &str) -> String {
 
 /// For what comes without a number and without a name: it comes once.
 pub(super) fn unique() -> String {
-    let mut bytes = [0; 16];
-    // The kernel always has some; without, the clock tells two events apart.
-    if getrandom::fill(&mut bytes).is_err() {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        bytes = now.as_nanos().to_le_bytes();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    random::bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -9,12 +9,11 @@ use crate::relay::socket::Socket;
 impl Relay {
     /// Whether a connection can be opened. It says no hello, so it takes nothing over.
     pub async fn check(&self) -> Result<String, Error> {
-        let url = self.wire.dial_url();
         let bearer = self.wire.credentials().map(|it| super::control::token(&it));
-        let dialled =
-            tokio::time::timeout(self.wire.config.open_timeout, Socket::dial(0, &url, bearer)).await;
+        let config = &self.wire.config;
+        let dialled = tokio::time::timeout(config.open_timeout, Socket::dial(0, config, bearer)).await;
         dialled.map_err(|_elapsed| Error::Silent)??;
-        Ok(format!("{} answers", self.wire.config.url))
+        Ok(format!("{} answers", config.url))
     }
 
     pub async fn receive(

@@ -6,15 +6,15 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use petasos_relay::channel::Closed;
-use petasos_relay::{LONGEST_READ, close};
+use petasos_relay::{LONGEST_READ, address, close};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error as WsError};
 use tracing::debug;
 
-use super::Error;
-use crate::websocket::{self, Stream};
+use super::{Config, Error};
+use crate::websocket::{self, NotOpened, Stream};
 
 /// Lines that may wait to be written.
 const DEPTH: usize = 512;
@@ -43,11 +43,15 @@ pub(super) enum Heard {
 }
 
 impl Socket {
-    pub(super) async fn dial(generation: u64, url: &str, bearer: Option<String>) -> Result<Self, Error> {
-        let stream = websocket::dial(websocket::address(url)?, None, LONGEST_READ, bearer.as_deref()).await?;
+    pub(super) async fn dial(
+        generation: u64,
+        config: &Config,
+        bearer: Option<String>,
+    ) -> Result<Self, Error> {
+        let stream = open(config, bearer).await?;
         let (mouth, ear) = stream.split();
         let (words, told) = mpsc::channel(DEPTH);
-        tokio::spawn(write(mouth, told));
+        petasos_runtime::spawn(write(mouth, told));
         Ok(Self { generation, heard: Instant::now(), words, ear })
     }
 
@@ -83,6 +87,15 @@ impl Socket {
     pub(super) fn ping(&self) -> bool {
         self.words.try_send(Message::Ping(Vec::new().into())).is_ok()
     }
+}
+
+async fn open(config: &Config, bearer: Option<String>) -> Result<Stream, NotOpened> {
+    #[cfg(feature = "simulation")]
+    if let Some(dial) = &config.dial {
+        return websocket::dial_given(dial.as_ref(), LONGEST_READ, bearer).await;
+    }
+    let url = websocket::address(&address::dial(&config.url))?;
+    websocket::dial(url, None, LONGEST_READ, bearer.as_deref()).await
 }
 
 async fn write(mut mouth: SplitSink<Stream, Message>, mut told: mpsc::Receiver<Message>) {

@@ -221,10 +221,6 @@ impl Wire {
         }
     }
 
-    pub(super) fn dial_url(&self) -> String {
-        petasos_relay::address::dial(&self.config.url)
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

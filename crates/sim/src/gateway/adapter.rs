@@ -18,14 +18,20 @@ use tokio::time::sleep;
 use super::state::{Outside, State};
 use crate::outside::{About, Answer, Ask, Class, Failed, Trouble, tag_of};
 
-/// Characters in one part.
-const PART: usize = 80;
+/// Characters in one part. The relay adapter splits at no fewer than 256, whatever the descriptor says.
+const fn part(class: Class) -> usize {
+    match class {
+        Class::Plain | Class::Keyed | Class::Pull => 80,
+        Class::Relayed => 300,
+    }
+}
+
 /// The longest a platform keeps us waiting for news, in milliseconds.
 const POLL: u64 = 50_000;
 
 /// All chats of one class.
 #[derive(Debug)]
-pub(super) struct Simulated {
+pub(crate) struct Simulated {
     outside: Outside,
     class: Class,
     capabilities: Capabilities,
@@ -33,12 +39,13 @@ pub(super) struct Simulated {
 }
 
 impl Simulated {
-    pub(super) fn new(outside: Outside, class: Class) -> Self {
+    pub(crate) fn new(outside: Outside, class: Class) -> Self {
+        let sends_files = outside.lock().plan.file_odds > 0;
         let capabilities = Capabilities {
             label: class.platform().to_string(),
             delivery: Delivery::Push,
-            max_message: PART,
-            max_edit: PART,
+            max_message: part(class),
+            max_edit: part(class),
             unit: Unit::Chars,
             split_hint: None,
             dialect: Dialect::Plain,
@@ -49,7 +56,7 @@ impl Simulated {
             buttons: false,
             marks: false,
             threads_stand_alone: false,
-            files: None,
+            files: sends_files.then_some(1 << 20),
             async_delivery: true,
             pace: Duration::from_secs(1),
             longest_silence: Some(Duration::from_secs(120)),
@@ -138,7 +145,11 @@ impl Simulated {
     fn heard(&self) {
         let mut state = self.outside.lock();
         let now = state.time();
-        state.heard.insert(self.class, now);
+        match self.class {
+            // The gateway's link is alive by what the connector sends.
+            Class::Relayed => state.relay().heard = Some(now),
+            Class::Plain | Class::Keyed | Class::Pull => drop(state.heard.insert(self.class, now)),
+        }
     }
 
     /// What there is, and how long that takes; no batch: nothing yet. `None`: the connection broke.
@@ -148,6 +159,10 @@ impl Simulated {
             // Whatever lies before the offset, the platform forgets.
             if let Some(offset) = offset {
                 state.world.acknowledged(self.class, offset);
+                let kept = state.all_kept();
+                drop(state);
+                self.outside.check(kept);
+                state = self.outside.lock();
             }
             let odds = state.plan.poll_odds;
             if state.fails(odds) {
@@ -217,11 +232,8 @@ fn refused(kind: Kind) -> Error {
 
 /// What a message is, as its text and its idempotency key say.
 fn about(text: &str, key: Option<&str>) -> About {
-    About {
-        item: key.and_then(item_of),
-        step: tag_of(text).map(|tag| (TurnId(tag), 0)),
-        preview: key.is_none(),
-    }
+    let item = key.and_then(item_of);
+    About { item, step: tag_of(text).map(|tag| (TurnId(tag), 0)), preview: item.is_none() }
 }
 
 /// The item and part of a key (`core::lane::key`).
@@ -232,13 +244,13 @@ fn item_of(key: &str) -> Option<(OutboxId, usize)> {
     Some((OutboxId(item.parse().ok()?), part.parse().ok()?))
 }
 
-/// At most `PART` characters each, broken between words; each part names its answer.
-fn parts(text: &str) -> Vec<String> {
+/// Parts of at most `most` characters, split between words; each part names its answer.
+fn parts(text: &str, most: usize) -> Vec<String> {
     let tag = tag_of(text).map(|tag| format!("‹{tag}› ")).unwrap_or_default();
     let mut parts = vec![String::new()];
     for word in text.split_inclusive([' ', '\n']) {
         let last = parts.last_mut().expect("never empty");
-        if !last.is_empty() && last.chars().count() + word.chars().count() > PART {
+        if !last.is_empty() && last.chars().count() + word.chars().count() > most {
             parts.push(tag.clone());
         }
         parts.last_mut().expect("never empty").push_str(word);
@@ -282,20 +294,20 @@ impl Given for Simulated {
 
     fn fetch<'a>(
         &'a self,
-        _attachment: &'a Attachment,
+        attachment: &'a Attachment,
         _most: u64,
-        _to: &'a mut tokio::fs::File,
+        to: &'a mut tokio::fs::File,
     ) -> Pending<'a, Result<Fetched, download::Error>> {
-        Box::pin(async { Err(download::Error::Barred("a simulation".into())) })
+        Box::pin(async move { self.outside.hand_out(&attachment.reference, to).await })
     }
 
     fn render(&self, text: &str) -> Vec<Part> {
-        parts(text).into_iter().map(Part::plain).collect()
+        parts(text, part(self.class)).into_iter().map(Part::plain).collect()
     }
 
     fn preview(&self, text: &str, cursor: &str) -> String {
-        let first = parts(text).into_iter().next().unwrap_or_default();
-        let room = PART - cursor.chars().count();
+        let first = parts(text, part(self.class)).into_iter().next().unwrap_or_default();
+        let room = part(self.class) - cursor.chars().count();
         let shown: String = first.chars().take(room).collect();
         shown + cursor
     }
@@ -308,10 +320,19 @@ impl Given for Simulated {
         key: Option<&'a str>,
     ) -> Pending<'a, Result<Receipt, Error>> {
         Box::pin(async move {
-            let known =
-                key.map_or_else(|| format!("preview {}", self.outside.lock().number()), str::to_owned);
-            let ask = Ask::Send { text: part.text.clone(), key: known };
-            let message_id = self.ask(to, ask, about(&part.text, key)).await?;
+            // The connector passes no key on; the request id of the gateway is one.
+            let key = match self.class {
+                Class::Relayed => self.outside.lock().simulation.annotation(),
+                Class::Plain | Class::Keyed | Class::Pull => key.map(str::to_owned),
+            };
+            let text = match &part.file {
+                Some(file) => self.outside.shown_file(file, &part.text),
+                None => part.text.clone(),
+            };
+            let about = about(&text, key.as_deref());
+            let known = key.unwrap_or_else(|| format!("preview {}", self.outside.lock().number()));
+            let ask = Ask::Send { text, key: known };
+            let message_id = self.ask(to, ask, about).await?;
             Ok(Receipt { message_id, ..Receipt::default() })
         })
     }
@@ -356,9 +377,9 @@ mod tests {
     #[test]
     fn every_part_names_its_answer_and_no_name_is_broken() {
         let text = format!("‹7› re {}", "[m12] ".repeat(40));
-        let parts = parts(&text);
+        let parts = parts(&text, 80);
         assert!(parts.len() > 2);
-        assert!(parts.iter().all(|part| tag_of(part) == Some(7) && part.chars().count() <= PART + 8));
+        assert!(parts.iter().all(|part| tag_of(part) == Some(7) && part.chars().count() <= 88));
         assert_eq!(parts.iter().flat_map(|part| crate::outside::cited(part, 'm')).count(), parts.len());
     }
 }

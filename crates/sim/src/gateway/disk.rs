@@ -1,6 +1,6 @@
 //! The disk: commits that the process does not survive, a disk that takes nothing, and what a crash leaves.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use petasos_gateway::Commit;
 use petasos_gateway::simulation::{Commits, Fate};
@@ -20,10 +20,10 @@ impl Commits for Disk {
         let after = state.deaths.odds(500);
         if dies && !after {
             state.note(&format!("  before the commit: {commits:?}"));
-            state.crash();
+            state.crash_running();
             return Fate::Dies;
         }
-        if state.full {
+        if state.disk_is_full() {
             state.figures.refusals += 1;
             state.note(&format!("  refused: {commits:?}"));
             return Fate::Refused;
@@ -35,24 +35,48 @@ impl Commits for Disk {
     }
 
     fn after(&mut self, commits: &[Commit], store: &Reads) -> Fate {
-        let seen = self.0.lock().committed(commits, store);
+        let seen = {
+            let mut state = self.0.lock();
+            if state.in_connector() {
+                state.connector_committed(store)
+            } else {
+                state.committed(commits, store)
+            }
+        };
         self.0.check(seen);
         let mut state = self.0.lock();
         if std::mem::take(&mut state.dies_after_commit) {
             state.note("  after the commit");
-            state.crash();
+            state.crash_running();
             return Fate::Dies;
         }
         Fate::Kept
     }
 
     fn queued(&mut self, waiting: usize) {
-        let check = self.0.lock().truth.queue(waiting, 0, 0);
+        let check = self.0.lock().truth.queue(waiting);
         self.0.check(check);
+    }
+
+    fn suspended(&mut self) -> bool {
+        let mut state = self.0.lock();
+        state.figures.sleeps += 1;
+        state.note("the machine is asked to suspend");
+        state.luck.odds(500)
     }
 }
 
 impl State {
+    /// The process whose commit is under way dies.
+    fn crash_running(&mut self) {
+        if self.in_connector() { self.crash_connector() } else { self.crash() }
+    }
+
+    /// Of the process whose commit is under way.
+    fn disk_is_full(&mut self) -> bool {
+        if self.in_connector() { self.relay().full } else { self.full }
+    }
+
     /// `kill -9`: the process is frozen, and its files are as they are now.
     pub(super) fn crash(&mut self) {
         self.figures.crashes += 1;
@@ -63,24 +87,33 @@ impl State {
             self.left_behind.push(handle);
         }
         self.leaving = None;
-        // A connection that SQLite closes later removes the log at its path: there must be none of the next process.
-        let (dead, image) = (self.beside("dead"), self.beside("image"));
-        std::fs::rename(&self.home, &dead).expect("the home of the dead process");
-        copy(&dead, &image);
-        self.files = image;
+        self.close_wires_of(process);
+        self.files = freeze(&self.home, self.life);
         self.soon(Event::Boot, 200, 20_000);
     }
 
     /// The next process finds the files at the path that it knows.
     pub(super) fn put_files_back(&mut self) {
-        if self.files != self.home {
-            std::fs::rename(&self.files, &self.home).expect("an image of the home");
-            self.files = self.home.clone();
-        }
+        put_back(&mut self.files, &self.home);
     }
+}
 
-    fn beside(&self, what: &str) -> std::path::PathBuf {
-        self.home.with_file_name(format!("{what}-{}", self.life))
+/// Where the files of a dead process are as it has left them. Its home is moved away: a connection that SQLite closes later
+/// removes the log at its path, and there must be none of the next process.
+pub(crate) fn freeze(home: &Path, life: u32) -> PathBuf {
+    let name = home.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let beside = |what: &str| home.with_file_name(format!("{name}-{what}-{life}"));
+    let (dead, image) = (beside("dead"), beside("image"));
+    std::fs::rename(home, &dead).expect("the home of the dead process");
+    copy(&dead, &image);
+    image
+}
+
+/// The files of a process are at the path that the next one knows.
+pub(crate) fn put_back(files: &mut PathBuf, home: &Path) {
+    if files != home {
+        std::fs::rename(&*files, home).expect("an image of the home");
+        *files = home.to_path_buf();
     }
 }
 

@@ -3,19 +3,25 @@
 use std::time::Duration;
 
 use petasos_core::cron::NewJob;
+use petasos_core::message::Attachment;
 use petasos_core::{Inbound, Millis, Platform};
 use petasos_gateway::home::drain;
 use petasos_store::Reader;
 use tokio::time::Instant;
 
+use super::files;
 use super::state::{Event, Outside, Stage, State};
+use crate::figures::START;
 use crate::outside::{Class, Said};
 use crate::promise::Promise;
-use crate::script::Scripted;
-use crate::sim::START;
+use crate::relay::Relay;
+use crate::script::{Scripted, Whose};
 
 /// So long after the last fault everything must have come to rest, in milliseconds.
 const REST: u64 = 4 * 3_600_000;
+/// A token of a gateway whose clock is so far ahead, in milliseconds, counts as one that is good for too long: see
+/// `petasos_relay::token::LONGEST_LIFE`.
+const REFUSED_AHEAD: i64 = 590_000;
 /// How often it is looked whether everything has come to rest, or a link is not what it says.
 const LOOK: u64 = 1_000;
 
@@ -43,6 +49,7 @@ impl Outside {
                 self.happens(event);
             }
             self.look_at_links();
+            self.look_at_connector();
             let mut state = self.lock();
             let over = state.elapsed() > last;
             if state.calm && (over || state.is_at_rest()) {
@@ -80,6 +87,24 @@ impl Outside {
                 self.boot();
             }
             Event::NewJob(number) => state.new_job(self, number),
+            Event::StartRun(number) => state.ask_for_run(self, number),
+            Event::StartConnector => {
+                drop(state);
+                self.start_connector();
+            }
+            Event::KillConnector => {
+                let most = u64::from(state.plan.crashes);
+                if !state.calm && !state.relay().is_down() && state.figures.crashes < most {
+                    state.crash_connector();
+                }
+            }
+            Event::Poke => {
+                let odds = state.plan.poll_odds;
+                // A process that is still shutting down misses the call.
+                if !state.fails(odds) && std::mem::take(&mut state.asleep) {
+                    state.soon(Event::Boot, 200, 8_000);
+                }
+            }
         }
     }
 
@@ -87,12 +112,14 @@ impl Outside {
         let mut state = self.lock();
         match event {
             Scripted::Say(number) => {
-                state.world.said[number].written = true;
+                state.written(number);
                 if state.world.chats[state.world.said[number].chat].class == Class::Pull {
                     state.soon(Event::Submit(number), 0, 50);
                 }
             }
             Scripted::NewJob(number) => state.new_job(self, number),
+            Scripted::StartRun(number) => state.ask_for_run(self, number),
+            Scripted::StopRun(number) => state.stop_run(number),
             Scripted::Drain { on } => state.drain(on),
             Scripted::Leave(why) => {
                 if let Some(handle) = state.handle() {
@@ -102,14 +129,9 @@ impl Outside {
                     handle.leave(why, None);
                 }
             }
-            Scripted::Disk { full, .. } => state.full = full,
-            Scripted::Clock { by, .. } => {
-                state.figures.jumps += 1;
-                state.ahead += by;
-                let (simulation, process, ahead) = (state.simulation.clone(), state.process(), state.ahead);
-                drop(state);
-                simulation.set_clock(process, ahead);
-            }
+            Scripted::Disk { whose: Whose::Gateway, full } => state.full = full,
+            Scripted::Disk { whose: Whose::Connector, full } => state.relay().full = full,
+            Scripted::Clock { whose, by } => state.clock_is_set(whose, by),
             Scripted::Boot => {
                 drop(state);
                 self.boot();
@@ -118,12 +140,16 @@ impl Outside {
                 state.calm = true;
                 state.full = false;
                 state.drain(false);
+                let ahead = state.ahead;
+                if let Some(relay) = &mut state.relay {
+                    (relay.full, relay.ahead) = (false, ahead);
+                }
+                state.show_clocks();
             }
             Scripted::WorkEnds(number) => {
                 state.wanted.insert(number);
             }
-            // There is none here.
-            Scripted::ConnectorStarts => {}
+            Scripted::ConnectorStarts => state.soon(Event::StartConnector, 0, 1_000),
         }
     }
 }
@@ -160,6 +186,34 @@ impl State {
             drain::clear(&self.files).map(drop)
         };
         asked.expect("a marker in the home");
+    }
+
+    /// Sets a clock. A gateway far ahead of its connector is refused for good (see [`REFUSED_AHEAD`]) until a person sets
+    /// the clock right, so such a jump moves both clocks.
+    fn clock_is_set(&mut self, whose: Whose, by: i64) {
+        self.figures.jumps += 1;
+        let theirs = self.relay.as_ref().map(|relay| relay.ahead);
+        let alone = match (whose, theirs) {
+            (Whose::Gateway, Some(theirs)) => self.ahead + by - theirs < REFUSED_AHEAD,
+            (Whose::Connector, Some(theirs)) => self.ahead - theirs - by < REFUSED_AHEAD,
+            (_, None) => true,
+        };
+        if whose == Whose::Gateway || !alone {
+            self.ahead += by;
+        }
+        if let Some(relay) = &mut self.relay
+            && (whose == Whose::Connector || !alone)
+        {
+            relay.ahead += by;
+        }
+        self.show_clocks();
+    }
+
+    fn show_clocks(&mut self) {
+        self.simulation.set_clock(self.process(), self.ahead);
+        if let Some(relay) = &self.relay {
+            self.simulation.set_clock(relay.process(), relay.ahead);
+        }
     }
 
     fn submit(&mut self, outside: &Outside, number: usize) {
@@ -209,16 +263,28 @@ impl State {
         let said = &self.world.said[number];
         let mut source = self.world.source(said.chat, &said.user);
         source.message_id = Some(format!("in{number}"));
-        Inbound { sent_at: Some(said.at), ..Inbound::new(source, format!("bot:{number}"), said.text.clone()) }
+        let file = Attachment {
+            kind: "document".into(),
+            reference: files::name(number),
+            name: Some(files::name(number)),
+            ..Attachment::default()
+        };
+        Inbound {
+            sent_at: Some(said.at),
+            attachments: said.file.then_some(file).into_iter().collect(),
+            ..Inbound::new(source, format!("bot:{number}"), said.text.clone())
+        }
     }
 
     /// Nothing is under way that could still change what people see.
     fn is_at_rest(&self) -> bool {
-        let accepted = |said: &Said| said.written && said.inbox.is_some() && said.acked;
-        if !matches!(self.stage, Stage::Up(_))
+        let accepted = |said: &Said| said.written && (said.inbox.is_some() || said.aside) && said.acked;
+        if !self.has_ended_well()
+            || !self.relay.as_ref().is_none_or(Relay::is_at_rest)
             || self.leaving.is_some()
             || !self.world.said.iter().all(accepted)
             || !self.world.errands.iter().all(|errand| errand.made)
+            || !self.world.runs.iter().all(|run| run.ended.is_some())
         {
             return false;
         }
@@ -231,16 +297,22 @@ impl State {
             && store.open_turns().is_ok_and(|it| it.is_empty())
     }
 
+    /// It runs, or sleeps until it is needed.
+    const fn has_ended_well(&self) -> bool {
+        self.asleep || matches!(self.stage, Stage::Up(_))
+    }
+
     fn final_check(&mut self) -> Result<(), (Promise, String)> {
         let panics = self.simulation.panics();
         if let Some(first) = panics.first() {
             return Err((Promise::G2, format!("a task panicked: {first}")));
         }
-        if !matches!(self.stage, Stage::Up(_)) {
+        if !self.has_ended_well() {
             return Err((Promise::G2, "the process never came back".into()));
         }
         let store = self.reader().map_err(|error| (Promise::G1, format!("no database: {error}")))?;
-        self.truth.end_of_gateway(&self.world, &store)
+        self.truth.end(&self.world, &store)?;
+        self.runs_have_ended(&store)
     }
 
     pub(super) fn reader(&self) -> Result<Reader, petasos_store::OpenError> {

@@ -1,5 +1,6 @@
 //! The simulated process: starting the shipped gateway, and what its end means.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +9,20 @@ use petasos_core::access::Access;
 use petasos_core::lifecycle::{Leave, stop_budget};
 use petasos_core::link;
 use petasos_gateway::retention::disk::DiskLimits;
-use petasos_gateway::{Config, End, Error, Handle, Lifetime, Settings, StartError, Streaming};
+use petasos_gateway::{Config, Doze, End, Error, Handle, Lever, Lifetime, Settings, StartError, Streaming};
 use petasos_platforms::Adapter;
 use petasos_store::{Error as StoreError, Reader};
 
 use super::adapter::Simulated;
 use super::model::Model;
 use super::state::{Event, Outside, Stage, State};
+use crate::case::Idling;
 use crate::outside::Class;
 use crate::promise::Promise;
+use crate::relay::gateway_adapters;
 
+/// The reason of a process that ends because it is idle; see `links/idle.rs`.
+const NOTHING_TO_DO: &str = "nothing to do";
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Outside {
@@ -27,6 +32,7 @@ impl Outside {
         if !matches!(state.stage, Stage::Down) {
             return;
         }
+        state.asleep = false;
         state.life += 1;
         state.heard.clear();
         state.stage = Stage::Starting;
@@ -74,7 +80,12 @@ impl Outside {
         state.stage = Stage::Down;
         let took = state.leaving.take().map_or(Duration::ZERO, |since| state.time().since(since));
         let panics = state.simulation.panics();
-        state.soon(Event::Boot, 200, 20_000);
+        state.asleep = state.plan.doze.is_some() && end.reason.as_deref() == Some(NOTHING_TO_DO);
+        if state.asleep {
+            state.figures.sleeps += 1;
+        } else {
+            state.soon(Event::Boot, 200, 20_000);
+        }
         drop(state);
         if end.why == Leave::Failure {
             let what = format!("the gateway ended by itself: {:?} {panics:?}", end.reason);
@@ -99,29 +110,54 @@ impl Outside {
 
     fn config(&self) -> Config {
         let state = self.lock();
-        let mut settings = Settings::new(&state.home);
+        let home = state.home.clone();
+        let mut settings = Settings::new(&home);
         settings.busy = state.plan.busy;
         settings.streaming = Streaming { enabled: state.plan.streaming, ..Streaming::default() };
         // The disk of the machine that runs the simulation plays no part.
         settings.retention.disk = DiskLimits { percent: 0, bytes: 0, days: 0 };
         settings.cron.timezone = Some("UTC".into());
+        if let Some(seconds) = state.plan.consent {
+            settings.consent.timeout = Duration::from_secs(seconds);
+        }
+        if let Some(rows) = state.plan.rows {
+            settings.compression.rows = rows;
+        }
         let reconnect = link::Terms {
             fast_attempts: Some(4),
             slow_probe: Duration::from_secs(600),
             ..link::Terms::default()
         };
-        let lifetime = Lifetime { drain_timeout: DRAIN_TIMEOUT, reconnect, ..Lifetime::default() };
-        let classes: std::collections::BTreeSet<_> =
+        let doze = state.plan.doze.map_or_else(Doze::default, idling);
+        let lifetime = Lifetime { drain_timeout: DRAIN_TIMEOUT, reconnect, doze, ..Lifetime::default() };
+        let classes: BTreeSet<_> =
             state.world.chats.iter().map(|chat| chat.class).filter(|class| *class != Class::Pull).collect();
-        let adapters =
-            classes.into_iter().map(|class| Adapter::Given(Arc::new(Simulated::new(self.clone(), class))));
+        drop(state);
+        let adapters = classes.into_iter().flat_map(|class| match class {
+            Class::Relayed => gateway_adapters(self),
+            Class::Plain | Class::Keyed | Class::Pull => {
+                vec![Adapter::Given(Arc::new(Simulated::new(self.clone(), class)))]
+            }
+        });
         Config {
             adapters: adapters.collect(),
             access: Access { allow_all: true, ..Access::default() },
             settings,
             lifetime,
-            ..Config::new(&state.home, ModelConfig::given(Arc::new(Model(self.clone()))))
+            ..Config::new(&home, ModelConfig::given(Arc::new(Model(self.clone()))))
         }
+    }
+}
+
+fn idling(idling: Idling) -> Doze {
+    let Idling { after, tick, exits } = idling;
+    Doze {
+        wanted: true,
+        wake_url: true,
+        after: Duration::from_millis(after),
+        // The command is not run; see `Commits::suspended`.
+        lever: if exits { Lever::Exit } else { Lever::Command("suspend".into()) },
+        tick: Duration::from_millis(tick),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The shipped gateway in a simulated world: one thread, virtual time, one seed.
+//! The shipped gateway in a simulated world: one thread, virtual time, one seed. Some cases have a connector as well: see
+//! `relay/`.
 //!
 //! `petasos_runtime::simulation` schedules the gateway's own tasks. This folder is everything around them: platforms
 //! (`adapter.rs`), the model and its tools (`model.rs`), the disk (`disk.rs`), people and operators (`events.rs`), the
@@ -8,13 +9,16 @@
 //! the verdict; the bytes of its home are copied as they are at that moment, and the next process starts on the copy. An
 //! uncommitted transaction is in the copy as SQLite has left it, and SQLite has to roll it back.
 
-mod adapter;
-mod disk;
+pub(crate) mod adapter;
+mod consent;
+pub(crate) mod disk;
 mod events;
+mod files;
 mod life;
 mod model;
 mod observe;
-mod state;
+mod programs;
+pub(crate) mod state;
 
 use std::path::Path;
 
@@ -24,9 +28,9 @@ use petasos_runtime::simulation::Simulation;
 
 use crate::Story;
 use crate::case::Case;
+use crate::figures::{Figures, START};
 use crate::plant::Bug;
 use crate::promise::Violation;
-use crate::sim::{Figures, START};
 
 use self::disk::Disk;
 use self::state::{Outside, Stage};
@@ -43,15 +47,16 @@ pub(crate) fn run(
 ) -> Result<Done, (Violation, Vec<String>)> {
     let simulation = Simulation::new(case.seed, START);
     let outside = Outside::new(case, folder, simulation.clone(), story == Story::Told);
-    injected::install(Box::new(Disk(outside.clone())), bug.and_then(Bug::in_gateway));
+    injected::install(Box::new(Disk(outside.clone())), bug.map(Bug::planted));
     let main = outside.clone();
     let ended = simulation.run(async move { main.run().await });
     injected::uninstall();
     let mut state = outside.lock();
     // They know the world, and would keep it for ever.
     let handles = (std::mem::replace(&mut state.stage, Stage::Down), std::mem::take(&mut state.left_behind));
+    let relay = state.relay.as_mut().map(crate::relay::Relay::take_handles);
     drop(state);
-    drop(handles);
+    drop((handles, relay));
     let mut state = outside.lock();
     match ended {
         Ok(()) => {

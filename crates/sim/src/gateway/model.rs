@@ -1,19 +1,25 @@
 //! The simulated model, and the tools it has beside the gateway's own.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use petasos_agent::compact::Window;
 use petasos_agent::given;
-use petasos_agent::{Answer, Chunk, Class, Failure, Finish, Request, ToolResult, ToolSpec};
+use petasos_agent::{
+    Answer, Chunk, Class, Failure, Finish, Judge, Request, SessionCtx, ToolResult, ToolSpec, Verdict,
+};
 use petasos_core::transcript::{Bill, Message, Role, ToolCall};
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::consent::{COMMAND, FOLDER};
+use super::files::without_paths;
 use super::state::{Outside, State};
 use crate::outside::cited;
+use crate::truth::Check;
 
 /// What a call of the model will bring.
 struct Thought {
@@ -22,6 +28,7 @@ struct Thought {
     /// How long it takes, in milliseconds.
     took: u64,
     fails: bool,
+    check: Check,
 }
 
 #[derive(Debug)]
@@ -37,7 +44,9 @@ impl given::Model for Model {
         chunks: &'a mut (dyn FnMut(Chunk) + Send),
     ) -> Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send + 'a>> {
         Box::pin(async move {
-            let Thought { text, calls, took, fails } = self.0.lock().think(request);
+            let thought = self.0.lock().think(request);
+            let Thought { text, calls, took, fails, check } = thought;
+            self.0.check(check);
             let (tag, rest) = text.split_at(text.find('›').map_or(0, |at| at + '›'.len_utf8()));
             chunks(Chunk::Text(tag.to_owned()));
             let letters: Vec<char> = rest.chars().collect();
@@ -75,10 +84,13 @@ impl State {
     /// What the model says: it names everything it was asked since its last answer.
     fn think(&mut self, request: &Request) -> Thought {
         self.figures.calls += 1;
+        if self.plan.rows.is_some() && request.tools.is_empty() && request.messages.len() == 1 {
+            return self.sum_up();
+        }
         let (asked, rounds) = asked(&request.messages);
-        let tag = self.answer_for(request);
+        let tag = self.answer_for(request, rounds);
         let mut text = format!("‹{tag}› re");
-        for letter in ['m', 'c', 'j'] {
+        for letter in ['m', 'c', 'j', 'r'] {
             for number in cited(&asked, letter) {
                 text.push_str(&format!(" [{letter}{number}]"));
             }
@@ -86,15 +98,23 @@ impl State {
         if self.luck.odds(300) {
             text.push_str(&" and so on, at some length".repeat(4));
         }
+        let told = cited(&asked, 'm');
+        let (paths, check) = match self.files_of(request, &told) {
+            Ok(paths) => (paths, Ok(())),
+            Err(violation) => (vec![], Err(violation)),
+        };
         let mut calls = Vec::new();
         let may_act = request.closing.is_none() && rounds < 3 && !request.tools.is_empty();
-        let chat = cited(&asked, 'm').first().map(|number| self.world.said[*number].chat);
+        let chat = told.first().map(|number| self.world.said[*number].chat);
         let wanted = self.wanted.iter().copied().find(|work| Some(self.world.ended[*work].chat) == chat);
         if let (true, Some(work)) = (may_act && offers(request, DELEGATE), wanted) {
             self.wanted.remove(&work);
             let id = format!("{tag}.d.{}", self.number());
             let arguments = json!({ "goal": format!("finish [c{work}]") }).to_string();
             calls.push(ToolCall { id, name: DELEGATE.to_owned(), arguments });
+        } else if may_act && self.plan.consent.is_some() && offers(request, SHELL) && self.luck.odds(400) {
+            let id = format!("{tag}.s.{}", self.number());
+            calls.push(ToolCall { id, name: SHELL.to_owned(), arguments: "{}".to_owned() });
         } else if may_act && offers(request, WRITE) && self.luck.odds(350) {
             for number in 0..self.luck.between(1, 2) {
                 let name = self.luck.pick(&["sim_write", "sim_read"]).to_owned();
@@ -106,23 +126,42 @@ impl State {
                 text.clear();
             }
         }
+        if calls.is_empty() {
+            for path in paths {
+                if self.luck.odds(700) {
+                    text.push_str(&format!("\nMEDIA:{path}"));
+                }
+            }
+        }
         // Longer than a stop waits, where it matters what a clock shows meanwhile.
         let long = self.plan.jumps > 0 && self.luck.odds(60);
         let took = if long { self.luck.between(30_000, 200_000) } else { self.luck.between(50, 15_000) };
         let odds = self.plan.model_odds;
         let fails = self.fails(odds);
         self.note(&format!(
-            "the model: {text:?} {calls:?} in {took} ms{}",
+            "the model: {:?} {calls:?} in {took} ms{}",
+            without_paths(&text),
             if fails { ", fails" } else { "" }
         ));
-        Thought { text, calls, took, fails }
+        Thought { text, calls, took, fails, check }
+    }
+
+    /// Answers a request for a summary.
+    fn sum_up(&mut self) -> Thought {
+        self.figures.summaries += 1;
+        let (took, odds) = (self.luck.between(50, 15_000), self.plan.model_odds);
+        let fails = self.fails(odds);
+        self.note(&format!("the model sums up in {took} ms{}", if fails { ", fails" } else { "" }));
+        Thought { text: "What was said before.".into(), calls: vec![], took, fails, check: Ok(()) }
     }
 
     /// The same number for every attempt at the same place of a conversation.
-    fn answer_for(&mut self, request: &Request) -> i64 {
+    fn answer_for(&mut self, request: &Request, rounds: usize) -> i64 {
         let last = request.messages.iter().rev().find(|row| row.role != Role::Notice);
         let at = last.map(|row| row.at.0).unwrap_or_default();
-        let words = last.map(|row| format!("{}{:?}", row.content, row.tool_call_id)).unwrap_or_default();
+        // The note of a resumed turn stays the last row, however often tools were used since.
+        let words =
+            last.map(|row| format!("{}{:?}{rounds}", row.content, row.tool_call_id)).unwrap_or_default();
         let next = self.answers.len() as i64 + 1;
         *self.answers.entry((request.session.as_str().to_owned(), at, words)).or_insert(next)
     }
@@ -155,6 +194,8 @@ pub(super) struct Tools(pub(super) Outside);
 const DELEGATE: &str = "delegate_task";
 const WRITE: &str = "sim_write";
 const READ: &str = "sim_read";
+/// Runs a command, as the terminal does.
+const SHELL: &str = "sim_shell";
 
 impl given::Tools for Tools {
     fn specs(&self) -> Vec<ToolSpec> {
@@ -163,24 +204,39 @@ impl given::Tools for Tools {
             description: "A simulated tool.".into(),
             parameters: json!({ "type": "object" }),
         };
-        vec![spec(WRITE), spec(READ)]
+        vec![spec(WRITE), spec(READ), spec(SHELL)]
     }
 
     fn read_only(&self, name: &str) -> Option<bool> {
         match name {
-            WRITE => Some(false),
+            WRITE | SHELL => Some(false),
             READ => Some(true),
             _other => None,
         }
     }
 
-    fn run<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
+    fn run<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        ctx: &'a SessionCtx,
+        judge: &'a dyn Judge,
+    ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
+            if call.name == SHELL {
+                if let Verdict::Blocked { reason } = judge.judge(COMMAND, Path::new(FOLDER), false, ctx).await
+                {
+                    self.0.lock().figures.denials += 1;
+                    let content = json!({ "error": reason }).to_string();
+                    return ToolResult { content, failed: true, unknown: false };
+                }
+                let consented = self.0.lock().consented(ctx);
+                self.0.check(consented);
+            }
             let (took, check) = {
                 let mut state = self.0.lock();
                 state.note(&format!("the tool {} {} runs", call.name, call.id));
                 // Its effect is there from the start; what is lost in a crash is only the news of it.
-                if call.name == WRITE {
+                if call.name != READ {
                     *state.world.effects.entry(call.id.clone()).or_default() += 1;
                 }
                 (state.luck.between(10, 8_000), state.truth.tool_ran(&state.world, &call.id))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petasos_core::outbox::State as Stored;
 use petasos_core::turn::Turn;
-use petasos_core::{InboxId, Millis};
+use petasos_core::{Inbound, InboxId, Millis, Platform};
 use petasos_gateway::Commit;
 use petasos_store::Reads;
 
@@ -21,7 +21,7 @@ impl State {
         for id in self.newest.0 + 1..=newest.0 {
             let pending = store.pending(InboxId(id)).map_err(lost)?;
             if let Some(pending) = pending {
-                self.accepted(InboxId(id), &pending.inbound.dedup, &pending.inbound.text)?;
+                self.accepted(InboxId(id), &pending.inbound)?;
             }
         }
         self.newest = self.newest.max(newest);
@@ -60,7 +60,7 @@ impl State {
             return Ok(());
         }
         let first = store.pending(turn.id.into()).ok().flatten();
-        let user = first.is_some_and(|it| !it.inbound.internal && it.inbound.dedup.starts_with("bot:"));
+        let user = first.is_some_and(|it| number_of(&it.inbound).is_some());
         if user {
             return Err((Promise::G6, format!("turn {} begins while somebody drains", turn.id)));
         }
@@ -68,14 +68,19 @@ impl State {
     }
 
     /// A message is in the inbox, whether the process lives to see it or not.
-    fn accepted(&mut self, id: InboxId, dedup: &str, text: &str) -> Check {
-        // A link puts its account before what the platform calls the message.
-        let number = dedup.starts_with("bot:").then(|| dedup.rsplit(':').next()).flatten();
-        if let Some(number) = number.and_then(|number| number.parse::<usize>().ok()) {
+    fn accepted(&mut self, id: InboxId, inbound: &Inbound) -> Check {
+        let (dedup, text) = (&inbound.dedup, &inbound.text);
+        if let Some(number) = number_of(inbound) {
             if self.world.said[number].inbox.replace(id).is_some() {
                 return Err((Promise::G3, format!("[m{number}] was accepted twice")));
             }
             return self.truth.in_order(&self.world, number);
+        }
+        if inbound.source.platform == Platform::API_SERVER
+            && let Some(number) = cited(text, 'r').first()
+            && self.world.runs[*number].inbox.replace(id).is_some()
+        {
+            return Err((Promise::G3, format!("[r{number}] was accepted twice")));
         }
         if dedup.starts_with("completion:") {
             for work in cited(text, 'c') {
@@ -92,6 +97,13 @@ impl State {
 
 /// By then the gateway has seen the marker of a drain, and what began before is on disk.
 const NOTICED: Duration = Duration::from_secs(5);
+
+/// Which message of a person it is. A link puts its account before what the platform calls the message.
+fn number_of(inbound: &Inbound) -> Option<usize> {
+    let said = inbound.dedup.starts_with("bot:") || inbound.dedup.starts_with("relay:bot:");
+    let id = inbound.source.message_id.as_deref().filter(|_| said && !inbound.internal)?;
+    id.strip_prefix("in")?.parse().ok()
+}
 
 /// Whether messages may go into a turn with it.
 fn claims(commit: &Commit) -> bool {

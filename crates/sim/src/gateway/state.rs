@@ -10,10 +10,11 @@ use petasos_runtime::simulation::{Process, Simulation};
 use tokio::sync::Notify;
 
 use crate::case::{Case, Plan};
+use crate::figures::{Figures, START};
 use crate::outside::{Class, Trouble, World};
 use crate::promise::Promise;
+use crate::relay::{Relay, is_connector};
 use crate::script::{Scripted, script};
-use crate::sim::{Figures, START};
 use crate::truth::Truth;
 use petasos_runtime::simulation::rng::Rng;
 
@@ -48,6 +49,11 @@ pub(crate) enum Event {
     Kill,
     Boot,
     NewJob(usize),
+    StartRun(usize),
+    StartConnector,
+    KillConnector,
+    /// The connector calls the address that wakes the gateway.
+    Poke,
 }
 
 #[derive(Debug)]
@@ -66,6 +72,8 @@ pub(crate) struct State {
     pub(crate) full: bool,
     pub(crate) life: u32,
     pub(crate) stage: Stage,
+    /// The process has ended because it was idle, until the connector wakes it.
+    pub(crate) asleep: bool,
     /// Since when the process leaves.
     pub(crate) leaving: Option<Millis>,
     /// Since when somebody asks for a drain.
@@ -86,10 +94,13 @@ pub(crate) struct State {
     /// Numbers of answers, by the place in the conversation that they are for.
     pub(crate) answers: BTreeMap<(String, u64, String), i64>,
     pub(crate) calls: u64,
+    /// Programs that wait for their runs, and for which process.
+    pub(crate) programs: BTreeMap<usize, u32>,
     /// Work that the model is to give to a subagent the next time it is asked in its chat.
     pub(crate) wanted: BTreeSet<usize>,
     /// Handles of killed processes: dropping them would run destructors of theirs.
     pub(crate) left_behind: Vec<Handle>,
+    pub(crate) relay: Option<Relay>,
     pub(crate) story: Vec<String>,
     told: bool,
     events: BTreeMap<(u64, u64, u64), Event>,
@@ -105,6 +116,7 @@ impl Outside {
         let scripted = script(&plan, &mut world, &mut rng);
         let home = folder.join("home");
         std::fs::create_dir(&home).expect("a home");
+        let relay = plan.relayed.then(|| Relay::new(folder));
         let mut state = State {
             simulation,
             plan,
@@ -118,6 +130,7 @@ impl Outside {
             full: false,
             life: 0,
             stage: Stage::Down,
+            asleep: false,
             leaving: None,
             drained_since: None,
             up_since: START,
@@ -129,8 +142,10 @@ impl Outside {
             dies_after_commit: false,
             answers: BTreeMap::new(),
             calls: 0,
+            programs: BTreeMap::new(),
             wanted: BTreeSet::new(),
             left_behind: Vec::new(),
+            relay,
             story: Vec::new(),
             told,
             events: BTreeMap::new(),
@@ -143,7 +158,12 @@ impl Outside {
         for _ in 0..state.plan.crashes.min(2) {
             // Most crashes are at commits; some are anywhere else.
             let at = state.deaths.below(state.plan.span + 30_000);
-            state.at(at, Event::Kill);
+            let whose = if state.relay.is_some() && state.deaths.odds(500) {
+                Event::KillConnector
+            } else {
+                Event::Kill
+            };
+            state.at(at, whose);
         }
         Self { state: Arc::new(Mutex::new(state)), alarm: Arc::new(Notify::new()) }
     }
@@ -174,6 +194,16 @@ impl State {
 
     pub(crate) fn process(&self) -> Process {
         Process(self.life)
+    }
+
+    /// Of cases behind a connector.
+    pub(crate) fn relay(&mut self) -> &mut Relay {
+        self.relay.as_mut().expect("a connector")
+    }
+
+    /// Whether the task that runs now is one of the connector's.
+    pub(crate) fn in_connector(&self) -> bool {
+        is_connector(self.simulation.running())
     }
 
     /// Only the first violation counts.

@@ -30,6 +30,7 @@ pub use sessions::{NewSession, NotChanged};
 use crate::inbound::downloads;
 use crate::inbound::ingest::Ingest;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::runtime::tasks;
 use crate::{Error, Handle, clock};
 use place::{Placed, Terms};
@@ -168,6 +169,8 @@ impl Handle {
         let run = asked.run.clone();
         desk.open(&run, seat);
         let (handles, rules) = (self.0.handles.clone(), ingest.rules.clone());
+        let again =
+            planted(Planted::RepeatsRuns).then(|| (asked.owner.clone(), asked.once.clone(), run.clone()));
         let accepted = self.0.handles.db.write(Commit::Run, move |tx| {
             let hint = &handles.channels.capabilities(Platform::API_SERVER).hint;
             let RunAsk { run, owner, .. } = &asked;
@@ -177,6 +180,11 @@ impl Handle {
         });
         match accepted.await {
             Ok(Accepted::New(pending, row)) => {
+                if let Some((owner, Some(Once { name, fingerprint }), run)) = again {
+                    let late =
+                        move |tx: &Tx<'_>| tx.put_repeat(&owner, &name, &fingerprint, &run, clock::now());
+                    self.0.handles.db.write(Commit::Run, late).await?;
+                }
                 ingest.router.arrived(pending.key.clone(), *pending).await;
                 Ok(Started { run: row, duplicate: false })
             }
@@ -328,7 +336,7 @@ fn commit(
     if asked.wish.forget {
         tx.hide_run(&asked.run)?;
     }
-    if let Some(Once { name, fingerprint }) = &asked.once {
+    if let Some(Once { name, fingerprint }) = asked.once.as_ref().filter(|_| !planted(Planted::RepeatsRuns)) {
         tx.put_repeat(&asked.owner, name, fingerprint, &asked.run, now)?;
     }
     let Some(row) = tx.run(&asked.run)? else { return Ok(Accepted::Nowhere) };

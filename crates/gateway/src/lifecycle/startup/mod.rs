@@ -146,7 +146,7 @@ pub async fn start(config: Config) -> Result<(Handle, Running), StartError> {
         tools(&home, &settings, approvals.clone(), rows)?.with_delegation(Arc::new(delegation.clone()));
     #[cfg(feature = "simulation")]
     let tools = match brain.given_tools() {
-        Some(given) => tools.with_given(given),
+        Some(given) => tools.with_given(given, approvals.clone()),
         None => tools,
     };
     let tools = tools.with_errands(Arc::new(desk)).limited(&settings.tools);

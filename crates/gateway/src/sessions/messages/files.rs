@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::admit::Promise;
 use crate::inbound::downloads::Fetcher;
 use crate::runtime::commit::Commit;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::messages::reply::Reply;
 use crate::sessions::{Ended, Session};
 
@@ -90,6 +91,11 @@ impl Session {
     /// Whether a message must wait for files, its own or those of one before it.
     pub(in crate::sessions) fn waits_for_files(&self, pending: &Pending) -> bool {
         !self.arriving.is_empty() || Fetcher::wants(&pending.inbound)
+    }
+
+    /// The same for a message that an earlier process accepted.
+    pub(in crate::sessions) fn still_waits_for_files(&self, pending: &Pending) -> bool {
+        self.waits_for_files(pending) && !planted(Planted::ForgetsFiles)
     }
 
     /// Whoever comes when too many wait is turned away here: once in, a message has its place.

@@ -13,6 +13,7 @@ mod end;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use petasos_agent::Question;
 use petasos_approval::{Ask, Ending, Offer, Subject};
@@ -33,6 +34,9 @@ use crate::sessions::view::{self, View};
 use crate::storage::database::Db;
 use crate::{Error, clock};
 
+/// How long to wait when the store refuses.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Clone)]
 pub(crate) struct Questions(Arc<Inner>);
 
@@ -49,11 +53,19 @@ struct Inner {
 /// Whoever waits for an answer. Bounded by what the store takes for each session.
 #[derive(Debug)]
 struct Waiter {
+    expires_at: Millis,
     key: SessionKey,
     kind: Kind,
     show: Arc<watch::Sender<View>>,
     /// `None`: nobody waits any more.
     answer: Option<oneshot::Sender<Ending>>,
+}
+
+impl Waiter {
+    /// The ending of an abandoned question.
+    fn left_with(&self, now: Millis) -> Ending {
+        if now >= self.expires_at { Ending::TimedOut } else { stopped() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,24 +144,30 @@ impl Questions {
 
 /// Ends the questions behind which nobody waits any more.
 pub(crate) async fn run(questions: Questions, stopper: Stopper) {
+    let mut refused = false;
     loop {
         petasos_runtime::select! {
             () = stopper.stopped() => return,
             () = questions.0.gone.notified() => {}
+            () = tokio::time::sleep(STORE_RETRY), if refused => {}
         }
-        let left: Vec<String> = {
+        let warned = std::mem::take(&mut refused);
+        let now = clock::now();
+        let left: Vec<(String, Ending)> = {
             let waiting = questions.lock();
-            waiting.iter().filter(|(_, waiter)| waiter.answer.is_none()).map(|(id, _)| id.clone()).collect()
+            let left = waiting.iter().filter(|(_, waiter)| waiter.answer.is_none());
+            left.map(|(id, waiter)| (id.clone(), waiter.left_with(now))).collect()
         };
-        for id in left {
-            match questions.end(&id, stopped()).await {
+        for (id, ending) in left {
+            match questions.end(&id, ending).await {
                 // One that never got as far as the store ends here.
                 Ok(_) => drop(questions.forget(&id, None)),
                 Err(Error::Stopping) => {}
                 Err(error) => {
-                    // It is over for everybody but the store, where the next start finds it.
-                    tracing::warn!(%error, "a question that nobody waits for stays open");
-                    questions.forget(&id, None);
+                    if !warned {
+                        tracing::warn!(%error, "a question that nobody waits for stays open until its end is stored");
+                    }
+                    refused = true;
                 }
             }
         }
@@ -285,7 +303,8 @@ mod tests {
         stored.await.unwrap();
         let (answer, answered) = oneshot::channel();
         let show = Arc::new(watch::channel(View::default()).0);
-        questions.lock().insert("q1".into(), Waiter { key, kind: Kind::Clarify, show, answer: Some(answer) });
+        let waiter = Waiter { expires_at: now, key, kind: Kind::Clarify, show, answer: Some(answer) };
+        questions.lock().insert("q1".into(), waiter);
         answered
     }
 

@@ -13,6 +13,7 @@ use petasos_core::transcript::{Bill, Message};
 
 use super::prepare::Prepared;
 use crate::clock;
+use crate::runtime::fault_injection::{Planted, planted};
 use crate::sessions::Handles;
 use crate::sessions::errands;
 
@@ -75,7 +76,12 @@ pub(in crate::sessions) async fn relieve(
 /// What the store has to do, and the tokens that are left.
 fn carried_out(conversation: &Conversation<'_>, plan: &Plan, text: String) -> (Relief, usize) {
     let after = conversation.after(plan, &text);
-    let (emptied, replaced) = (conversation.emptied(plan), conversation.replaced(plan, text));
+    let (emptied, mut replaced) = (conversation.emptied(plan), conversation.replaced(plan, text));
+    if let (true, Some(replaced), Some(last)) =
+        (planted(Planted::HidesTooMuch), &mut replaced, conversation.ids.last())
+    {
+        replaced.through = *last;
+    }
     let relief = Relief { emptied, replaced, pace: Pace::default(), prompt: Some(after.prompt) };
     (relief, after.tokens)
 }

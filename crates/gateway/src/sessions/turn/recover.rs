@@ -148,7 +148,7 @@ impl Session {
                 _ if pending.inbound.internal => {
                     self.enqueue(pending, Arrival::Internal, Promise::Given);
                 }
-                Parsed::Text if self.waits_for_files(&pending) => {
+                Parsed::Text if self.still_waits_for_files(&pending) => {
                     self.await_files(pending, Arrival::Text, Promise::Given).await?;
                 }
                 Parsed::Text => self.enqueue(pending, Arrival::Text, Promise::Given),
@@ -156,7 +156,7 @@ impl Session {
                 Parsed::Known(Name::Queue, text)
                     if slash::parse(&text) == Parsed::Text && !text.is_empty() =>
                 {
-                    if self.waits_for_files(&pending) {
+                    if self.still_waits_for_files(&pending) {
                         self.await_files(pending, Arrival::Queued, Promise::Given).await?;
                         continue;
                     }
